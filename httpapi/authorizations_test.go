@@ -22,7 +22,7 @@ type authorizationLog struct {
 	w             *world
 	tn            tenant
 	card          string
-	every         int // one of this many is declined; 0 declines none
+	every         int // declines one authorization in so many; 0 declines none
 	all, declined []string
 }
 

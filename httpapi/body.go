@@ -16,7 +16,7 @@ import (
 
 // Limits of request bodies, in bytes; a longer body answers 413.
 const (
-	maxBody  = 64 << 10 // of a route that names no other limit
+	maxBody  = 64 << 10 // unless the route names another limit
 	wideBody = 1 << 20  // of a card: 1,000 merchants of 80 characters, each written as a \u escape
 )
 

@@ -205,7 +205,7 @@ func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 	return h.askIdempotent(c, e, h.replyCheckout(text))
 }
 
-// publicCheckout reads the session of the path for a caller who has the link and no key. The
+// publicCheckout reads the session of the path for a caller with the link and without a key. The
 // session's id is unguessable and authorizes the read.
 func (h *checkoutHandlers) publicCheckout(c *call) (checkout.State, error) {
 	var state checkout.State

@@ -157,7 +157,7 @@ func TestConversionRefusals(t *testing.T) {
 	require.Equal(t, "0", w.available(tn, "EUR"))
 }
 
-// While conversion is off it is refused before anything is read or written, whatever is asked.
+// While conversion is off, every request for one is refused before it reads or writes.
 func TestConversionOff(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Convert = false })
 	tn := w.setUp("mine")

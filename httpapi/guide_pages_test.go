@@ -44,7 +44,8 @@ func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
 			page, exists := pages[target]
 			require.True(t, exists, "%s leads to %s", path, target)
 			if found[2] != "" {
-				require.True(t, strings.Contains(page, `id="`+found[2][1:]+`"`), "%s leads to %s%s", path, target, found[2])
+				require.True(t, strings.Contains(page, `id="`+found[2][1:]+`"`), "%s leads to %s%s", path, target,
+					found[2])
 			}
 		}
 	}

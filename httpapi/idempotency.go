@@ -20,7 +20,7 @@ import (
 
 const (
 	onceScope  = "http"         // of the idempotency claims
-	replayLife = 24 * time.Hour // of a stored answer
+	replayLife = 24 * time.Hour // lifetime of a stored answer
 	sealInfo   = "purser stored answer v1"
 	uuidChars  = 36
 )

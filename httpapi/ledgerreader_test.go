@@ -53,7 +53,7 @@ func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
 	b := &bookedLines{}
 	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws"}
 	cents := func(n int64) *int64 { return &n }
-	b.book(1, -1, 100, nil)         // of an older version
+	b.book(1, -1, 100, nil)         // older version
 	b.book(2, -1, 20, nil)          // another one
 	b.book(3, 3, 5_000, nil)        // of another account
 	b.book(22, 23, 3, cents(123))   // the last of the first day

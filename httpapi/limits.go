@@ -43,8 +43,8 @@ const (
 type requestLimits struct {
 	rates    RateLimits
 	counts   *limiter
-	reads    *fairshare.Limit       // of the handlers that read, per workspace
-	writes   *fairshare.Limit       // of the handlers that write, per workspace
+	reads    *fairshare.Limit       // handlers that read, per workspace
+	writes   *fairshare.Limit       // handlers that write, per workspace
 	refusals *prometheus.CounterVec // by the kind of the count
 }
 

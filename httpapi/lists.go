@@ -43,7 +43,7 @@ func (l listing) cursorMark() [4]byte {
 
 const (
 	cursorBytes = 4 + 8 + 4
-	partBytes   = cursorBytes + 2 // of a cursor that points into a record
+	partBytes   = cursorBytes + 2 // a cursor that points into a record
 )
 
 // cursorBehind returns the cursor behind a record. Clients treat it as opaque.

@@ -22,7 +22,7 @@ func (w *world) fiat(tn tenant) int {
 	return w.ok(w.get(tn.all, "/api/treasury")).cents("balances", 0, "availableCents")
 }
 
-// One event id of the bank moves money once, whichever workspaces its deliveries name.
+// An event id of the bank moves money once, whichever workspaces its deliveries name.
 func TestReportIDBelongsToOneWorkspace(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.newTenant("ada"), w.newTenant("bob")

@@ -87,7 +87,7 @@ func TestConcurrentDepositReports(t *testing.T) {
 	require.EqualValues(t, 4*500, available)
 }
 
-// Of a concurrent release and cancel one succeeds, and both answers show the outcome.
+// A concurrent release and cancel have one winner, and both answers show the outcome.
 func TestConcurrentReleaseAndCancel(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("acme")

@@ -324,7 +324,7 @@ func TestAnOrderWithoutAKeyIsMadeOnce(t *testing.T) {
 	require.Len(t, w.ok(w.get(tn.all, "/api/ramp/orders")).at("data"), 2)
 }
 
-// Of concurrent requests with one quote one gets an order. Concurrent repeats of one request get
+// Concurrent requests with one quote create one order. Concurrent repeats of one request get
 // the same answer.
 func TestConcurrentRampOrders(t *testing.T) {
 	const atOnce = 8

@@ -40,7 +40,7 @@ const (
 	maxConnections = 32 << 10
 	readTimeout    = 15 * time.Second // from the first byte of a request to the last
 	writeTimeout   = 15 * time.Second
-	idleTimeout    = 75 * time.Second // of a connection between requests
+	idleTimeout    = 75 * time.Second // between the requests of a connection
 	requestTimeout = 10 * time.Second // of a handler, while it waits for an actor
 )
 

@@ -106,7 +106,7 @@ func checkExpiry(body map[string]any) error {
 	return nil
 }
 
-// simulateExpiry expires an authorization and releases what it holds.
+// simulateExpiry expires an authorization, which releases its held amount.
 func (h *cardHandlers) simulateExpiry(c *call, body map[string]any) (answer, error) {
 	text, _ := body["authorizationId"].(string)
 	u, err := ident.Parse(ident.Authorization, text)

@@ -64,7 +64,7 @@ func (w *world) ledgerOf(tn tenant) (entries []map[string]any) {
 	return entries
 }
 
-// Whatever moves the dollars and whenever a statement is requested: its opening balance is the
+// For all movements of dollars and all times of the request: a statement's opening balance is the
 // previous day's closing balance, its lines are the ledger's, in order, and its closing balance is
 // the treasury's.
 func TestStatementsAgreeWithLedgerAndBalance(t *testing.T) {

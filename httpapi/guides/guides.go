@@ -1,6 +1,6 @@
-// Package guides turns the Markdown guides of the product into pages, once, at the start. It knows
-// no HTTP: a Library answers with pages by name and by search, and the server of the pages decides
-// about headers.
+// Package guides renders the Markdown guides of the product to HTML, once, at the start. It is
+// independent of HTTP: a Library returns pages by name and by search, and the server of the pages
+// sets the headers.
 package guides
 
 import (
@@ -32,23 +32,23 @@ type Guide struct {
 	passages    []Result
 }
 
-// Heading is a heading that a link can lead to.
+// Heading is a heading with the anchor of a link.
 type Heading struct{ Anchor, Text string }
 
 // Result is a heading or a paragraph that holds every word of a query.
 type Result struct{ Guide, Title, Anchor, Heading, Text string }
 
-// Library is every guide, in the order of their sources. It is safe for concurrent use.
+// Library holds every guide, in the order of their sources. It is safe for concurrent use.
 type Library struct {
 	guides []*Guide
 	beyond []Result
 }
 
-// AddPassages makes Search find passages of pages that are no guides, after those of the guides.
-// Guide is then the page's path below the guides. It must precede every search.
+// AddPassages makes Search find passages of other pages, after those of the guides. Guide is then
+// the page's path below the guides. Call it before every search.
 func (l *Library) AddPassages(passages ...Result) { l.beyond = append(l.beyond, passages...) }
 
-// Source is a guide as it is written. It begins with a heading of the first level, its title.
+// Source is the Markdown of a guide. It begins with a heading of the first level, the title.
 type Source struct {
 	Name     string
 	Markdown []byte

@@ -1,15 +1,15 @@
-// Package mcp is the server's side of the Model Context Protocol, version 2024-11-05, over HTTP: a
-// POST's body in, an answer's body out. It reads JSON-RPC 2.0, alone or in a batch, knows the
-// methods (initialize, ping, tools/list, tools/call and notifications) and checks the arguments of
-// a tool before it is called. What the tools do, and who may call them, is the Host's.
+// Package mcp is the server's side of the Model Context Protocol, version 2024-11-05, over HTTP: it
+// takes the body of a POST and returns the body of the answer. It reads JSON-RPC 2.0, alone or in a
+// batch, implements the methods (initialize, ping, tools/list, tools/call and notifications) and
+// checks the arguments of a tool before the call. The Host implements the tools and authorizes
+// their callers.
 //
-// Bodies are read strictly: what is not JSON (a name given twice and invalid UTF-8 included) is a
-// ParseError, JSON that is no request an InvalidRequest, a parameter or argument of another form
-// InvalidParams. An id is echoed as it was written, to the byte.
+// Bodies are read strictly. Invalid JSON, a duplicate name and invalid UTF-8 included, is a
+// ParseError. JSON that is not a request is an InvalidRequest, and a parameter or argument of
+// another form is InvalidParams. An id is echoed byte for byte.
 //
-// The package knows neither HTTP nor a clock, keeps no session and starts nothing: a server is a
-// value that is never changed, and every message stands for itself, so that initialize may be left
-// out.
+// The package is independent of HTTP and the clock, and has no sessions and no goroutines. A server
+// is immutable and each message is independent of the others, so initialize may be left out.
 package mcp
 
 import (
@@ -23,25 +23,25 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Version is the protocol version that initialize answers, whatever it was asked for: a client that
-// cannot speak it leaves.
+// Version is the protocol version that initialize answers to every client. A client that does not
+// support it disconnects.
 const Version = "2024-11-05"
 
-// MaxBatch is the most messages of a batch; a longer one is refused whole.
+// MaxBatch bounds the messages of a batch; a longer one is refused whole.
 const MaxBatch = 32
 
 // Codes of errors.
 const (
 	ParseError     = -32700 // not JSON
-	InvalidRequest = -32600 // JSON, and no request
+	InvalidRequest = -32600 // JSON, but not a request
 	MethodNotFound = -32601 // no such method, or no such tool
 	InvalidParams  = -32602
 	InternalError  = -32603
 	Unauthorized   = -32001 // key missing, invalid, or without the scope
-	ToolFailed     = -32010 // the tool was called and refused
+	ToolFailed     = -32010 // the called tool answered with a refusal
 )
 
-// Error is an error as JSON-RPC shows it. Data is JSON, or nil.
+// Error is an error of JSON-RPC. Data is JSON, or nil.
 type Error struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -50,14 +50,13 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// Host is what a server asks of whoever offers the tools, for one caller. Both are called with the
-// name of a tool that New was given. An error that is no *Error is answered InternalError without
-// its text.
+// Host implements the tools for one caller. Both methods are called with the name of a tool of New.
+// An error that is not an *Error answers InternalError without its text.
 type Host interface {
-	// May returns nil when the caller may call a tool, else what a call is refused with.
+	// May returns nil when the caller may call a tool, or else the refusal of a call.
 	May(tool string) error
-	// Call returns what a tool answers, as JSON. The arguments have been checked; an integer is in
-	// decimal, one that was not given is missing.
+	// Call returns a tool's answer as JSON. The arguments have been checked. Integers are in
+	// decimal, and arguments that were not given are missing.
 	Call(tool string, arguments map[string]string) (json.RawMessage, error)
 }
 
@@ -68,14 +67,14 @@ type Server struct {
 	order       []*offered
 }
 
-// offered is a tool and how tools/list shows it.
+// offered is a tool with its entry in tools/list.
 type offered struct {
 	Tool
 	shown json.RawMessage
 }
 
-// New makes a server of a name and a version, as it introduces itself, with tools in the order in
-// which they are listed.
+// New makes a server with a name and a version for initialize, and with tools in the order of
+// tools/list.
 func New(name, version string, tools []Tool) *Server {
 	s := &Server{tools: map[string]*offered{}}
 	s.initialized = mustJSON(map[string]any{"protocolVersion": Version,
@@ -103,9 +102,9 @@ func mustJSON(document any) json.RawMessage {
 	return text
 }
 
-// Answer answers a body. The reply is nil when there is nothing to say: all of it were
-// notifications. It is refused when none of the body was understood, and the reply is one error.
-// The reply shares nothing with the body.
+// Answer answers a body. The reply is nil when the body has notifications only. refused reports
+// that no part of the body was a message; the reply is then one error. The reply shares no memory
+// with the body.
 func (s *Server) Answer(body []byte, h Host) (reply []byte, refused bool) {
 	switch text := jsontext.Value(body); {
 	case !text.IsValid():
@@ -135,14 +134,15 @@ func (s *Server) answerBatch(text jsontext.Value, h Host) (reply []byte, refused
 	return slices.Concat([]byte("["), bytes.Join(replies, []byte(",")), []byte("]")), false
 }
 
-// answerOne answers a message; it is refused when that was none.
+// answerOne answers a message; refused reports that the text was not a message.
 func (s *Server) answerOne(text jsontext.Value, h Host) (reply []byte, refused bool) {
 	r, fault := readRequest(text)
 	if fault != nil {
 		return renderError(r.ID, fault), true
 	}
 	if r.ID == nil {
-		return nil, false // a notification: nothing here changes anything, so there is nothing to do
+		// A notification changes nothing here, so it needs no action.
+		return nil, false
 	}
 	result, err := s.runMethod(r, h)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Server) answerOne(text jsontext.Value, h Host) (reply []byte, refused b
 	return renderResponse(r.ID, "result", result), false
 }
 
-// asError is an error as the caller may see it.
+// asError returns the error that the caller may see.
 func asError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -159,7 +159,7 @@ func asError(err error) *Error {
 	return &Error{Code: InternalError, Message: "internal error"}
 }
 
-// renderResponse writes a response; a nil id is null.
+// renderResponse renders a response; a nil id is null.
 func renderResponse(id jsontext.Value, member string, value json.RawMessage) []byte {
 	if id == nil {
 		id = jsontext.Value("null")
@@ -169,8 +169,8 @@ func renderResponse(id jsontext.Value, member string, value json.RawMessage) []b
 
 func renderError(id jsontext.Value, e *Error) []byte { return renderResponse(id, "error", mustJSON(e)) }
 
-// Refusal is the answer to a body that is refused whatever it says. It bears the id of the message,
-// if it is one.
+// Refusal renders the refusal of a body whatever its content, with the id of its message if it has
+// one.
 func Refusal(body []byte, e *Error) []byte {
 	if text := jsontext.Value(body); text.IsValid() {
 		r, _ := readRequest(text)
@@ -193,7 +193,7 @@ func (s *Server) runMethod(r request, h Host) (json.RawMessage, error) {
 	return nil, &Error{Code: MethodNotFound, Message: "method not found"}
 }
 
-// initialize tells the version that is spoken here and that there are tools.
+// initialize answers the supported version and the capability of tools.
 func (s *Server) initialize(params jsontext.Value) (json.RawMessage, error) {
 	var asked struct {
 		ProtocolVersion *string `json:"protocolVersion"`
@@ -201,7 +201,7 @@ func (s *Server) initialize(params jsontext.Value) (json.RawMessage, error) {
 	return s.initialized, readParams(params, &asked)
 }
 
-// listTools shows the tools that the caller may call. They are few: there is one page.
+// listTools lists the tools that the caller may call, on one page.
 func (s *Server) listTools(params jsontext.Value, h Host) (json.RawMessage, error) {
 	var asked struct {
 		Cursor *string `json:"cursor"`
@@ -221,7 +221,7 @@ func (s *Server) listTools(params jsontext.Value, h Host) (json.RawMessage, erro
 	return mustJSON(map[string]any{"tools": tools}), nil
 }
 
-// callTool calls a tool and hands on its answer as text.
+// callTool calls a tool and returns its answer as text.
 func (s *Server) callTool(params jsontext.Value, h Host) (json.RawMessage, error) {
 	var asked struct {
 		Name      *string        `json:"name"`

@@ -20,7 +20,7 @@ var (
 	cardID = Argument{Name: "cardId", Description: "The card's id", Required: true, MaxLength: 8, Example: "card_1"}
 )
 
-// kiosk is a host with four tools, whose caller may not read the vault.
+// kiosk is a host with four tools, whose caller may not open the vault.
 type kiosk struct{ calls int }
 
 func newKiosk() *Server {
@@ -48,8 +48,8 @@ func (k *kiosk) Call(tool string, arguments map[string]string) (json.RawMessage,
 	return json.Marshal(map[string]any{tool: arguments})
 }
 
-// The scenarios: a body, and what it is answered with. "(refused)" stands before a reply to what
-// was not understood at all.
+// The scenarios are bodies with their answers. "(refused)" precedes the reply to a body without a
+// message.
 func TestConversations(t *testing.T) {
 	server := newKiosk()
 	datadriven.RunTest(t, "testdata/conversations.txt", func(t *testing.T, d *datadriven.TestData) string {
@@ -68,7 +68,7 @@ func TestConversations(t *testing.T) {
 	})
 }
 
-// A batch is bounded: at its limit it is answered whole, one message more and none of it is.
+// A batch is bounded: at the limit it is answered whole, and one message more refuses all of it.
 func TestBatchesAreBounded(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x"}}}`
 	host := &kiosk{}
@@ -83,7 +83,7 @@ func TestBatchesAreBounded(t *testing.T) {
 		string(reply))
 }
 
-// An id comes back to the byte, however it is written.
+// An id is echoed byte for byte, in every notation.
 func TestIDsAreEchoed(t *testing.T) {
 	for _, id := range []string{`0`, `-0`, `1.0`, `1e3`, `12345678901234567890123`, `"a"`, `""`, `"\u00e9<&\/"`, `null`,
 		`"7"`} {
@@ -102,15 +102,15 @@ func compiled(t testing.TB, tool *Tool) *jsonschema.Schema {
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	require.NoError(t, err)
 	compiler := jsonschema.NewCompiler()
-	compiler.DefaultDraft(jsonschema.Draft7) // what protocol 2024-11-05 means by a schema
+	compiler.DefaultDraft(jsonschema.Draft7) // the schema version of protocol 2024-11-05
 	require.NoError(t, compiler.AddResource("urn:tool", document))
 	schema, err := compiler.Compile("urn:tool")
 	require.NoError(t, err)
 	return schema
 }
 
-// What a schema lets through is let through, and nothing else: the schema as an independent library
-// reads it against the check.
+// The check of arguments accepts exactly the values that an independent library accepts by the
+// schema.
 func TestTheSchemaIsTheCheck(t *testing.T) {
 	tool := &Tool{Name: "get_card", Arguments: []Argument{cardID, limit}}
 	schema := compiled(t, tool)
@@ -132,7 +132,7 @@ func TestTheSchemaIsTheCheck(t *testing.T) {
 		require.NoError(t, err)
 		read, refused := tool.readArguments(text)
 		if strings.Contains(string(text), `\u0000`) {
-			return // which a schema cannot say
+			return // a schema cannot express this rule
 		}
 		require.Equal(t, schema.Validate(document) == nil, refused == nil, "%s: %v", text, refused)
 		if refused != nil {
@@ -146,8 +146,8 @@ func TestTheSchemaIsTheCheck(t *testing.T) {
 	require.NotZero(t, taken)
 }
 
-// FuzzAnswer: whatever comes, the reply is nothing, a response, or an array of them with one for
-// each message that has an id.
+// FuzzAnswer answers fuzzed bodies. The reply is nil, a response, or an array of responses with one
+// for each message with an id.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[1,{"jsonrpc":"2.0","method":"x"}]`,
 		`{"id":{}}`,

@@ -7,8 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// request is a message that asks for something. The ID is as it was written, nil for a
-// notification.
+// request is a message with a method. ID has its original notation, and is nil for a notification.
 type request struct {
 	JSONRPC jsontext.Value `json:"jsonrpc"`
 	ID      jsontext.Value `json:"id"`
@@ -18,8 +17,7 @@ type request struct {
 	method string
 }
 
-// readRequest reads one message. Of what is no request it returns the id, if there is one to answer
-// to.
+// readRequest reads one message. On an error it returns the id, if the text has one.
 func readRequest(text jsontext.Value) (request, *Error) {
 	var r request
 	invalid := func(message string) (request, *Error) {
@@ -46,7 +44,7 @@ func readRequest(text jsontext.Value) (request, *Error) {
 	return invalid("params must be an object")
 }
 
-// usableID tells whether an id can be echoed: a number must be one that every reader of JSON can
+// usableID reports whether an id can be echoed: a number must be one that every reader of JSON can
 // hold.
 func usableID(id jsontext.Value) bool {
 	switch id.Kind() {
@@ -61,7 +59,7 @@ func usableID(id jsontext.Value) bool {
 
 func invalidParams(message string) *Error { return &Error{Code: InvalidParams, Message: message} }
 
-// readParams reads the members it knows; others, such as _meta, are the client's own affair.
+// readParams reads the known members and ignores others, such as _meta.
 func readParams(params jsontext.Value, into any) error {
 	switch params.Kind() {
 	case 0, 'n':

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Tool is what a client may call: its schema is made of its arguments, and calls are held against
+// Tool is a tool of the server. Its schema is made of its arguments, and calls are checked against
 // them.
 type Tool struct {
 	Name, Description string
@@ -22,12 +22,12 @@ type Tool struct {
 type Argument struct {
 	Name, Description string
 	Required          bool
-	MaxLength         int   // of a string, in characters
-	Min, Max          int64 // of an integer
-	Example           any   // a value that fits: a string or an int64
+	MaxLength         int   // bounds a string, in characters
+	Min, Max          int64 // bound an integer
+	Example           any   // a valid value: a string or an int64
 }
 
-// Schema is the JSON Schema of the arguments, with an example of each.
+// Schema returns the JSON Schema of the arguments, with an example of each.
 func (t *Tool) Schema() map[string]any {
 	properties, required := map[string]any{}, []string{}
 	for _, a := range t.Arguments {
@@ -46,8 +46,8 @@ func (t *Tool) Schema() map[string]any {
 		"additionalProperties": false}
 }
 
-// readArguments checks what a tool is called with. It lets through what the schema lets through,
-// but for integers that are not written as such (1.0, 1e2) and U+0000 in a string.
+// readArguments checks the arguments of a call. It accepts the values that the schema accepts,
+// except integers in another notation (1.0, 1e2) and U+0000 in a string.
 func (t *Tool) readArguments(arguments jsontext.Value) (map[string]string, error) {
 	var given map[string]jsontext.Value
 	switch arguments.Kind() {
@@ -80,8 +80,8 @@ func (t *Tool) readArguments(arguments jsontext.Value) (map[string]string, error
 	return read, nil
 }
 
-// argumentNames names the arguments, for an error: what was given instead may be anything, a secret
-// included.
+// argumentNames lists the arguments for an error. The given names stay out, because they may be a
+// secret.
 func (t *Tool) argumentNames() string {
 	if len(t.Arguments) == 0 {
 		return t.Name + " takes none"
@@ -93,7 +93,7 @@ func (t *Tool) argumentNames() string {
 	return t.Name + " takes " + strings.Join(slices.Sorted(slices.Values(names)), ", ")
 }
 
-// readValue returns a value as text, or what is wrong with it.
+// readValue returns a value as text, or its fault.
 func (a *Argument) readValue(value jsontext.Value) (text, problem string) {
 	if a.Max != 0 {
 		n, err := strconv.ParseInt(string(value), 10, 64)

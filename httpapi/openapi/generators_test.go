@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// eachSchema visits every schema of the description with its place, but no example and no negation.
+// eachSchema visits every schema of the description with its place, except examples and negations.
 func eachSchema(node any, place string, visit func(place string, schema map[string]any)) {
 	for i, item := range list(node) {
 		eachSchema(item, fmt.Sprintf("%s/%d", place, i), visit)
@@ -26,10 +26,10 @@ func eachSchema(node any, place string, visit func(place string, schema map[stri
 	}
 }
 
-// untyped are the schemas of any JSON value: generators make them the type that holds anything.
+// untyped lists the schemas of any JSON value, which generators map to the type of any value.
 var untyped = []string{"/components/schemas/RpcId", "/components/schemas/IntentLogEntry/properties/intent"}
 
-// A generator gives a property without a type the type that holds anything.
+// A generator maps a property without a type to the type of any value.
 func TestEveryPropertyHasAType(t *testing.T) {
 	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
@@ -54,9 +54,9 @@ func TestEveryPropertyHasAType(t *testing.T) {
 	}
 }
 
-// A generator makes up a name for a variant without one, and cannot choose between two without a
-// discriminator. A value or null is no choice of variants, nor are the forms of JSON-RPC, which
-// differ by the members that they have.
+// A generator invents a name for an unnamed variant, and cannot choose between two without a
+// discriminator. A nullable value is exempt, and so are the forms of JSON-RPC, which differ by
+// their members.
 func TestVariantsAreNamedAndTellApart(t *testing.T) {
 	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
@@ -88,8 +88,8 @@ func TestVariantsAreNamedAndTellApart(t *testing.T) {
 	require.Equal(t, 2, discriminators)
 }
 
-// A generator that takes a reference to a named string for the string forgets that it may be null.
-// The name of an object or of an enumeration stays with it.
+// A generator that replaces a reference to a named string by string loses that it may be null.
+// Objects and enumerations keep their names.
 func TestNullablesAreObjectsOrEnumerations(t *testing.T) {
 	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
@@ -117,9 +117,8 @@ func isRPC(variants []string) bool {
 	})
 }
 
-// The format uuid becomes a type of its own in generated clients, and openapi-python-client cannot
-// send that type as a header. A parameter that must be a UUID therefore has a pattern, and a
-// sample.
+// The format uuid becomes a type in generated clients, and openapi-python-client cannot send that
+// type as a header. A parameter that must be a UUID therefore has a pattern and a sample.
 func TestParametersAreUUIDsByPattern(t *testing.T) {
 	tree, _, err := fromYAML(source)
 	require.NoError(t, err)

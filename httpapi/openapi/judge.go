@@ -15,7 +15,7 @@ import (
 // faults.
 const maxNamed = 16
 
-// Faults are all faults of a body, ordered by field, at least one.
+// Faults holds all faults of a body, sorted by field, at least one.
 type Faults []*Fault
 
 // Error names every fault, up to maxNamed of them.
@@ -35,7 +35,7 @@ func (f Faults) OverLimit() bool {
 	return !slices.ContainsFunc(f, func(fault *Fault) bool { return !fault.OverLimit })
 }
 
-// schemaFault turns what the schema refused into Faults, ordered by field, so that the same body
+// schemaFault turns an error of the schema into Faults, sorted by field, so that the same body
 // always gets the same message.
 func schemaFault(err error) error {
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
@@ -50,8 +50,8 @@ func schemaFault(err error) error {
 	return slices.CompactFunc(faults, func(a, b *Fault) bool { return *a == *b })
 }
 
-// collectFaults gathers the leaves. A body that fits none of several variants is held against the
-// variant it comes closest to: one whose type and constant it has, and of those the one with the
+// collectFaults collects the leaves of a validation error. A body that fits no variant is reported
+// against the nearest one: a variant with its type and constant, and among those the one with the
 // fewest faults.
 func collectFaults(e *jsonschema.ValidationError, into *Faults) {
 	_, oneOf := e.ErrorKind.(*kind.OneOf)
@@ -68,7 +68,7 @@ func collectFaults(e *jsonschema.ValidationError, into *Faults) {
 	}
 }
 
-// nearestVariant returns the faults of the variant that a body comes closest to.
+// nearestVariant returns the faults of the variant nearest to a body.
 func nearestVariant(variants []*jsonschema.ValidationError) (best Faults) {
 	least := 0
 	for _, variant := range variants {
@@ -149,7 +149,7 @@ func nullLast(kind string) int {
 	return 0
 }
 
-// countOf is a number of things: 1 item, 2 items.
+// countOf formats a number of things: 1 item, 2 items.
 func countOf(n int, thing string) string {
 	if n != 1 {
 		thing += "s"

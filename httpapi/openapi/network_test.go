@@ -17,7 +17,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// networkSchemas returns the valid description of the card network's port, and the schemas in it.
+// networkSchemas returns the schemas of the valid description of the card network's port.
 func networkSchemas(t *testing.T) openapi3.Schemas {
 	t.Helper()
 	text, err := NetworkJSON()
@@ -28,7 +28,7 @@ func networkSchemas(t *testing.T) openapi3.Schemas {
 	return doc.Components.Schemas
 }
 
-// bodies are a message of each kind with every field that its schema has.
+// bodies holds a message of each kind with every field of its schema.
 var bodies = map[hold.Kind]struct{ schema, text string }{
 	hold.Authorization: {"AuthorizationMessage", `{"id":"a","cardToken":"c","amountCents":1,"currency":"USD","merchant":{"id":"m","name":"n",` +
 		`"mcc":"5411","country":"US"},"kind":"incremental","originalId":"o","partialApproval":true,"holdExpiresAt":"2026-11-21T00:00:00Z"}`},
@@ -38,8 +38,7 @@ var bodies = map[hold.Kind]struct{ schema, text string }{
 	hold.Refund: {"RefundMessage", `{"id":"a","cardToken":"c","amountCents":1,"currency":"USD","merchant":{"name":"n","mcc":"5411"},"originalId":"o"}`},
 }
 
-// A field that the schema lacks is one that the port refuses, and a required one is one that it
-// misses.
+// The port refuses a field that the schema lacks, and misses a field that the schema requires.
 func TestMessagesOfTheCardNetworkAreDescribed(t *testing.T) {
 	schemas := networkSchemas(t)
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).UnixMilli()
@@ -54,7 +53,7 @@ func TestMessagesOfTheCardNetworkAreDescribed(t *testing.T) {
 	}
 	every := map[string]any{}
 	for _, body := range bodies {
-		require.NoError(t, json.Unmarshal([]byte(body.text), &every)) // adds to what is there
+		require.NoError(t, json.Unmarshal([]byte(body.text), &every)) // adds to the existing members
 	}
 	for kind, body := range bodies {
 		schema := schemas[body.schema].Value
@@ -62,7 +61,8 @@ func TestMessagesOfTheCardNetworkAreDescribed(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(body.text), &fields))
 		require.NoError(t, schema.VisitJSON(fields), body.schema)
 		require.Empty(t, scan(kind, fields), body.schema)
-		described := slices.DeleteFunc(slices.Sorted(maps.Keys(schema.Properties)), func(name string) bool { return name == "authorizationId" })
+		described := slices.DeleteFunc(slices.Sorted(maps.Keys(schema.Properties)),
+			func(name string) bool { return name == "authorizationId" })
 		require.Equal(t, slices.Sorted(maps.Keys(fields)), described, body.schema)
 		for name, value := range every {
 			more := maps.Clone(fields)
@@ -87,8 +87,10 @@ func TestAnswersToTheCardNetworkAreDescribed(t *testing.T) {
 		schema string
 		answer hold.Answer
 	}{
-		{hold.Authorization, "Decision", hold.Answer{Status: 200, Authorization: id, Decision: hold.Approved, Approved: 1}},
-		{hold.Incremental, "Decision", hold.Answer{Status: 200, Decision: hold.Declined, Reason: hold.ReasonInvalidRequest, Message: "x"}},
+		{hold.Authorization, "Decision", hold.Answer{Status: 200, Authorization: id, Decision: hold.Approved,
+			Approved: 1}},
+		{hold.Incremental, "Decision", hold.Answer{Status: 200, Decision: hold.Declined,
+			Reason: hold.ReasonInvalidRequest, Message: "x"}},
 		{hold.Reversal, "ReversalAnswer", hold.Answer{Status: 200, Authorization: id, Decision: hold.Applied, Held: 7}},
 		{hold.Reversal, "ReversalAnswer", hold.Answer{Status: 200, Decision: hold.Applied}},
 		{hold.Clearing, "PostingAnswer", hold.Answer{Status: 200, Decision: hold.Posted}},

@@ -1,10 +1,10 @@
-// Package openapi is the single description of Purser's surface: openapi.yaml, embedded. It serves
-// the description as JSON and holds request bodies against it, so that shapes and bounds are
-// written down in one place.
+// Package openapi holds the single description of Purser's interface, the embedded openapi.yaml. It
+// serves the description as JSON and checks request bodies against it, so that formats and bounds
+// are defined in one place.
 //
-// A body is read strictly (see parse) and then validated against the schema of its operation,
-// compiled once by Load. The package knows neither HTTP nor what a request means; it answers
-// Faults, each of which names a field.
+// A body is parsed strictly (see parseStrict) and then validated against the schema of its
+// operation, which Load compiles once. The package is independent of HTTP and of the meaning of a
+// request; it returns Faults, each of which names a field.
 package openapi
 
 import (
@@ -28,19 +28,19 @@ var source []byte
 //go:embed network.yaml
 var networkSource []byte
 
-// location names the description to the schema compiler; nothing is ever fetched from it.
+// location names the description for the schema compiler, which fetches nothing from it.
 const location = "urn:purser:openapi"
 
-// Operation names a route as the description does: "POST" and "/api/cards/{id}".
+// Operation names a route as in the description: "POST" and "/api/cards/{id}".
 type Operation struct{ Method, Path string }
 
-// body is what a request body is held against.
+// body holds the schema and the shape of a request body.
 type body struct {
 	schema *jsonschema.Schema
 	shape  *shape
 }
 
-// Document is the description, ready to be served and to judge bodies. It is immutable and safe for
+// Document is the description, ready to be served and to check bodies. It is immutable and safe for
 // concurrent use.
 type Document struct {
 	json    []byte
@@ -49,7 +49,7 @@ type Document struct {
 }
 
 // Load reads the embedded description and compiles the schema of every request body. An error is a
-// fault of the description.
+// defect of the description.
 func Load() (*Document, error) {
 	tree, text, err := fromYAML(source)
 	if err != nil {
@@ -66,7 +66,7 @@ func Load() (*Document, error) {
 	for path, item := range asObject(tree["paths"]) {
 		for method, operation := range asObject(item) {
 			if method == "parameters" {
-				continue // shared by the operations of the path
+				continue // parameters that the path's operations share
 			}
 			op := Operation{Method: strings.ToUpper(method), Path: path}
 			d.listing = append(d.listing, op)
@@ -81,7 +81,7 @@ func Load() (*Document, error) {
 	return d, nil
 }
 
-// fromYAML turns the YAML into JSON and into the tree that the schema compiler reads.
+// fromYAML converts the YAML to JSON and to the tree that the schema compiler reads.
 func fromYAML(source []byte) (map[string]any, []byte, error) {
 	var tree any
 	if err := yaml.Unmarshal(source, &tree); err != nil {
@@ -113,7 +113,7 @@ func (d *Document) compileOperation(compiler *jsonschema.Compiler, op Operation,
 	return nil
 }
 
-// escapePointer writes a path as one part of a JSON pointer inside a URL fragment.
+// escapePointer escapes a path as one segment of a JSON pointer inside a URL fragment.
 func escapePointer(path string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(path)
 }
@@ -132,13 +132,14 @@ func asObject(v any) map[string]any {
 // JSON returns the description as JSON. The caller must not change it.
 func (d *Document) JSON() []byte { return d.json }
 
-// Operations lists what is described, ordered by path and method. The caller must not change it.
+// Operations lists the described operations, sorted by path and method. The caller must not change
+// it.
 func (d *Document) Operations() []Operation { return d.listing }
 
-// Decode reads a body strictly, holds it against the operation's schema and decodes it into a
-// struct that must know every field of the schema. An optional member that is null counts as
-// absent, unless its property has x-null-means. All that is wrong with the body comes back as
-// Faults; any other error is a fault of the description.
+// Decode parses a body strictly, validates it against the operation's schema and decodes it into a
+// struct, which must have every field of the schema. An optional member that is null counts as
+// absent, unless its property has x-null-means. Faults holds all faults of the body; any other
+// error is a defect of the description.
 func (d *Document) Decode(op Operation, raw []byte, into any) error {
 	if _, err := d.Parse(op, raw); err != nil {
 		return err
@@ -149,8 +150,8 @@ func (d *Document) Decode(op Operation, raw []byte, into any) error {
 	return nil
 }
 
-// Parse is Decode into a tree: objects are map[string]any, integers int64, other numbers
-// json.Number.
+// Parse is like Decode, but returns a tree: objects are map[string]any, integers int64, other
+// numbers json.Number.
 func (d *Document) Parse(op Operation, raw []byte) (any, error) {
 	b := d.bodies[op]
 	if b == nil {
@@ -183,7 +184,7 @@ func (b *body) checkFields(err error) error {
 	return faults
 }
 
-// semanticFault reports a value that passed its schema and still does not fit the field: 1.0 for an
+// semanticFault reports a value that passes its schema but does not fit the Go field: 1.0 for an
 // integer.
 func semanticFault(err error) *Fault {
 	semantic, ok := errors.AsType[*jsonv2.SemanticError](err)

@@ -19,7 +19,7 @@ func TestDescriptionIsValid(t *testing.T) {
 	require.NoError(t, doc.Validate(context.Background(), openapi3.EnableExamplesValidation()))
 }
 
-// Any request can come with a body too large or of another encoding, even one that takes none.
+// Any request can have a body that is too large or encoded, even where the operation takes none.
 func TestEveryOperationDescribesTheRefusalOfABody(t *testing.T) {
 	d, err := Load()
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestEveryOperationDescribesTheRefusalOfABody(t *testing.T) {
 	}
 }
 
-// A list names what its items hold, and no more.
+// A list describes exactly the members of its items.
 func TestAuthorizationsDescribeWhatIsSent(t *testing.T) {
 	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestAuthorizationsDescribeWhatIsSent(t *testing.T) {
 	}
 }
 
-// Every amount a request carries is bounded: a body can never bring a sum near the end of int64.
+// Every amount of a request is bounded, so that no sum of one body comes near the end of int64.
 func TestEveryAmountHasABound(t *testing.T) {
 	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestEveryAmountHasABound(t *testing.T) {
 			continue
 		}
 		walk(schema, func(field string, s map[string]any) {
-			if strings.HasSuffix(field, "Cents") && s["maximum"] == nil { // or one that is lower
+			if strings.HasSuffix(field, "Cents") && s["maximum"] == nil { // or a lower bound
 				require.Equal(t, "#/components/schemas/Amount", s["$ref"], "%s.%s", name, field)
 			}
 		})
@@ -153,7 +153,7 @@ func TestDecode(t *testing.T) {
 			" is not a known field; and 1 more fault")
 }
 
-// A list that is only longer than the interface allows is distinguished from a body that is wrong.
+// A list over the interface's limit is distinguished from a malformed body.
 func TestOverLimit(t *testing.T) {
 	d, err := Load()
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestOverLimit(t *testing.T) {
 	require.False(t, over(body(1001, `,"surprise":1`)))
 }
 
-// Null is what a member that is left out is, and never satisfies or breaks a rule of its own.
+// A null optional member counts as absent, and neither satisfies nor breaks a rule.
 func TestNullCountsAsAbsent(t *testing.T) {
 	d, err := Load()
 	require.NoError(t, err)
@@ -204,8 +204,8 @@ func TestNullCountsAsAbsent(t *testing.T) {
 		`{"displayName":"A","kind":"agent"}`)
 }
 
-// Every optional member of a body may be null, so that a client that validates by the description
-// can send it.
+// Every optional member of a body may be null in the description too, so that a client that
+// validates by it can send null.
 func TestOptionalMembersAreNullable(t *testing.T) {
 	tree, _, err := fromYAML(source)
 	require.NoError(t, err)
@@ -262,7 +262,7 @@ func TestDecodeNamesTheNearestVariant(t *testing.T) {
 	require.EqualError(t, err, "rail must be one of ach, fednow, wire")
 }
 
-// Decode answers Faults, or fills the struct within the bounds of the schema, for all bytes.
+// For all bytes, Decode returns Faults or fills the struct within the bounds of the schema.
 func FuzzDecode(f *testing.F) {
 	d, err := Load()
 	require.NoError(f, err)

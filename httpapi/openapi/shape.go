@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// Extensions of a schema that the validator does not know.
+// Extensions of a schema that the validator ignores.
 const (
-	// nullMeansExtension marks an optional property whose null has a meaning of its own, and
-	// states it.
+	// nullMeansExtension marks an optional property whose null has a meaning, and states it.
 	nullMeansExtension = "x-null-means"
 	// overLimitExtension marks an array: an array over its maxItems is refused as limit_exceeded.
 	overLimitExtension = "x-over-limit"
 )
 
-// maxShapeDepth bounds the walk through the schemas of one body. No body is described that deep.
+// maxShapeDepth bounds the walk through the schemas of one body. No described body is that deep.
 const maxShapeDepth = 16
 
-// shape is what a body's schema says beyond validation: which members may be null and then count as
-// absent, and which arrays have a limit of the interface. Variants of one object share a shape.
+// shape holds the rules of a body beside validation: which null members count as absent, and which
+// arrays have a limit of the interface. Variants of one object share a shape.
 type shape struct {
 	nullable map[string]bool // members whose null counts as absent
 	members  map[string]*shape
@@ -26,7 +25,7 @@ type shape struct {
 	limited  bool // an array over maxItems is limit_exceeded
 }
 
-// shapeOf reads the shape of a schema. Schemas are the named ones that $ref leads to.
+// shapeOf reads the shape of a schema. schemas holds the named ones for $ref.
 func shapeOf(schema, schemas map[string]any, depth int) *shape {
 	s := &shape{nullable: map[string]bool{}, members: map[string]*shape{}}
 	if depth < maxShapeDepth {
@@ -58,7 +57,7 @@ func (s *shape) addSchema(schema, schemas map[string]any, depth int) {
 	}
 }
 
-// dropNulls removes the members that are null and count as absent.
+// dropNulls removes the null members that count as absent.
 func (s *shape) dropNulls(value any) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -79,7 +78,7 @@ func (s *shape) dropNulls(value any) {
 	}
 }
 
-// limitedAt reports whether the field of a path such as "allowedMccs" is an array with a limit of
+// limitedAt reports whether the field at a path such as "allowedMccs" is an array with a limit of
 // the interface.
 func (s *shape) limitedAt(field string) bool {
 	for name := range strings.SplitSeq(field, ".") {

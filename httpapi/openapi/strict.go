@@ -13,21 +13,21 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Limits of a document that is read strictly.
+// Limits of a strictly parsed document.
 const (
 	maxDepth = 32 // nested objects and arrays
-	// Of a number with a fraction or an exponent, which never becomes money. The schema compares it
-	// as an exact fraction, whose size the exponent decides.
+	// Limits of a number with a fraction or an exponent, which no amount has. The schema compares
+	// it as an exact fraction, whose size grows with the exponent.
 	maxFloat      = 1 << 53
 	maxFloatChars = 64
 	maxExponent   = 99
 )
 
 // Fault is the fault of one field of a body. Field is a path such as "shipping.line1" or
-// "allowedMccs[3]", "" for the whole body. Neither part ever holds a value of the body.
+// "allowedMccs[3]", or "" for the whole body. Neither part ever contains a value of the body.
 type Fault struct {
 	Field, Problem string
-	OverLimit      bool // the field is an array over a limit of the interface; the body is fine otherwise
+	OverLimit      bool // the field is an array over a limit of the interface; the rest of the body is valid
 
 	tooMany bool // the array has too many items
 }
@@ -39,9 +39,9 @@ func (f *Fault) Error() string {
 	return f.Field + " " + f.Problem
 }
 
-// parseStrict reads one JSON value strictly: no duplicate names, no invalid UTF-8, no U+0000, no
-// integer that leaves int64, nothing after it. Integers become int64, other numbers json.Number as
-// they are written, objects map[string]any, arrays []any.
+// parseStrict parses one JSON value strictly: no duplicate names, no invalid UTF-8, no U+0000, no
+// integer beyond int64, and nothing behind it. Integers become int64, other numbers json.Number in
+// their notation, objects map[string]any, arrays []any.
 func parseStrict(raw []byte) (any, error) {
 	if len(bytes.TrimLeft(raw, " \t\r\n")) == 0 {
 		return nil, &Fault{Problem: "is empty; a JSON object is required"}
@@ -81,12 +81,11 @@ func parseValue(dec *jsontext.Decoder, depth int) (any, error) {
 	}
 }
 
-// Bounds of what is handed to the schema, which looks at all of it and reports every fault it
-// finds: without them one body of a megabyte costs seconds. They are far above anything the
-// interface takes.
+// Bounds of the input of the schema, which examines all of it and reports every fault: without them
+// one body of a megabyte costs seconds. They are far above every limit of the interface.
 const (
-	maxFields = 256  // of one object
-	maxItems  = 4096 // of one array
+	maxFields = 256  // per object
+	maxItems  = 4096 // per array
 )
 
 func parseObject(dec *jsontext.Decoder, depth int) (any, error) {
@@ -150,7 +149,7 @@ func decodeNumber(dec *jsontext.Decoder, s string) (any, error) {
 	return json.Number(s), nil
 }
 
-// isPlainDecimal tells whether a number is written shortly and with a small exponent.
+// isPlainDecimal reports whether a number is short and has a small exponent.
 func isPlainDecimal(s string) bool {
 	at := strings.IndexAny(s, "eE")
 	if at < 0 {
@@ -179,11 +178,11 @@ func syntaxFault(raw []byte, err error) error {
 	return &Fault{Field: fieldOf(syntax.JSONPointer), Problem: "is not valid JSON"}
 }
 
-// maxOutermost is deeper than any field that is described.
+// maxOutermost is deeper than any described field.
 const maxOutermost = 4
 
-// outermostMember names the field that a deep value is in: the start of its path, up to the first
-// item of a list.
+// outermostMember names the field that contains a deep value: the start of its path, up to the
+// first item of a list.
 func outermostMember(pointer jsontext.Pointer) string {
 	var path []string
 	for part := range pointer.Tokens() {
@@ -195,7 +194,7 @@ func outermostMember(pointer jsontext.Pointer) string {
 	return fieldPath(path)
 }
 
-// fieldOf writes a JSON pointer the way a person names a field.
+// fieldOf converts a JSON pointer to a field path.
 func fieldOf(pointer jsontext.Pointer) string {
 	var path []string
 	for part := range pointer.Tokens() {
@@ -223,11 +222,12 @@ func isIndex(part string) bool {
 	return part != "" && strings.Trim(part, "0123456789") == "" && len(part) < 8
 }
 
-// maxName bounds the name of a field that is repeated in a message.
+// maxName bounds the name of a field that a message repeats.
 const maxName = 40
 
-// printableName hides a name the caller chose when it is not shaped like a field: it may be an id
-// or a secret. A field may have digits (line1, last4); an id or a secret has an underscore as well.
+// printableName hides a name that is not shaped like a field, because the caller may have sent an
+// id or a secret. A field may have digits (line1, last4); an id or a secret has an underscore as
+// well.
 func printableName(name string) string {
 	if name == "" || len(name) > maxName {
 		return "(field)"

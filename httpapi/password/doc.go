@@ -1,6 +1,5 @@
-// Package password hashes passwords with argon2id and keeps that work away from everything else:
-// one hash at a time, in the order of a bounded queue that addresses share, in a process of low
-// priority.
+// Package password hashes passwords with argon2id and isolates that work: one hash at a time, in
+// the order of a bounded queue that addresses share, in a process of low priority.
 //
 //   - password.go: hashes in the PHC form, and their check.
 //   - queue.go: the queue.

@@ -36,7 +36,7 @@ type Derivation struct {
 // Deriver derives a key of 32 bytes. A Queue calls it once at a time.
 type Deriver func(d Derivation) ([]byte, error)
 
-// DeriveInProcess is the Deriver that runs where it is called.
+// DeriveInProcess is a Deriver that runs in the calling process.
 func DeriveInProcess(d Derivation) ([]byte, error) {
 	return argon2.IDKey(d.Password, d.Salt, d.Time, d.Memory, argonLanes, argonKey), nil
 }
@@ -60,7 +60,7 @@ func NewHasher(entropy io.Reader, derive Deriver) (*Hasher, error) {
 	return h, nil
 }
 
-// Waiting counts the hashes that are queued or run.
+// Waiting returns the number of queued and running hashes.
 func (h *Hasher) Waiting() int { return h.queue.queuedCount() }
 
 // Hash returns the PHC string of a password. It returns ErrFull when the queue has no place for the
@@ -98,7 +98,7 @@ func (h *Hasher) Matches(ctx context.Context, c Caller, hash, password string) (
 	return subtle.ConstantTimeCompare(got, want.key) == 1 && known, nil
 }
 
-// stored is a hash that was read from its PHC form.
+// stored is a parsed hash in PHC form.
 type stored struct {
 	salt, key    []byte
 	memory, time uint32

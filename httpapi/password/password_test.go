@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asWorker makes the test binary the worker of the tests.
+// asWorker is the flag that makes the test binary the worker of the tests.
 const asWorker = "-as-password-worker"
 
 func TestMain(m *testing.M) {
@@ -57,7 +57,7 @@ func TestHashesAreCheckedInThePHCForm(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// blocked is a deriver that runs when it is released, and records the passwords that it derived.
+// blocked is a deriver that runs when it is released, and records the derived passwords.
 type blocked struct {
 	mu      sync.Mutex
 	active  int
@@ -79,8 +79,8 @@ func (b *blocked) derive(d Derivation) ([]byte, error) {
 	return make([]byte, argonKey), nil
 }
 
-// An address that fills its share waits behind its own derivations; another address has its turn
-// next.
+// An address that fills its share waits behind its own derivations; another address has the next
+// turn.
 func TestAddressesTakeTurns(t *testing.T) {
 	b := &blocked{release: make(chan struct{})}
 	q := newQueue(b.derive)
@@ -122,7 +122,7 @@ func (q *Queue) begun() bool {
 	return q.queued == 1 && q.strangers.count+q.known.count == 0
 }
 
-// Strangers leave places for known callers. The place of a caller that goes away is free again.
+// Strangers leave places for known callers. A caller that goes away frees its place.
 func TestTheQueueIsBoundedAndGivesPlacesBack(t *testing.T) {
 	b := &blocked{release: make(chan struct{})}
 	q := newQueue(b.derive)
@@ -184,7 +184,7 @@ func TestKnownCallersHaveEverySecondTurn(t *testing.T) {
 	require.Equal(t, []string{"s0", "k1", "s1", "k2", "s2", "s3"}, b.ran)
 }
 
-// The worker derives what the process itself does. One that dies is replaced.
+// The worker derives the same key as DeriveInProcess, and a dead worker is replaced.
 func TestAWorkerDerivesAndIsReplaced(t *testing.T) {
 	w := NewWorker(os.Args[0], asWorker)
 	d := Derivation{Password: []byte("a long password"), Salt: []byte("0123456789abcdef"), Memory: 64, Time: 1}
@@ -208,7 +208,7 @@ func TestAWorkerDerivesAndIsReplaced(t *testing.T) {
 	require.NoError(t, broken.Close())
 }
 
-// The worker ends when the server is gone, however it went.
+// The worker ends when its server has ended, for whatever reason.
 func TestAWorkerEndsWithItsInput(t *testing.T) {
 	w := NewWorker(os.Args[0], asWorker)
 	_, err := w.Derive(Derivation{Password: []byte("x"), Salt: []byte("0123456789abcdef"), Memory: 64, Time: 1})

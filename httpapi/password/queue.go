@@ -35,13 +35,13 @@ type Queue struct {
 	mu        sync.Mutex
 	known     line
 	strangers line
-	queued    int // in both lines, and the one that runs
+	queued    int // entries of both lines, and the running one
 	running   bool
 	// strangersNext gives the next turn to strangers, when one of them waits.
 	strangersNext bool
 }
 
-// line is the derivations of one kind of callers that wait.
+// line holds the waiting derivations of known callers or of strangers.
 type line struct {
 	waiting map[string][]*queued // by address, oldest first
 	turns   []string             // the addresses in waiting, next turn first
@@ -108,7 +108,7 @@ func (q *Queue) addEntry(c Caller, entry *queued) bool {
 	return true
 }
 
-// withdrawEntry gives back the place of an entry that has not begun.
+// withdrawEntry frees the place of an entry that has not begun.
 func (q *Queue) withdrawEntry(c Caller, entry *queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,7 +135,8 @@ func (q *Queue) drainQueue() {
 	}
 }
 
-// nextEntry takes the entry whose turn it is, after the one that has run; nil when there is none.
+// nextEntry removes and returns the entry with the next turn, after ran has run; nil when the queue
+// is empty.
 func (q *Queue) nextEntry(ran *queued) *queued {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -156,7 +157,7 @@ func (q *Queue) nextEntry(ran *queued) *queued {
 	return entry
 }
 
-// nextQueued takes the entry whose turn it is. There is one.
+// nextQueued removes and returns the entry with the next turn. The line must not be empty.
 func (l *line) nextQueued() *queued {
 	address := l.turns[0]
 	l.turns = l.turns[1:]

@@ -19,13 +19,13 @@ const (
 	workerMemory = 48 << 20
 )
 
-// reply is a line that the worker answers.
+// reply is a line of the worker's output.
 type reply struct {
 	Key []byte `json:"key"`
 }
 
 // Worker derives keys in another process. A thread of low priority in the server's own process
-// would hold up every stop of the garbage collector while it waits for a processor. The process
+// would delay every stop of the garbage collector while it waits for a processor. The process
 // starts with the first derivation and ends when its input does, so it never outlives the server.
 // Worker is safe for concurrent use and derives one key at a time.
 type Worker struct {
@@ -39,7 +39,7 @@ type Worker struct {
 }
 
 // NewWorker returns the client of the process that a command starts. The process runs Work on its
-// standard input and output. Its environment is empty but for GOMAXPROCS.
+// standard input and output. Its environment holds GOMAXPROCS alone.
 func NewWorker(command ...string) *Worker { return &Worker{command: command} }
 
 // Derive is a Deriver. A worker that fails is replaced once.
@@ -113,7 +113,7 @@ func (w *Worker) stopProcess() {
 	w.cmd, w.in, w.out = nil, nil, nil
 }
 
-// Close ends the process after the derivation that runs. Later derivations fail.
+// Close ends the process after the running derivation. Later derivations fail.
 func (w *Worker) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

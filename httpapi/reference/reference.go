@@ -120,7 +120,8 @@ func (d *description) operation(method, path string, source map[string]any) (Ope
 		o.Errors = append(o.Errors, text(code))
 	}
 	request := request{method: o.Method, path: path, security: d.security(source), host: d.host}
-	for _, shared := range [][]any{list(object(object(d.root["paths"])[path])["parameters"]), list(source["parameters"])} {
+	for _, shared := range [][]any{list(object(object(d.root["paths"])[path])["parameters"]),
+		list(source["parameters"])} {
 		for _, p := range shared {
 			parameter := d.resolve(object(p))
 			o.Parameters = append(o.Parameters, d.parameter(parameter))

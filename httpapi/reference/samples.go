@@ -37,7 +37,8 @@ var (
 // sampleID ends the ids of samples: they look like ids, and no record has them.
 const sampleID = "_01m7wd7tg0fk6t3h1v99wgrfte"
 
-// prefixes are those of ids by the names that x-ids gives to kinds of records (see persistence/ident).
+// prefixes are those of ids by the names that x-ids gives to kinds of records (see
+// persistence/ident).
 var prefixes = map[string]string{"agent": "agt", "card": "card", "checkout_session": "cs", "conversion": "cnv",
 	"counterparty": "rcp", "invitation": "inv", "key": "key", "payout": "po", "ramp_order": "ro", "ramp_session": "rs",
 	"ramp_wallet": "wal", "user": "usr", "webhook_delivery": "whd", "webhook_endpoint": "whe"}
@@ -138,7 +139,8 @@ func split(value string) (before, variable string) {
 func (r *request) python() string {
 	var b strings.Builder
 	b.WriteString("import os\n\nimport requests\n\n")
-	fmt.Fprintf(&b, "answer = requests.request(\n    %q,\n    os.environ[%q] + %s,\n", r.method, r.host.address, strconv.Quote(r.path))
+	fmt.Fprintf(&b, "answer = requests.request(\n    %q,\n    os.environ[%q] + %s,\n", r.method, r.host.address,
+		strconv.Quote(r.path))
 	if len(r.headers) > 0 {
 		b.WriteString("    headers={\n")
 		for _, h := range r.headers {

@@ -12,7 +12,7 @@ import (
 
 const (
 	currency = "USD"
-	issuer   = "Purser" // of the codes in BkTxCd, which are the ledger's sources
+	issuer   = "Purser" // issuer of the codes in BkTxCd, which are the ledger's sources
 )
 
 // Codes of the message.
@@ -25,10 +25,10 @@ const (
 	codeDebit   = "DBIT"
 )
 
-// maxRemittance is how long the text of an entry may be, by the message definition.
+// maxRemittance is the longest text of an entry, in characters, by the message definition.
 const maxRemittance = 140
 
-// The parts of the message, in the order of its definition. What is not used is left out.
+// The parts of the message, in the order of its definition. Unused parts are left out.
 type (
 	document struct {
 		XMLName   xml.Name `xml:"urn:iso:std:iso:20022:tech:xsd:camt.053.001.08 Document"`
@@ -165,7 +165,7 @@ func entryOf(number int, l *Line) entry {
 	return e
 }
 
-// formatMagnitude is an amount without its sign, which the indicator has.
+// formatMagnitude formats an amount without its sign, which the indicator has.
 func formatMagnitude(cents int64) string {
 	text := money.FormatDollars(cents)
 	if cents < 0 {

@@ -9,17 +9,17 @@ import (
 	"purser/persistence/money"
 )
 
-// csvHeader names the columns. An opening and a closing row stand around the lines.
+// csvHeader names the columns. An opening and a closing row enclose the lines.
 var csvHeader = [...]string{"type", "bookedAt", "id", "source", "amount", "balance", "currency", "reference",
 	"transferGroup",
 	"cardId", "createdAt"}
 
-// formulas are the characters with which a spreadsheet takes a cell for a formula, in either width.
+// formulas holds the characters that begin a formula in a spreadsheet, in either width.
 const formulas = "=+-@|%＝＋－＠"
 
 // CSV writes the statement by RFC 4180: a header, the opening balance, the lines, the closing
 // balance. Amounts are dollars with two decimals, negative for debits. Text that a spreadsheet
-// would take for a formula has an apostrophe before it.
+// would read as a formula has an apostrophe before it.
 func (s *Statement) CSV(w io.Writer) error {
 	if _, err := s.sumLines(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (l *Line) csvRow() []string {
 		formatTime(l.Made)}
 }
 
-// csvCell makes text safe to be opened in a spreadsheet.
+// csvCell makes text safe to open in a spreadsheet.
 func csvCell(text string) string {
 	text = cleanText(text)
 	if text != "" && strings.ContainsRune(formulas, []rune(text)[0]) {
@@ -73,5 +73,5 @@ func csvCell(text string) string {
 	return text
 }
 
-// formatTime is a time as the rest of the interface writes it.
+// formatTime formats a time like the rest of the interface.
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

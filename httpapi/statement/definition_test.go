@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rule is an element of camt.053.001.08 as testdata/definition.txt has it, in the part that a
-// statement uses: how often it may stand, its children in order or, of a leaf, the form of its
-// text. A second reader, of text, that knows nothing of how the message is written.
+// rule is an element of camt.053.001.08 in testdata/definition.txt, in the part that a statement
+// uses: its occurrence, and its children in order or the form of its text. It is a second reader
+// that is independent of the writer.
 type rule struct {
 	name     string
 	least    int
@@ -28,8 +28,8 @@ type rule struct {
 	currency bool
 }
 
-// readDefinition reads lines of: two spaces per depth, name, occurrence (1, ?, + or *), then for a
-// leaf the form of its text, or "choice" for an element with one of its children.
+// readDefinition reads lines with two spaces per depth, a name, an occurrence (1, ?, + or *), and
+// then for a leaf the form of its text, or "choice" for an element with one of its children.
 func readDefinition(t *testing.T) *rule {
 	t.Helper()
 	text, err := os.ReadFile("testdata/definition.txt")
@@ -56,7 +56,7 @@ func readDefinition(t *testing.T) *rule {
 	return root
 }
 
-// forms are the simple types of the definition.
+// forms holds the simple types of the definition.
 var forms = map[string]string{
 	"DateTime":  `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`,
 	"Amount":    `\d{1,16}\.\d{2}`, // at most 18 digits, not negative
@@ -85,7 +85,7 @@ func (r *rule) describe(t *testing.T, what string) {
 	r.currency = what == "Amount"
 }
 
-// judge says where a message leaves the definition.
+// judge reports where a message departs from the definition.
 func (r *rule) judge(text string) error {
 	decoder := xml.NewDecoder(strings.NewReader(text))
 	if err := r.inside(decoder, "", nil); !errors.Is(err, io.EOF) {
@@ -94,7 +94,7 @@ func (r *rule) judge(text string) error {
 	return nil
 }
 
-// inside reads what stands in an element up to its end.
+// inside reads the content of an element up to its end.
 func (r *rule) inside(decoder *xml.Decoder, path string, attributes []xml.Attr) error {
 	next, seen, body := 0, 0, ""
 	for {
@@ -130,7 +130,7 @@ func (r *rule) inside(decoder *xml.Decoder, path string, attributes []xml.Attr) 
 
 const namespaceOfMessage = "urn:iso:std:iso:20022:tech:xsd:camt.053.001.08"
 
-// place finds the child that an element is: the same as the last one, or one after it.
+// place finds the child that an element matches: the last one again, or one after it.
 func (r *rule) place(path, name string, next, seen int) (int, int, error) {
 	for i := next; i < len(r.children); i++ {
 		child := r.children[i]

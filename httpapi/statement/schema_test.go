@@ -11,7 +11,7 @@ import (
 )
 
 // schema is the published definition of the message, testdata/camt.053.001.08.xsd: ISO 20022's own
-// file of 14 February 2019, as it is distributed with github.com/moov-io/iso20022.
+// file of 14 February 2019, from github.com/moov-io/iso20022.
 type schema struct {
 	Root    schemaElement `xml:"element"`
 	Complex []schemaType  `xml:"complexType"`
@@ -37,17 +37,17 @@ type schemaFacet struct {
 	Value string `xml:"value,attr"`
 }
 
-// schemaTypes are the types of the schema that the forms of the definition stand for; each form
-// allows no more than its type.
+// schemaTypes maps the forms of the definition to types of the schema. Each form allows no more
+// than its type.
 var schemaTypes = map[string]string{
 	"DateTime": "ISODateTime", "Amount": "ActiveOrHistoricCurrencyAndAmount", "Decimal": "DecimalNumber",
 	"Magnitude": "NonNegativeDecimalNumber", "Direction": "CreditDebitCode", "Currency": "ActiveOrHistoricCurrencyCode",
 	"Count": "Max15NumericText",
 }
 
-// TestDefinitionIsThePublishedOne: what the definition has is in the schema, in that order, as
-// often, of that type; and what the schema requires is in the definition. So a message that keeps
-// to the one keeps to the other.
+// Each element of the definition is in the schema, with its order, occurrence and type, and each
+// required element of the schema is in the definition. A message that conforms to the definition
+// therefore conforms to the schema.
 func TestDefinitionIsThePublishedOne(t *testing.T) {
 	text, err := os.ReadFile("testdata/camt.053.001.08.xsd")
 	require.NoError(t, err)

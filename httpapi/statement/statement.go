@@ -1,9 +1,9 @@
 // Package statement writes the statement of an account as a file: CSV for people and spreadsheets,
 // camt.053.001.08 (ISO 20022) for treasury systems.
 //
-// It is given the balances and the lines and only writes them down; a statement that does not add
-// up is refused, never written. Text that customers and merchants chose is cleaned of control
-// characters, and escaped for the format. It reads no ledger, and knows neither HTTP nor the clock.
+// The caller gives the balances and the lines, and the package writes them. It refuses a statement
+// that does not add up. Text of customers and merchants is cleaned of control characters, and
+// escaped for the format. The package is independent of the ledger, of HTTP and of the clock.
 package statement
 
 import (
@@ -22,16 +22,16 @@ const (
 	Credit = "credit"
 )
 
-// ErrUnbalanced says that the opening balance and the lines do not add up to the closing balance,
+// ErrUnbalanced means that the opening balance and the lines do not add up to the closing balance,
 // or to the balance after a line.
 var ErrUnbalanced = errors.New("the statement does not add up")
 
 // Statement is an account in US dollars over whole days in UTC.
 type Statement struct {
 	Account      string    // ws_ id
-	From, To     time.Time // midnight of the first day and of the last one, which belongs to it
+	From, To     time.Time // midnights of the first and of the last day, which the statement includes
 	Made         time.Time
-	Open         bool // the last day is not over: the closing balance is only the newest
+	Open         bool // the last day is not over: the closing balance is interim
 	OpeningCents int64
 	ClosingCents int64
 	Lines        []Line // oldest first
@@ -48,10 +48,10 @@ type Line struct {
 	TransferGroup string
 	CardID        string    // "" for none
 	Booked        time.Time // within the statement's days
-	Made          time.Time // when what it is about happened; at or before Booked
+	Made          time.Time // time of the event; at or before Booked
 }
 
-// signedCents is what the line adds to the account.
+// signedCents returns the line's change of the account.
 func (l *Line) signedCents() int64 {
 	if l.Direction == Debit {
 		return -l.AmountCents
@@ -59,7 +59,7 @@ func (l *Line) signedCents() int64 {
 	return l.AmountCents
 }
 
-// totals are the sums of a statement's lines.
+// totals holds the sums of a statement's lines.
 type totals struct {
 	credits, debits         int
 	creditCents, debitCents int64
@@ -91,7 +91,7 @@ func (s *Statement) sumLines() (t totals, err error) {
 	return t, nil
 }
 
-// endOfPeriod is the last moment of the statement: of one that is open, when it was made.
+// endOfPeriod returns the last moment of the statement: Made while the last day is open.
 func (s *Statement) endOfPeriod() time.Time {
 	if s.Open {
 		return s.Made
@@ -99,8 +99,8 @@ func (s *Statement) endOfPeriod() time.Time {
 	return s.To.AddDate(0, 0, 1).Add(-time.Millisecond)
 }
 
-// cleanText makes text one line of valid UTF-8 without anything that a reader could take for an
-// instruction to its terminal or that XML cannot hold, and trims it.
+// cleanText makes text one trimmed line of valid UTF-8, without control characters that a terminal
+// could interpret or that XML cannot hold.
 func cleanText(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == 0xFFFE || r == 0xFFFF {
@@ -110,7 +110,7 @@ func cleanText(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD")))
 }
 
-// atMost cuts text to a number of characters.
+// atMost truncates text to a number of characters.
 func atMost(text string, characters int) string {
 	if runes := []rune(text); len(runes) > characters {
 		return string(runes[:characters])

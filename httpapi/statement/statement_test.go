@@ -24,8 +24,8 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 var morning = time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC)
 
-// month is a statement of two days with a line of each kind: a deposit, a clearing that reached the
-// ledger the day after it was made, a payout below zero, its return.
+// month is a statement of two days with a line of each kind: a deposit, a clearing that was booked
+// on the next day, a payout below zero, and its return.
 func month() *Statement {
 	s := &Statement{Account: "ws_01m7wd7tg0fvr8qj5w3n9k2xay", From: morning.Truncate(24 * time.Hour),
 		To: morning.AddDate(0, 0, 1).Truncate(24 * time.Hour), Made: morning.AddDate(0, 0, 9), OpeningCents: 1_000}
@@ -82,7 +82,8 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// The goldens keep to the message definition, and the reader that says so notices what does not.
+// The golden files conform to the message definition, and the reader detects a message that does
+// not.
 func TestMessageKeepsToItsDefinition(t *testing.T) {
 	definition := readDefinition(t)
 	text := month().written(t, asXML)
@@ -109,8 +110,8 @@ func TestMessageKeepsToItsDefinition(t *testing.T) {
 	f("<Ustrd>INV", "<Text/><Ustrd>INV", "Text")
 }
 
-// Whatever text and amounts a ledger has, both files are well formed, are read back as they were,
-// and cannot be taken for a formula.
+// For any text and amounts, both files are well formed, parse to the same values, and contain no
+// formula.
 func TestHostileText(t *testing.T) {
 	definition := readDefinition(t)
 	rapid.Check(t, func(rt *rapid.T) {

@@ -1,9 +1,9 @@
-// Package web renders the page on which a customer pays: HTML from a template that escapes whatever
-// a merchant wrote, a style sheet and a script of our own, and a QR code drawn here. Everything
-// works without the script; with it the page follows the payment by itself.
+// Package web renders the page on which a customer pays: HTML from a template that escapes the
+// merchant's text, a style sheet and a script of our own, and a QR code. All of it works without
+// the script; with it the page follows the payment.
 //
-// It decides nothing and asks nobody: a Page says what is shown. What a browser may load is in
-// Policy: nothing from elsewhere, nothing inline.
+// The package makes no decisions: a Page holds the shown data. Policy lists the resources that a
+// browser may load: none of other origins, and none inline.
 package web
 
 import (
@@ -27,14 +27,14 @@ var files embed.FS
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
-// FaviconPath is where browsers look for a favicon by themselves.
+// FaviconPath is the path at which browsers request a favicon.
 const FaviconPath = "/favicon.ico"
 
-// Step is which part of the way to show.
+// Step is the step of the checkout that a page shows.
 type Step string
 
-// Steps. The last eight are ends, of which Underpaid may be left again. The last three are of no
-// link.
+// Steps. The last eight are final, except that Underpaid may be left again. The last three belong
+// to no link.
 const (
 	Choose     Step = "choose"
 	Pay        Step = "pay"
@@ -44,43 +44,44 @@ const (
 	Expired    Step = "expired"
 	Cancelled  Step = "cancelled"
 	Failed     Step = "failed"
-	Missing    Step = "missing" // there is no such link
-	Busy       Step = "busy"    // the address has asked too often
+	Missing    Step = "missing" // the link does not exist
+	Busy       Step = "busy"    // the address has sent too many requests
 	Broken     Step = "broken"  // the server could not make the page
 )
 
-// Page is what is shown. Texts are as the merchant wrote them; addresses to go to are shown only if they are http or https.
+// Page holds the shown data. Texts are the merchant's own; addresses are linked only if they are
+// http or https.
 type Page struct {
 	ID          string
-	State       string // what the status route says of the link: the script shows the page anew when that changes
+	State       string // answer of the status route; the script replaces the page when it changes
 	Step        Step
 	Merchant    string
 	Description string
 	Reference   string
 	Amount      string // with its currency
-	Received    string // "" when nothing was
-	Due         string // "" when nothing is; what is missing of a payment that fell short
-	Over        string // "" when nothing is; what came beyond the amount
-	Shortfall   string // the accepted shortfall; "" without one
+	Received    string // "" when nothing was received
+	Due         string // missing part of an underpaid amount, or ""
+	Over        string // received part beyond the amount, or ""
+	Shortfall   string // the accepted shortfall, or ""
 	Sandbox     bool
 	Simulated   bool      // completed without a payment
-	Payments    []Payment // that count
-	Prices      []Price   // of coins that are no dollars
+	Payments    []Payment // which count toward the link
+	Prices      []Price   // prices of coins other than dollar coins
 	Completed   time.Time
-	Late        bool // a payment came after the end and does not count
+	Late        bool // a payment arrived after the end and does not count
 	Expires     time.Time
 	Now         time.Time
 	Coins       []Coin
-	To          *To // nil when nothing was picked
+	To          *To // nil while no coin is selected
 	Seen, Of    int // confirmations
 	SuccessURL  string
 	CancelURL   string
-	RetryAfter  int    // seconds until the page may be asked for again; 0 when the server does not say
-	RequestID   string // names the request to people who look into it; "" for nothing
-	Notice      string // what became of the last thing the customer did; "" for nothing
+	RetryAfter  int    // seconds until the page may be requested again; 0 when unknown
+	RequestID   string // id of the request for support, or ""
+	Notice      string // result of the customer's last action, or ""
 }
 
-// Coin is one that can be paid with, and where.
+// Coin is an accepted coin with its networks.
 type Coin struct {
 	Asset    string
 	Networks []Choice
@@ -88,15 +89,15 @@ type Coin struct {
 
 // Choice is a coin on a network.
 type Choice struct {
-	Value   string // of the form
+	Value   string // value of the form field
 	Network string
 	Picked  bool
 }
 
-// To says whom to pay and how much.
+// To is the payee and the amount.
 type To struct {
 	Asset, Network, Address string
-	Coins                   string // whole coins
+	Coins                   string // amount in whole coins
 	Link                    string // payment link, for a wallet
 }
 
@@ -107,7 +108,7 @@ type Site struct {
 	icon  File
 }
 
-// File is what a page loads from us.
+// File is a file that a page loads from the server.
 type File struct {
 	ContentType string
 	Content     []byte
@@ -140,8 +141,8 @@ func New(base string) (*Site, error) {
 	s.page, err = template.New("page.html").Funcs(template.FuncMap{
 		"file": func(name string) string { return paths[name] },
 		"qr":   QR,
-		// A wallet's link has a scheme that the template does not know; it is made of an address
-		// and numbers, by us.
+		// The template does not know the scheme of a wallet's link, which consists of an address
+		// and numbers of our own.
 		"wallet":  func(link string) template.URL { return template.URL(link) },
 		"steps":   func(n int) []int { return make([]int, n) },
 		"favicon": func() string { return FaviconPath },
@@ -158,19 +159,19 @@ func (s *Site) File(name string) (File, bool) {
 	return f, ok
 }
 
-// Favicon is the file that browsers look for at FaviconPath. It may change.
+// Favicon returns the file at FaviconPath. Its content may change.
 func (s *Site) Favicon() File { return s.icon }
 
 // Write renders a whole page.
 func (s *Site) Write(w io.Writer, p Page) error { return s.renderTemplate(w, "page", p) }
 
-// Entry is what the page at the server's root shows.
+// Entry is the data of the page at the server's root.
 type Entry struct {
 	Sandbox bool
 	Links   []Link
 }
 
-// Link is a place of the interface.
+// Link is an entry point of the interface.
 type Link struct{ Name, Method, URL string }
 
 // WriteEntry renders the page at the server's root.
@@ -181,8 +182,8 @@ func (s *Site) WriteEntry(w io.Writer, e Entry) error {
 	return nil
 }
 
-// Guide is what a page of the guides shows: a guide when Body is set, else results, a missing page
-// or the index.
+// Guide is the data of a page of the guides: a guide when Body is set, or else results, a missing
+// page or the index.
 type Guide struct {
 	Name, Title, Query        string
 	Guides, Contents, Results any // lists that the template reads
@@ -198,8 +199,8 @@ func (s *Site) WriteGuide(w io.Writer, g Guide) error {
 	return nil
 }
 
-// Reference is what a page of the API reference shows: a group when Group is set, else the index or
-// a missing page.
+// Reference is the data of a page of the API reference: a group when Group is set, or else the
+// index or a missing page.
 type Reference struct {
 	Title, Name   string
 	Groups, Group any // the list of groups, and the group that is shown
@@ -228,7 +229,7 @@ func (s *Site) renderTemplate(w io.Writer, name string, p Page) error {
 	return nil
 }
 
-// webAddress is an address to go to, "" if it is not http or https.
+// webAddress returns an http or https address, and "" for any other.
 func webAddress(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -237,7 +238,7 @@ func webAddress(text string) string {
 	return text
 }
 
-// Left is the time left, as minutes and seconds.
+// Left returns the time left, in minutes and seconds.
 func (p Page) Left() string {
 	left := max(p.Expires.Sub(p.Now), 0).Truncate(time.Second)
 	if left >= time.Hour {
@@ -246,19 +247,19 @@ func (p Page) Left() string {
 	return fmt.Sprintf("%d:%02d", int(left.Minutes()), int(left.Seconds())%60)
 }
 
-// Ends is the end as a machine reads it.
+// Ends returns the time of the end, for programs.
 func (p Page) Ends() string { return p.Expires.UTC().Format(time.RFC3339) }
 
-// Open says that something may still happen to the link.
+// Open reports whether the link's state may still change.
 func (p Page) Open() bool { return p.Step != Completed && p.Step != Failed && !p.Linkless() }
 
-// Linkless says that the page is about no link: it shows no bill.
+// Linkless reports whether the page belongs to no link, and so shows no bill.
 func (p Page) Linkless() bool { return p.Step == Missing || p.Step == Busy || p.Step == Broken }
 
-// Counts says that the time left is worth showing: the link can be paid.
+// Counts reports whether the page shows the time left, because the link can be paid.
 func (p Page) Counts() bool { return p.Step == Choose || p.To != nil }
 
-// Title is of the browser's tab.
+// Title returns the title of the browser's tab.
 func (p Page) Title() string {
 	titles := map[Step]string{Choose: "Pay", Pay: "Pay", Confirming: "Payment seen", Underpaid: "Payment incomplete",
 		Completed: "Paid", Expired: "Link expired", Cancelled: "Link cancelled", Failed: "Payment failed",
@@ -269,11 +270,11 @@ func (p Page) Title() string {
 	return titles[p.Step] + " · " + p.Merchant
 }
 
-// quiet is the margin of a QR code that its readers need, in modules.
+// quiet is the margin of a QR code, in modules.
 const quiet = 4
 
-// QR draws a text as SVG, with a label for those who do not see it. The text is not in it. The SVG
-// is "" when the text is too long for a code.
+// QR draws a text as SVG, with a label for screen readers. The SVG does not contain the text. It is
+// "" when the text is too long for a code.
 func QR(text, label string) template.HTML {
 	code, err := qr.Encode(text, qr.M)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 const base = "/checkout/files/"
 
-// pages are one of each state, as .ci/pages looks at them in a browser.
+// pages holds one page of each state, for .ci/pages to open in a browser.
 func pages() map[string]web.Page {
 	now := time.Date(2026, 3, 14, 9, 30, 0, 0, time.UTC)
 	plain := web.Page{ID: "cs_01kkv0000000000000000000aa", State: `{"status":"pending"}`, Merchant: "Blue Bottle Books",
@@ -137,8 +137,8 @@ var (
 	loads    = regexp.MustCompile(`(?i)<(?:script|link|img|iframe)[^>]*?\s(?:src|href)="([^"]*)"`)
 )
 
-// The page has a code of the payment request, and a code of the address for wallets that read no
-// request.
+// The page has a code of the payment request, and a code of the address for wallets that do not
+// read requests.
 func TestBothCodesAreDrawn(t *testing.T) {
 	for _, name := range []string{"pay", "underpaid"} {
 		p := pages()[name]
@@ -148,8 +148,8 @@ func TestBothCodesAreDrawn(t *testing.T) {
 	}
 }
 
-// Nothing that the policy forbids is in a page: no script or style of its own, nothing from
-// elsewhere.
+// No page contains a thing that the policy forbids: an inline script or style, or a foreign
+// resource.
 func TestPagesKeepTheirPolicy(t *testing.T) {
 	for name, p := range pages() {
 		html := render(t, p)
@@ -168,7 +168,7 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 	require.Contains(t, web.Policy, "frame-ancestors 'none'")
 }
 
-// Whatever a merchant or a customer writes is text.
+// Text of a merchant or a customer is escaped.
 func TestTextsAreEscaped(t *testing.T) {
 	evil := `"><script>alert(1)</script><img src=x onerror=alert(1)>{{.ID}}`
 	for name, p := range pages() {
@@ -186,7 +186,7 @@ func TestTextsAreEscaped(t *testing.T) {
 	}
 }
 
-// A link leaves for http and https only.
+// A page links to http and https addresses only.
 func TestOnlyTheWebIsLinkedTo(t *testing.T) {
 	for _, bad := range []string{"javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "//evil.example.com",
 		"/checkout", "ftp://a.b", " ", ":", "https://", "http:/a"} {
@@ -236,8 +236,8 @@ func TestAQRCodeOfTooMuchIsNone(t *testing.T) {
 		`viewBox="0 0 33 33" role="img" aria-label="a &#34;code&#34;"`)
 }
 
-// The site that a customer is sent to is named as the address bar names it: no letter of another
-// script stands for a Latin one.
+// The site that a customer is sent to is named as in the address bar: a letter of another script
+// does not pass for a Latin one.
 func TestTheSiteIsNamedInASCII(t *testing.T) {
 	for address, want := range map[string]string{"https://shop.example.com/a?b#c": "shop.example.com",
 		"https://SHOP.example.com:8443/": "shop.example.com:8443", "https://раураl.example/": "xn--l-7sba6dbr.example",
@@ -246,7 +246,7 @@ func TestTheSiteIsNamedInASCII(t *testing.T) {
 		p.SuccessURL = address
 		require.Equal(t, want, p.SuccessSite(), address)
 		page := render(t, p)
-		if want == "" { // without a name there is the button alone, and never the merchant's own name
+		if want == "" { // without a name the page has the button alone, and never the merchant's own name
 			require.NotContains(t, page, "You go to")
 			continue
 		}
@@ -254,7 +254,7 @@ func TestTheSiteIsNamedInASCII(t *testing.T) {
 	}
 }
 
-// receipts are one of each kind, as .ci/pages looks at them in a browser.
+// receipts holds one receipt of each kind, for .ci/pages to open in a browser.
 func receipts() map[string]web.Page {
 	sandbox, live, simulated := pages()["completed"], pages()["live"], pages()["simulated"]
 	live.Prices = []web.Price{{Asset: "ETH", Dollars: "3150.42"}}
@@ -309,7 +309,7 @@ func TestTheIconsAreImages(t *testing.T) {
 	}
 }
 
-// PURSER_PAGES is where .ci/pages wants one page of each state, with the files that they load.
+// PURSER_PAGES is the directory in which .ci/pages expects one page of each state with its files.
 func TestPagesForABrowser(t *testing.T) {
 	dir := os.Getenv("PURSER_PAGES")
 	if dir == "" {

@@ -13,25 +13,24 @@ import (
 	"time"
 )
 
-// Limits of finding and reaching a receiver.
+// Limits of resolving and connecting to a receiver.
 const (
 	resolveTimeout = 3 * time.Second
-	maxAddresses   = 8 // of one host that are tried; a host with a bad one among all it has is refused
+	maxAddresses   = 8 // addresses of one host that are tried; a host is refused if any of its addresses is bad
 )
 
-// ErrAddress says that a URL leads, by its name or by the address it is connected to, where no
-// delivery may go.
+// ErrAddress means that a URL leads to a forbidden address, by its name or at the connection.
 var ErrAddress = errors.New("leads to an address that is not public")
 
-// Resolver finds the addresses of a host; net.DefaultResolver is one.
+// Resolver returns the addresses of a host; net.DefaultResolver implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
 // Guard decides where deliveries may go: https on a usual port of a public address. A host is
-// resolved when its endpoint is registered and again for each connection, and the address that is
-// dialled is judged once more by the socket, so that a name that changes in between leads nowhere.
-// With private addresses allowed, for development, http and any port and address will do.
+// resolved when its endpoint is registered and again for each connection. The socket checks the
+// dialled address once more, so a name that changes in between reaches nothing. When private
+// addresses are allowed, for development, http and any port and address are accepted.
 type Guard struct {
 	allowPrivate bool
 	resolver     Resolver
@@ -45,11 +44,12 @@ func NewGuard(allowPrivate bool, r Resolver) *Guard {
 	return &Guard{allowPrivate: allowPrivate, resolver: r}
 }
 
-// usualPorts are what a URL may name. Others are where services listen that speak no https, or are not for the public.
+// usualPorts lists the ports that a URL may name. Services on other ports do not speak https or are
+// not public.
 var usualPorts = []string{"", "443", "8443"}
 
-// Check refuses a URL that deliveries may not go to now. The error's text is for whoever gave the
-// URL; it echoes nothing of it.
+// Check refuses a URL that deliveries may not go to now. The error's text is for the person who
+// gave the URL, and quotes none of it.
 func (g *Guard) Check(ctx context.Context, text string) error {
 	u, err := g.parseURL(text)
 	if err != nil {
@@ -65,7 +65,7 @@ func (g *Guard) Check(ctx context.Context, text string) error {
 	return nil
 }
 
-// parseURL checks what can be seen without the network.
+// parseURL makes the checks that need no network.
 func (g *Guard) parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -83,7 +83,7 @@ func (g *Guard) parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// plainHost is a name or an address without a zone.
+// plainHost reports whether a host is a name or an address without a zone.
 func plainHost(host string) bool {
 	return host != "" && strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-_:") == ""
 }
@@ -113,9 +113,8 @@ func (g *Guard) resolveHost(ctx context.Context, host string) ([]netip.Addr, err
 
 func (g *Guard) allowsAddress(a netip.Addr) bool { return g.allowPrivate || isPublic(a.Unmap()) }
 
-// notPublic are the ranges that IANA lists as special, as far as netip has no name for them or they
-// lie in unicast space. Those that carry an IPv4 address inside are among them: what they lead to
-// cannot be judged.
+// notPublic lists the special ranges of IANA that netip does not name or that lie in unicast space.
+// Ranges that embed an IPv4 address are included, because their destination cannot be checked.
 var notPublic = mustPrefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
 	"203.0.113.0/24", "240.0.0.0/4", // this network, CGNAT, protocols, documentation, 6to4 relays, benchmarks, reserved
@@ -123,8 +122,8 @@ var notPublic = mustPrefixes(
 	"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 )
 
-// globalUnicast is all of IPv6 that is given out. NAT64, IPv4-mapped, unique local, link-local and
-// multicast lie outside.
+// globalUnicast is the allocated part of IPv6. NAT64, IPv4-mapped, unique local, link-local and
+// multicast addresses lie outside.
 var globalUnicast = netip.MustParsePrefix("2000::/3")
 
 func mustPrefixes(texts ...string) []netip.Prefix {
@@ -142,7 +141,7 @@ func isPublic(a netip.Addr) bool {
 	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// dialAllowed connects to a host and port, to the first of its addresses that answers.
+// dialAllowed connects to a host and port, at the first of its addresses that answers.
 func (g *Guard) dialAllowed(ctx context.Context, network, address string, within time.Duration) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -162,7 +161,7 @@ func (g *Guard) dialAllowed(ctx context.Context, network, address string, within
 	return nil, err
 }
 
-// checkSocket is asked by the socket before it connects, with the very address.
+// checkSocket is called by the socket before it connects, with the final address.
 func (g *Guard) checkSocket(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

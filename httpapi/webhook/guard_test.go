@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// names is a resolver that answers in turn what it has for a name; the last answer stays.
+// names is a resolver that returns the answers of a name in turn; the last answer repeats.
 type names map[string][][]string
 
 func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -90,7 +90,7 @@ func TestWhereDeliveriesMayGo(t *testing.T) {
 	require.ErrorContains(t, open.Check(t.Context(), "http://user@good.example.com"), "user or password")
 }
 
-// A number in another dress is a name to us; whatever the resolver makes of it is judged.
+// A number in an unusual notation is resolved like a name, and the resolved address is checked.
 func TestNumbersInDisguiseAreJudgedByTheirAddress(t *testing.T) {
 	disguised := names{}
 	for _, host := range []string{"2130706433", "0x7f000001", "127.1", "0177.0.0.1", "127.0.0.1."} {
@@ -99,7 +99,7 @@ func TestNumbersInDisguiseAreJudgedByTheirAddress(t *testing.T) {
 	}
 }
 
-// The socket asks about the very address, whatever was resolved before.
+// The socket checks the final address, independent of the resolved ones.
 func TestTheSocketIsJudgedToo(t *testing.T) {
 	guard := NewGuard(false, names{})
 	require.ErrorIs(t, guard.checkSocket(t.Context(), "tcp4", "127.0.0.1:443", nil), ErrAddress)

@@ -24,29 +24,29 @@ const (
 // Limits of an attempt.
 const (
 	defaultConnectTimeout = 5 * time.Second
-	defaultTimeout        = 10 * time.Second // of all of it
-	maxAnswer             = 16 << 10         // bytes of the receiver's answer that are read
+	defaultTimeout        = 10 * time.Second // for the whole attempt
+	maxAnswer             = 16 << 10         // bytes read of the receiver's answer
 	maxAnswerHeader       = 16 << 10         // bytes
 )
 
-// What keeps a receiver from answering with a status.
+// Failures without a status of the receiver.
 const (
 	failureAddress    = "address_refused"
 	failureDNS        = "dns"
 	failureConnect    = "connect"
 	failureTLS        = "tls"
 	failureTimeout    = "timeout"
-	failureConnection = "connection" // it broke, or what came was no HTTP
+	failureConnection = "connection" // the connection broke, or the answer was not HTTP
 )
 
-// SenderOptions are what NewSender needs. Guard is required.
+// SenderOptions configures a Sender. Guard is required.
 type SenderOptions struct {
 	Guard                   *Guard
 	ConnectTimeout, Timeout time.Duration  // zero: 5 s and 10 s
 	RootCAs                 *x509.CertPool // nil: the system's
 }
 
-// EnsureDefaults fills in what is left zero.
+// EnsureDefaults sets the zero fields to their defaults.
 func (o *SenderOptions) EnsureDefaults() {
 	if o.ConnectTimeout == 0 {
 		o.ConnectTimeout = defaultConnectTimeout
@@ -56,7 +56,7 @@ func (o *SenderOptions) EnsureDefaults() {
 	}
 }
 
-// Validate names what is wrong with options that have their defaults.
+// Validate returns the faults of options that have their defaults.
 func (o *SenderOptions) Validate() error {
 	if o.Guard == nil {
 		return errors.New("webhook: no guard")
@@ -67,9 +67,8 @@ func (o *SenderOptions) Validate() error {
 	return nil
 }
 
-// Sender posts deliveries. Each has a connection of its own, so that each is judged by the address
-// it really goes to; redirects are not followed and no proxy is asked. It is safe for concurrent
-// use.
+// Sender posts deliveries. Each delivery has its own connection, so that its final address is
+// checked. Redirects and proxies are not followed. It is safe for concurrent use.
 type Sender struct {
 	guard   *Guard
 	timeout time.Duration
@@ -93,13 +92,13 @@ func NewSender(o SenderOptions) (*Sender, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }
 
-// Post sends the body of an event, signed with the endpoint's secret at a time. It answers the
-// receiver's status, or a failure that says in a
-// word what kept the receiver from answering. What the receiver says beside its status is dropped.
+// Post sends the body of an event, signed with the endpoint's secret at a time. It returns the
+// receiver's status, or the failure that prevented one. The receiver's body is discarded.
 func (s *Sender) Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (status int,
 	failure string) {
 	if _, err := s.guard.parseURL(url); err != nil {
-		return 0, failureAddress // it was allowed when it was registered
+		// The URL was allowed when it was registered.
+		return 0, failureAddress
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -117,7 +116,7 @@ func (s *Sender) Post(ctx context.Context, url, secret, id, event string, at tim
 		return 0, failureOf(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer) // so that a short answer is not cut off by the close
+	_, _ = io.CopyN(io.Discard, response.Body, maxAnswer) // so that the close does not cut off a short answer
 	return response.StatusCode, ""
 }
 

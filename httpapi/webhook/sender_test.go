@@ -21,8 +21,8 @@ import (
 
 const deliveryID = "whd_01m7wd7tg0ewcb8xd405hgxed0"
 
-// newSender makes a sender that waits for a minute, unless told otherwise: a busy machine may need
-// it.
+// newSender makes a sender with a timeout of a minute, unless o has one, because a machine may be
+// busy.
 func newSender(t *testing.T, o SenderOptions) *Sender {
 	t.Helper()
 	if o.Guard == nil {
@@ -65,8 +65,8 @@ func TestASignedBodyIsPosted(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("t=%d,v1=%x", now.Unix(), mac.Sum(nil)), got.Header.Get("service-signature"))
 }
 
-// What a receiver does with a delivery: read the raw body, take the header apart, compute the same,
-// compare in constant time, and refuse what is old.
+// A receiver reads the raw body, parses the header, computes the same sum, compares it in constant
+// time, and refuses an old one.
 func ExampleSender() {
 	receive := func(r *http.Request, secret string) bool {
 		raw, err := io.ReadAll(r.Body)
@@ -119,7 +119,7 @@ func TestOnlySoMuchOfAnAnswerIsRead(t *testing.T) {
 	written := make(chan int, 1)
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		n, chunk := 0, make([]byte, 64<<10)
-		for { // without end
+		for { // an endless answer
 			wrote, err := w.Write(chunk)
 			if n += wrote; err != nil {
 				written <- n
@@ -130,7 +130,7 @@ func TestOnlySoMuchOfAnAnswerIsRead(t *testing.T) {
 	status, failure := newSender(t, SenderOptions{}).Post(t.Context(), server.URL, "s", deliveryID, "ping", now, body)
 	require.Equal(t, 200, status)
 	require.Empty(t, failure)
-	require.Less(t, <-written, 64<<20) // what fits into the buffers in between
+	require.Less(t, <-written, 64<<20) // more than this does not fit into the buffers in between
 }
 
 func TestWhatKeepsAReceiverFromAnswering(t *testing.T) {
@@ -173,8 +173,8 @@ func TestWhatKeepsAReceiverFromAnswering(t *testing.T) {
 	f(newSender(t, SenderOptions{}), trusted.URL, 0, "tls")
 	f(patient, strings.Replace(hanging.URL, "http", "https", 1), 0, "tls")
 
-	// One that goes on and on has answered; what it says is nobody's concern. A busy machine needs
-	// longer until the answer begins.
+	// A receiver that sends its body without end has answered, and the body is ignored. A busy
+	// machine needs longer until the answer begins.
 	status, failure := 0, failureTimeout
 	for within := moment; failure == failureTimeout && within < time.Minute; within *= 4 {
 		status, failure = newSender(t, SenderOptions{Timeout: within}).Post(t.Context(), dripping.URL, "s",
@@ -183,7 +183,7 @@ func TestWhatKeepsAReceiverFromAnswering(t *testing.T) {
 	require.Equal(t, "200", fmt.Sprint(status, failure))
 }
 
-// A name that leads to a public address when it is registered, and to a private one when it is
+// A name resolves to a public address when it is registered, and to a private one when it is
 // dialled.
 func TestANameThatChangesLeadsNowhere(t *testing.T) {
 	reached := atomic.Bool{}
@@ -198,7 +198,8 @@ func TestANameThatChangesLeadsNowhere(t *testing.T) {
 	require.False(t, reached.Load())
 }
 
-// What was registered while private addresses were allowed is refused when they no longer are.
+// A URL that was registered while private addresses were allowed is refused when they no longer
+// are.
 func TestAURLIsJudgedAgainWhenItIsSentTo(t *testing.T) {
 	reached := atomic.Bool{}
 	server := serve(t, func(http.ResponseWriter, *http.Request) { reached.Store(true) })

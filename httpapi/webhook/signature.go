@@ -1,8 +1,8 @@
 // Package webhook signs, verifies and sends webhooks. Inbound reports of partners have the header
 // "partner-signature: t=<unix>,<version>=<hex HMAC-SHA256>". Version 1 covers the time and the
-// body, version 2 the method and the path too. What Purser announces to a workspace's endpoints has
-// the header "service-signature", of version 1. A Sender posts it to where a Guard lets it. The
-// package reads no clock to sign or verify by.
+// body, version 2 the method and the path too. Deliveries to a workspace's endpoints have the
+// header "service-signature", of version 1. A Sender posts them to addresses that a Guard allows.
+// Signing and verifying take the time as an argument.
 package webhook
 
 import (
@@ -15,14 +15,15 @@ import (
 	"time"
 )
 
-// Tolerance is how far a signature's time may be from ours, either way.
+// Tolerance is the largest difference between a signature's time and the server's, in either
+// direction.
 const Tolerance = 5 * time.Minute
 
 // maxSignatures bounds the signatures of each version in one header. A partner that rotates its
 // secret sends two.
 const maxSignatures = 4
 
-// ErrSignature says that a request is not signed by the partner, or not now.
+// ErrSignature means that the partner did not sign the request, or not now.
 var ErrSignature = errors.New("partner signature invalid")
 
 // Versions is a set of signature versions.
@@ -36,7 +37,7 @@ const (
 	V2
 )
 
-// ParseVersions reads versions with commas, such as "v1,v2".
+// ParseVersions parses versions separated by commas, such as "v1,v2".
 func ParseVersions(text string) (versions Versions, err error) {
 	for name := range strings.SplitSeq(text, ",") {
 		version := versionNamed(strings.TrimSpace(name))
@@ -58,7 +59,7 @@ func versionNamed(name string) Versions {
 	return 0
 }
 
-// Request is what a signature of version 2 covers.
+// Request is the part of a request that a signature of version 2 covers.
 type Request struct {
 	Method, Path string
 	Body         []byte
@@ -124,14 +125,15 @@ func oneEquals(given [][]byte, want []byte) (equal bool) {
 	return equal
 }
 
-// signatureHeader is a parsed header: its time as written, and its signatures of each version.
+// signatureHeader is a parsed header: its time in the original notation, and its signatures of each
+// version.
 type signatureHeader struct {
 	stamp  string
 	v1, v2 [][]byte
 }
 
-// parseHeader reads a header whose time is within Tolerance of now. Parts of other names are left
-// for later versions.
+// parseHeader parses a header whose time is within Tolerance of now. It ignores parts with other
+// names, for later versions.
 func parseHeader(header string, now time.Time) (h signatureHeader, err error) {
 	for part := range strings.SplitSeq(header, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
@@ -165,7 +167,7 @@ func isTimely(signed, now int64) bool {
 	return signed >= now-tolerance && signed <= now+tolerance
 }
 
-// macV1 signs the time as it is written in the header, so that no other spelling of it verifies.
+// macV1 signs the time in the notation of the header, so that no other notation of it verifies.
 func macV1(secret, stamp string, body []byte) []byte {
 	h := hmac.New(sha256.New, []byte(secret))
 	h.Write([]byte(stamp))

@@ -35,7 +35,7 @@ func TestVerify(t *testing.T) {
 	f("t=1800000000", now, false, "one")
 	f("t=1800000000,v1=", now, false, "one")
 	f("t=1800000000,v1=zz", now, false, "one")
-	f("t=+1800000000"+good[len("t=1800000000"):], now, false, "one") // another spelling of the time
+	f("t=+1800000000"+good[len("t=1800000000"):], now, false, "one") // another notation of the time
 	f(good+",t=1800000001", now, false, "one")
 	f("v1=00,"+good, now, true, "one")
 	f(good+",v1=00,v1=00,v1=00,v1=00", now, false, "one")
@@ -43,8 +43,8 @@ func TestVerify(t *testing.T) {
 	require.ErrorIs(t, Verify([]string{"one"}, good, []byte(`{"id":"e2"}`), now), ErrSignature)
 }
 
-// TestVerifyRequest: a signature of version 2 is of one request, no version stands in for the
-// other, and the strongest one that verifies counts.
+// A signature of version 2 is valid for one request, no version replaces the other, and the
+// strongest valid one counts.
 func TestVerifyRequest(t *testing.T) {
 	r := Request{Method: "POST", Path: "/a", Body: body}
 	v1, v2 := Sign("one", now, body), SignRequest("one", now, r)
@@ -94,7 +94,7 @@ func TestParseVersions(t *testing.T) {
 	}
 }
 
-// No header that was not made with the secret verifies.
+// Only a header that was made with the secret verifies.
 func FuzzVerify(f *testing.F) {
 	f.Add("t=1800000000,v1=00")
 	f.Add(Sign("other", now, body))

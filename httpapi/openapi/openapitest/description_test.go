@@ -21,7 +21,7 @@ func eachOperation(t *testing.T, f func(t *testing.T, d *Description, o *openapi
 	}
 }
 
-// That the examples fit their schemas is TestDescriptionIsValid's.
+// TestDescriptionIsValid checks that the examples fit their schemas.
 func TestEveryOperationShowsWhatItTakesAndAnswers(t *testing.T) {
 	eachOperation(t, func(t *testing.T, _ *Description, o *openapi3.Operation) {
 		require.NotEmpty(t, o.OperationID)
@@ -57,8 +57,8 @@ func shown(t *testing.T, what string, content openapi3.Content) {
 	}
 }
 
-// Each code that an operation lists is one that a described status of it shows, and each refusal
-// described is of a listed code.
+// A described status shows each listed code of an operation, and every described refusal has a
+// listed code.
 func TestEveryOperationListsItsErrors(t *testing.T) {
 	eachOperation(t, func(t *testing.T, d *Description, o *openapi3.Operation) {
 		own, common := codesOf(o.Extensions), d.commonCodes()
@@ -98,7 +98,7 @@ func statusesOf(o *openapi3.Operation, code string) (n int) {
 	return n
 }
 
-// A client that is told to wait is told how long.
+// A response that asks a client to wait has the headers with the time.
 func TestEveryRateLimitSaysHowLong(t *testing.T) {
 	eachOperation(t, func(t *testing.T, _ *Description, o *openapi3.Operation) {
 		if limited := o.Responses.Status(http.StatusTooManyRequests); limited != nil {

@@ -1,9 +1,9 @@
-// Package openapitest holds answers against the description of the surface: each must have a
-// status, a body and an error code that the description gives its operation. It is for tests only,
-// of this tree's packages that speak to a REST server, and reads the description with another
-// library than the server does.
+// Package openapitest checks answers against the description of the interface: an answer must have
+// a status, a body and an error code that its operation describes. It is for the tests of this
+// module's packages that call a REST server, and reads the description with another library than
+// the server.
 //
-// It judges what was answered, not whether that was the right answer.
+// It checks that an answer is described, not that it is the right one.
 package openapitest
 
 import (
@@ -20,20 +20,21 @@ import (
 	"purser/httpapi/openapi"
 )
 
-// errorsExtension lists codes: at the top those that every operation can answer, at an operation
-// its own.
+// errorsExtension lists error codes: at the top those of every operation, at an operation its own.
 const errorsExtension = "x-errors"
 
-// Description is the description as an independent library reads it. It is immutable and safe for
+// Description is the description, read by an independent library. It is immutable and safe for
 // concurrent use.
 type Description struct {
 	Doc   *openapi3.T
 	paths map[string]*regexp.Regexp
 }
 
-// Answer is what a server told a client.
+// Answer is a server's answer to a client.
 type Answer struct {
-	Method, Path string // as they were sent, the query included; both empty when what was sent was no HTTP request
+	// Method and Path are those of the request, the query included. Both are empty for a malformed
+	// request.
+	Method, Path string
 	Status       int
 	ContentType  string
 	Body         []byte
@@ -60,8 +61,8 @@ func Load() (*Description, error) {
 	return d, nil
 }
 
-// permitAnyValue makes every property without a keyword take null too, as JSON Schema does. The
-// library takes any value there but null.
+// permitAnyValue lets every property without a keyword be null too, by JSON Schema. The library
+// accepts any value but null there.
 func permitAnyValue(doc *openapi3.T) {
 	always := true
 	for _, schema := range doc.Components.Schemas {
@@ -73,7 +74,7 @@ func permitAnyValue(doc *openapi3.T) {
 	}
 }
 
-// Judge returns what the description does not say of an answer; nil when it says it all.
+// Judge returns how an answer departs from the description, or nil.
 func (d *Description) Judge(a Answer) error {
 	if err := d.judgeAnswer(a); err != nil {
 		return fmt.Errorf("%s %s: %d %.500s: %w", a.Method, a.Path, a.Status, a.Body, err)
@@ -107,7 +108,7 @@ func (d *Description) judgeAnswer(a Answer) error {
 	return d.judgeRefusal(a, body, append(d.commonCodes(), "not_found")...)
 }
 
-// isUndescribed tells whether a status of an operation is described without a body.
+// isUndescribed reports whether a status of an operation is described without a body.
 func (d *Description) isUndescribed(a Answer) bool {
 	operation, _ := d.findOperation(a)
 	if operation == nil {
@@ -117,8 +118,8 @@ func (d *Description) isUndescribed(a Answer) bool {
 	return response != nil && len(response.Value.Content) == 0
 }
 
-// isFile tells whether an answer is of a content type, other than JSON, that its status of the
-// operation is described with. What is in the file is not judged.
+// isFile reports whether an answer has a described content type other than JSON. The content of the
+// file is not checked.
 func (d *Description) isFile(a Answer) bool {
 	operation, _ := d.findOperation(a)
 	if operation == nil {
@@ -129,10 +130,10 @@ func (d *Description) isFile(a Answer) bool {
 	return response != nil && kind != "application/json" && response.Value.Content.Get(kind) != nil
 }
 
-// findOperation returns the operation of a request, and whether its path is known at all.
+// findOperation returns the operation of a request, and whether its path is described.
 func (d *Description) findOperation(a Answer) (operation *openapi3.Operation, known bool) {
 	path, _, _ := strings.Cut(a.Path, "?")
-	if item := d.Doc.Paths.Value(path); item != nil { // before a template that matches it too
+	if item := d.Doc.Paths.Value(path); item != nil { // precedes a template that matches it too
 		return item.GetOperation(a.Method), true
 	}
 	for template, pattern := range d.paths {
@@ -147,7 +148,7 @@ func (d *Description) findOperation(a Answer) (operation *openapi3.Operation, kn
 	return nil, known
 }
 
-// judgeDescribed holds an answer against its operation.
+// judgeDescribed checks an answer against its operation.
 func (d *Description) judgeDescribed(operation *openapi3.Operation, a Answer, body any) error {
 	response := operation.Responses.Status(a.Status)
 	if response == nil {
@@ -170,7 +171,7 @@ func (d *Description) judgeDescribed(operation *openapi3.Operation, a Answer, bo
 	return nil
 }
 
-// judgeRefusal holds an answer that no operation gave against the codes it may have.
+// judgeRefusal checks an answer that no operation gave against the permitted codes.
 func (d *Description) judgeRefusal(a Answer, body any, codes ...string) error {
 	if a.Status < http.StatusBadRequest {
 		return errors.New("answered by an operation that is not described")
@@ -188,8 +189,8 @@ func validate(schema *openapi3.Schema, body any) error {
 	return schema.VisitJSON(body, openapi3.VisitAsResponse(), openapi3.EnableJSONSchema2020())
 }
 
-// codeOf is the code of a refusal, as x-errors writes it: without the scope that is missing. In an
-// error of JSON-RPC it is in the data, or else is its number.
+// codeOf returns the code of a refusal in the form of x-errors: without the missing scope. An error
+// of JSON-RPC has it in the data, or else is its number.
 func codeOf(body any) string {
 	object, _ := body.(map[string]any)
 	if e, isRPC := object["error"].(map[string]any); isRPC {

@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// maxKept bounds the complaints that are kept; the first ones say enough.
+// maxKept bounds the stored complaints.
 const maxKept = 20
 
-// Judge judges what comes back through transports, if it is of a path of the REST interface
-// (/api/…). What it finds wrong it keeps, for a client may take an error for a broken connection.
-// It is safe for concurrent use.
+// Judge checks the answers that pass through its transports, if their path is of the REST interface
+// (/api/…). It stores faults, because a client may take an error for a broken connection. It is
+// safe for concurrent use.
 type Judge struct {
 	description *Description
 
@@ -22,13 +22,13 @@ type Judge struct {
 	complaints []error
 }
 
-// Judge judges an answer that came another way, at once.
+// Judge checks one answer of another origin.
 func (j *Judge) Judge(a Answer) error { return j.description.Judge(a) }
 
-// NewJudge makes a judge that goes by a description.
+// NewJudge makes a judge with a description.
 func NewJudge(d *Description) *Judge { return &Judge{description: d} }
 
-// Through is another transport, with the judge listening.
+// Through wraps a transport so that the judge checks its answers.
 func (j *Judge) Through(next http.RoundTripper) http.RoundTripper {
 	return &transport{judge: j, next: next}
 }
@@ -38,7 +38,8 @@ type transport struct {
 	next  http.RoundTripper
 }
 
-// RoundTrip is http.RoundTripper's. A body that breaks off is handed on as it came, and not judged.
+// RoundTrip implements http.RoundTripper. A body that breaks off is passed on unchanged and
+// unchecked.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(r)
 	if err != nil || !strings.HasPrefix(r.URL.Path, "/api/") {
@@ -55,17 +56,17 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CloseIdleConnections is what http.Client asks of its transport.
+// CloseIdleConnections is called by http.Client.
 func (t *transport) CloseIdleConnections() {
 	if next, ok := t.next.(interface{ CloseIdleConnections() }); ok {
 		next.CloseIdleConnections()
 	}
 }
 
-// broken ends a body the way it ended.
+// broken ends a body with the original error.
 type broken struct{ err error }
 
-// Read is io.Reader's.
+// Read implements io.Reader.
 func (b broken) Read([]byte) (int, error) {
 	if b.err == nil {
 		return 0, io.EOF
@@ -82,7 +83,7 @@ func (j *Judge) noteFault(complaint error) {
 	}
 }
 
-// Verdict returns how many answers were judged and what was wrong with them.
+// Verdict returns the number of checked answers and their faults.
 func (j *Judge) Verdict() (judged int, complaints []error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
