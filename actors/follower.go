@@ -21,19 +21,28 @@ const (
 	followIdle  = 500 * time.Millisecond // how long a shard is idle before its reactions save their cursors
 )
 
+// follower applies the journal's rules and credits to the authorizer.
+type follower struct {
+	*loops
+	journal    persistence.Journal
+	authorizer Authorizer
+	kinds      map[string]*Kind
+	fatal      func(error)
+}
+
 // follow applies the journal to the authorizer: rules and credits, in position order, durable
 // before the answers that wait for them. An event that the authorizer cannot apply ends the process
 // (Fatal), because the authorizer would decide by old rules.
-func (s *System) follow(ctx context.Context, sh *shard) {
+func (f *follower) follow(ctx context.Context, sh *shard) {
 	for {
-		if !s.awaitEvent(ctx, sh) {
+		if !f.awaitEvent(ctx, sh) {
 			return
 		}
-		if err := s.followOnce(ctx, sh); err != nil {
+		if err := f.followOnce(ctx, sh); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			s.Complain("follower", err, "shard", sh.id)
+			f.Complain("follower", err, "shard", sh.id)
 			if !persistence.Pause(ctx, retryPause) {
 				return
 			}
@@ -43,13 +52,13 @@ func (s *System) follow(ctx context.Context, sh *shard) {
 
 // awaitEvent waits for the next event. When none comes within followIdle it wakes the reactions for
 // the events before. It returns false when the context has ended.
-func (s *System) awaitEvent(ctx context.Context, sh *shard) bool {
+func (f *follower) awaitEvent(ctx context.Context, sh *shard) bool {
 	for {
 		wait, cancel := ctx, context.CancelFunc(func() {})
 		if sh.causeIndex.needsWake() {
 			wait, cancel = context.WithTimeout(ctx, followIdle)
 		}
-		err := s.journal.Wait(wait, sh.id, sh.followed.load())
+		err := f.journal.Wait(wait, sh.id, sh.followed.load())
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return ctx.Err() == nil
@@ -58,24 +67,24 @@ func (s *System) awaitEvent(ctx context.Context, sh *shard) bool {
 	}
 }
 
-func (s *System) followOnce(ctx context.Context, sh *shard) error {
-	events, err := s.journal.Events(ctx, sh.id, sh.followed.load(), followBatch)
+func (f *follower) followOnce(ctx context.Context, sh *shard) error {
+	events, err := f.journal.Events(ctx, sh.id, sh.followed.load(), followBatch)
 	if err != nil || len(events) == 0 {
 		return err
 	}
 	through := events[len(events)-1].Position
-	f := authorizer.Follow{Through: through}
+	changes := authorizer.Follow{Through: through}
 	passed := sh.passed
 	for i := range events {
 		passed += len(events[i].Payload)
-		if err := s.collectFollow(&f, &events[i]); err != nil {
+		if err := f.collectFollow(&changes, &events[i]); err != nil {
 			return err
 		}
 	}
-	idle := len(f.Rules)+len(f.Credits)+len(f.Settles) == 0
-	if !idle || passed >= followBytes || through-s.authorizer.Followed(sh.id) >= followLag {
-		if err := s.authorizer.Follow(sh.id, f); err != nil {
-			s.fatal(fmt.Errorf("authorizer can not follow shard %d: %w", sh.id, err))
+	idle := len(changes.Rules)+len(changes.Credits)+len(changes.Settles) == 0
+	if !idle || passed >= followBytes || through-f.authorizer.Followed(sh.id) >= followLag {
+		if err := f.authorizer.Follow(sh.id, changes); err != nil {
+			f.fatal(fmt.Errorf("authorizer can not follow shard %d: %w", sh.id, err))
 			return err
 		}
 		passed = 0
@@ -86,12 +95,12 @@ func (s *System) followOnce(ctx context.Context, sh *shard) error {
 	return nil
 }
 
-func (s *System) collectFollow(f *authorizer.Follow, e *persistence.Event) error {
-	kind := s.kinds[e.Kind]
+func (f *follower) collectFollow(changes *authorizer.Follow, e *persistence.Event) error {
+	kind := f.kinds[e.Kind]
 	if kind == nil || kind.Follow == nil {
 		return nil
 	}
-	if err := kind.Follow(e, f); err != nil {
+	if err := kind.Follow(e, changes); err != nil {
 		return fmt.Errorf("event %s at position %d: %w", e.Type, e.Position, err)
 	}
 	return nil

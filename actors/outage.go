@@ -54,14 +54,6 @@ func (c *logThrottle) allow(operation string, now time.Time) (leftOut int, log b
 	return leftOut, true
 }
 
-// Complain logs an error of an operation that is retried, at most every logEvery for each
-// operation. The attributes are those of slog.
-func (s *System) Complain(operation string, err error, attributes ...any) {
-	if leftOut, allowed := s.throttle.allow(operation, s.clock()); allowed {
-		s.log.Error(operation, append(attributes, "err", err, "left_out", leftOut)...)
-	}
-}
-
 // probeJournal reads a small stored value from the journal, past its caches, so that an outage is
 // detected without any request. It logs the begin and the end of an outage.
 func (s *System) probeJournal(ctx context.Context) {

@@ -79,15 +79,23 @@ func newReacting(sh *shard, r Reaction, cursor uint64) *reacting {
 		lines: make(map[string]*workspaceLine)}
 }
 
-func (s *System) react(ctx context.Context, sh *shard, r Reaction) {
-	cursor, ok := s.reactionCursor(ctx, sh, r)
+// reactor runs reactions.
+type reactor struct {
+	*loops
+	journal  persistence.Journal
+	listener Listener
+}
+
+// react handles the causes of a reaction in a shard until the context ends.
+func (x *reactor) react(ctx context.Context, sh *shard, r Reaction) {
+	cursor, ok := x.reactionCursor(ctx, sh, r)
 	for p := newReacting(sh, r, cursor); ok; {
-		err := s.reactOnce(ctx, p)
+		err := x.reactOnce(ctx, p)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			s.Complain("reaction "+r.Name, err, "shard", sh.id)
+			x.Complain("reaction "+r.Name, err, "shard", sh.id)
 			ok = persistence.Pause(ctx, reactPause)
 		}
 	}
@@ -95,16 +103,16 @@ func (s *System) react(ctx context.Context, sh *shard, r Reaction) {
 
 // reactOnce starts workers for the ready lines and reads the next page of causes. Without one it
 // saves the cursor and waits for new causes or for handled ones.
-func (s *System) reactOnce(ctx context.Context, p *reacting) error {
+func (x *reactor) reactOnce(ctx context.Context, p *reacting) error {
 	for range p.takeWorkers() {
-		s.Go(func(ctx context.Context) { s.reactWorker(ctx, p) })
+		x.Go(func(ctx context.Context) { x.reactWorker(ctx, p) })
 	}
-	wake, more, err := s.readCauses(ctx, p)
+	wake, more, err := x.readCauses(ctx, p)
 	if err != nil || more {
 		return err
 	}
 	if p.handledThrough() > p.saved {
-		if err := s.saveReaction(ctx, p); err != nil {
+		if err := x.saveReaction(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -119,7 +127,7 @@ func (s *System) reactOnce(ctx context.Context, p *reacting) error {
 // readCauses reads the next page of causes into the lines. more is false when there is no next
 // cause, in which case wake is closed when there is, or no room. It saves the cursor every
 // wakeEvery positions, which bounds the events that are read again after a crash.
-func (s *System) readCauses(ctx context.Context, p *reacting) (wake <-chan struct{}, more bool, err error) {
+func (x *reactor) readCauses(ctx context.Context, p *reacting) (wake <-chan struct{}, more bool, err error) {
 	room, read := p.readRoom()
 	if room == 0 {
 		return nil, false, nil
@@ -129,34 +137,34 @@ func (s *System) readCauses(ctx context.Context, p *reacting) (wake <-chan struc
 		p.skipThrough(through)
 		return wake, false, nil
 	}
-	events, err := s.journal.Events(ctx, p.sh.id, next-1, min(room, reactBatch))
+	events, err := x.journal.Events(ctx, p.sh.id, next-1, min(room, reactBatch))
 	if err != nil {
 		return nil, false, err
 	}
 	p.addCauses(events)
 	if p.handledThrough() >= p.saved+wakeEvery {
-		err = s.saveReaction(ctx, p)
+		err = x.saveReaction(ctx, p)
 	}
 	return nil, true, err
 }
 
-func (s *System) saveReaction(ctx context.Context, p *reacting) error {
+func (x *reactor) saveReaction(ctx context.Context, p *reacting) error {
 	through := p.handledThrough()
-	err := s.journal.SaveCursor(ctx, "reaction/"+p.reaction.Name, p.sh.id, through)
+	err := x.journal.SaveCursor(ctx, "reaction/"+p.reaction.Name, p.sh.id, through)
 	if err == nil {
 		p.saved = through
 	}
 	return err
 }
 
-func (s *System) reactionCursor(ctx context.Context, sh *shard, r Reaction) (uint64, bool) {
+func (x *reactor) reactionCursor(ctx context.Context, sh *shard, r Reaction) (uint64, bool) {
 	for {
-		cursor, err := s.journal.Cursor(ctx, "reaction/"+r.Name, sh.id)
+		cursor, err := x.journal.Cursor(ctx, "reaction/"+r.Name, sh.id)
 		if err == nil {
 			return cursor, true
 		}
 		if ctx.Err() == nil {
-			s.Complain("cursor of reaction "+r.Name, err, "shard", sh.id)
+			x.Complain("cursor of reaction "+r.Name, err, "shard", sh.id)
 		}
 		if !persistence.Pause(ctx, reactPause) {
 			return 0, false
@@ -165,26 +173,26 @@ func (s *System) reactionCursor(ctx context.Context, sh *shard, r Reaction) (uin
 }
 
 // reactWorker handles causes, one of each ready line in turn, until no line is ready.
-func (s *System) reactWorker(ctx context.Context, p *reacting) {
+func (x *reactor) reactWorker(ctx context.Context, p *reacting) {
 	for {
 		line, cause := p.nextCause(ctx.Err() != nil)
 		if line == nil {
 			return
 		}
-		err := s.reactTo(ctx, p, cause)
+		err := x.reactTo(ctx, p, cause)
 		if err != nil && ctx.Err() == nil {
-			s.Complain("reaction "+p.reaction.Name, err, "shard", p.sh.id, "workspace", line.workspace)
+			x.Complain("reaction "+p.reaction.Name, err, "shard", p.sh.id, "workspace", line.workspace)
 		}
 		p.settleCause(line, err)
 	}
 }
 
-func (s *System) reactTo(ctx context.Context, p *reacting, cause *pendingCause) error {
+func (x *reactor) reactTo(ctx context.Context, p *reacting, cause *pendingCause) error {
 	within, cancel := context.WithTimeout(ctx, reactTimeout)
 	defer cancel()
 	event := cause.event
 	if event == nil {
-		events, err := s.journal.Events(within, p.sh.id, cause.position-1, 1)
+		events, err := x.journal.Events(within, p.sh.id, cause.position-1, 1)
 		if err != nil {
 			return err
 		}
@@ -194,7 +202,7 @@ func (s *System) reactTo(ctx context.Context, p *reacting, cause *pendingCause) 
 		event = &events[0]
 	}
 	err := p.reaction.Handle(within, *event)
-	s.listener.Reacted(p.reaction.Name, err)
+	x.listener.Reacted(p.reaction.Name, err)
 	return err
 }
 

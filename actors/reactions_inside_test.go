@@ -54,16 +54,16 @@ func (p *eventJournal) noteAdded(c *reactionIndex) { c.addPage(p.events[c.throug
 
 // newReactingOver returns a reaction over the events of j. The test runs its workers.
 func newReactingOver(j *eventJournal, cursor uint64, handle func(context.Context,
-	persistence.Event) error) (*System, *reacting) {
+	persistence.Event) error) (*reactor, *reacting) {
 	r := Reaction{Name: "x", Events: []decision.Event{balance.DepositCreated{}}, Handle: handle}
 	sh := &shard{causeIndex: reactionIndex{causeTypes: typesOfCauses([]Reaction{r, {Name: "y",
 		Events: []decision.Event{agent.Registered{}}}})}}
-	s := &System{journal: j, listener: silent{}, clock: time.Now, log: slog.New(slog.DiscardHandler)}
+	s := &reactor{newLoops(time.Now, slog.New(slog.DiscardHandler)), j, silent{}}
 	return s, newReacting(sh, r, cursor)
 }
 
 // runWorker runs one worker until no line is ready.
-func (p *reacting) runWorker(s *System) {
+func (p *reacting) runWorker(s *reactor) {
 	if p.takeWorkers() > 0 {
 		p.workers = 1
 		s.reactWorker(context.Background(), p)
@@ -71,7 +71,7 @@ func (p *reacting) runWorker(s *System) {
 }
 
 // reactRound is reactOnce without the wait at its end.
-func reactRound(t require.TestingT, s *System, p *reacting) {
+func reactRound(t require.TestingT, s *reactor, p *reacting) {
 	_, _, err := s.readCauses(context.Background(), p)
 	require.NoError(t, err)
 	p.runWorker(s)
@@ -303,13 +303,14 @@ func (p *eventJournal) Wait(ctx context.Context, _ ident.Shard, _ uint64) error 
 func TestAnIdleShardWakesItsReactions(t *testing.T) {
 	j := &eventJournal{}
 	s, p := newReactingOver(j, 0, nil)
+	follower := &follower{loops: s.loops, journal: j}
 	sh := p.sh
 	_, _, wake := sh.causeIndex.nextAfter(0)
 	j.addEvents(1, balance.Relayed{}.EventType())
 	j.noteAdded(&sh.causeIndex)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan bool)
-	go func() { ended <- s.awaitEvent(ctx, sh) }()
+	go func() { ended <- follower.awaitEvent(ctx, sh) }()
 	<-wake
 	cancel()
 	require.False(t, <-ended)

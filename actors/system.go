@@ -132,6 +132,9 @@ func (c *Config) ensureDefaults() error {
 	if c.Listener == nil {
 		c.Listener = silent{}
 	}
+	if c.ClockSuspect == nil {
+		c.ClockSuspect = func() bool { return false }
+	}
 	if c.Fatal == nil {
 		c.Fatal = func(err error) { panic(err) }
 	}
@@ -157,14 +160,12 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 
 // System is the running set of actors and loops.
 type System struct {
+	*loops
 	journal    persistence.Journal
 	authorizer Authorizer
 	sealer     Sealer
-	clock      func() time.Time
 	entropy    io.Reader
-	log        *slog.Logger
 	listener   Listener
-	fatal      func(error)
 	config     Config
 
 	actors    *actor.ActorSystem
@@ -175,24 +176,19 @@ type System struct {
 	hooks     Hooks
 	resealer  resealer
 	keys      keysInFlight
+	follower  *follower
 	shards    [ident.Shards]*shard
-	// timerReads has a place for each shard whose timers are being read.
-	timerReads chan struct{}
 	// relaying and relayingLate have relayAtOnce places each, one for each entry.
 	relaying, relayingLate *semaphore.Weighted
 
-	ctx      context.Context // ends the loops
-	cancel   context.CancelFunc
 	laneCtx  context.Context // ends the lanes and followers, after the requests that wait for them
 	stopLane context.CancelFunc
-	loops    sync.WaitGroup
 	lanes    sync.WaitGroup
 	stopping atomic.Bool
 	asking   sync.RWMutex // held shared by each request, exclusively by Stop
 	ready    atomic.Bool
 
-	throttle logThrottle
-	outage   journalOutage
+	outage journalOutage
 }
 
 // shard is one of the 256 columns: lane, follower, relay.
@@ -223,10 +219,9 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &System{journal: c.Journal, authorizer: c.Authorizer, sealer: c.Sealer, clock: c.Clock, entropy: c.Entropy, log: c.Logger,
-		listener: c.Listener, fatal: c.Fatal, config: c, kinds: kindsByName(c.Kinds), personal: make(map[string]bool),
-		timerReads: make(chan struct{}, timerReads),
-		relaying:   semaphore.NewWeighted(relayAtOnce), relayingLate: semaphore.NewWeighted(relayAtOnce)}
+	s := &System{journal: c.Journal, authorizer: c.Authorizer, sealer: c.Sealer, loops: newLoops(c.Clock, c.Logger), entropy: c.Entropy,
+		listener: c.Listener, config: c, kinds: kindsByName(c.Kinds), personal: make(map[string]bool),
+		relaying: semaphore.NewWeighted(relayAtOnce), relayingLate: semaphore.NewWeighted(relayAtOnce)}
 	for i := range c.Kinds {
 		for _, kind := range c.Kinds[i].Personal {
 			s.personal[kind] = true
@@ -235,7 +230,6 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	var err error
 	s.resealer.left.Store(ident.Shards)
 	s.keys.keys = make(map[[32]byte]chan struct{})
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.laneCtx, s.stopLane = context.WithCancel(context.Background())
 	s.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return c.Logger.With("lib", "actor")
@@ -245,6 +239,7 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	if c.Attach != nil {
 		s.hooks = c.Attach(s)
 	}
+	s.follower = &follower{s.loops, s.journal, s.authorizer, s.kinds, c.Fatal}
 	err = s.takeShards(ctx)
 	if err == nil {
 		err = s.checkDataKeys(ctx)
@@ -349,7 +344,7 @@ func (s *System) catchUp(ctx context.Context) error {
 	for _, sh := range s.shards {
 		head := s.journal.Head(sh.id).Position
 		for sh.followed.load() < head {
-			if err := s.followOnce(ctx, sh); err != nil {
+			if err := s.follower.followOnce(ctx, sh); err != nil {
 				return fmt.Errorf("shard %d: follow the journal: %w", sh.id, err)
 			}
 		}
@@ -372,26 +367,34 @@ func (s *System) catchUp(ctx context.Context) error {
 }
 
 func (s *System) startLoops() {
+	reactor := &reactor{s.loops, s.journal, s.listener}
 	for _, sh := range s.shards {
 		s.lanes.Add(1)
 		go func() {
 			defer s.lanes.Done()
-			s.follow(s.laneCtx, sh)
+			s.follower.follow(s.laneCtx, sh)
 		}()
 		if s.config.Still {
 			continue
 		}
 		s.Go(func(ctx context.Context) { s.relay(ctx, sh) })
 		for _, r := range s.hooks.Reactions {
-			s.Go(func(ctx context.Context) { s.react(ctx, sh, r) })
+			s.Go(func(ctx context.Context) { reactor.react(ctx, sh, r) })
 		}
 	}
 	if s.config.Still {
 		return
 	}
-	s.Every(s.config.TimerEvery/timerTurns, s.timerTurns())
-	s.Every(s.config.ExpireEvery, s.expireHolds)
-	s.Every(s.config.HousekeepEvery, s.housekeep)
+	timers := &timerLoop{s.loops, s.journal, s.kinds, s.config.ClockSuspect, s.FireTimer, make(chan struct{}, timerReads)}
+	s.Every(s.config.TimerEvery/timerTurns, timers.turns(s.shards[:]))
+	retention := &retention{s.loops, s.journal, s.authorizer, s.config.ClockSuspect}
+	s.Every(s.config.ExpireEvery, retention.expireHolds)
+	s.Every(s.config.HousekeepEvery, func(ctx context.Context) {
+		if s.hooks.Housekeep != nil {
+			s.hooks.Housekeep(ctx)
+		}
+		retention.trim(ctx)
+	})
 	s.Every(probeEvery, s.probeJournal)
 	s.Every(s.config.AsideEvery, s.retryAsides)
 	for _, run := range s.hooks.Loops {
@@ -401,30 +404,19 @@ func (s *System) startLoops() {
 	s.Every(passivateEvery, func(context.Context) { s.Passivate() })
 }
 
-// Go runs a function in a goroutine of its own until the System stops, which ends its context.
-func (s *System) Go(run func(context.Context)) {
-	s.loops.Add(1)
-	go func() {
-		defer s.loops.Done()
-		run(s.ctx)
-	}()
-}
-
-// Every calls a function at a pace until the System stops. A call that takes longer than the pace
-// delays the next one.
-func (s *System) Every(pace time.Duration, do func(context.Context)) {
-	s.Go(func(ctx context.Context) {
-		ticker := time.NewTicker(pace)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				do(ctx)
-			}
-		}
-	})
+// FireTimer has the actor of a timer decide it. The hooks take the actor's answer.
+func (s *System) FireTimer(ctx context.Context, t persistence.Timer) {
+	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
+	defer cancel()
+	reply, err := s.Ask(ctx, Envelope{Kind: t.Kind, Stream: t.Stream, Workspace: t.Workspace,
+		Command: decision.Fire{Key: t.Key, Due: t.Due}})
+	s.listener.Fired(t.Kind, err)
+	if err != nil && ctx.Err() == nil {
+		s.Complain("timer of a "+t.Kind, err, "key", t.Key)
+	}
+	if s.hooks.TimerAnswered != nil {
+		s.hooks.TimerAnswered(t.Workspace, reply)
+	}
 }
 
 func (s *System) props(key streamKey, e *activation) *actor.Props {
@@ -567,7 +559,7 @@ func (s *System) Stop() {
 	s.cancel()
 	drained := make(chan struct{})
 	go func() {
-		s.loops.Wait()
+		s.running.Wait()
 		s.asking.Lock()
 		defer s.asking.Unlock() // nobody asks any more
 		close(drained)

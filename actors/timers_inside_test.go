@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -37,9 +38,10 @@ func (j *dueJournal) add(workspace string, n int) {
 	}
 }
 
-func dueIn(t *testing.T, j *dueJournal) (*System, *shard) {
+func dueIn(t *testing.T, j *dueJournal) (*timerLoop, *shard) {
 	t.Helper()
-	return &System{journal: j, clock: time.Now, timerReads: make(chan struct{}, timerReads)}, &shard{}
+	return &timerLoop{loops: newLoops(time.Now, slog.New(slog.DiscardHandler)), journal: j,
+		clockSuspect: func() bool { return false }, reads: make(chan struct{}, timerReads)}, &shard{}
 }
 
 func ofWorkspace(due []persistence.Timer, workspace string) (n int) {

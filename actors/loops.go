@@ -1,0 +1,59 @@
+package actors
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// loops runs the goroutines of a System that work until it stops, and logs the errors of operations
+// that they retry.
+type loops struct {
+	ctx      context.Context // of all goroutines
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	clock    func() time.Time
+	log      *slog.Logger
+	throttle logThrottle
+}
+
+func newLoops(clock func() time.Time, log *slog.Logger) *loops {
+	l := &loops{clock: clock, log: log}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Go runs a function in a goroutine of its own until the System stops, which ends its context.
+func (l *loops) Go(run func(context.Context)) {
+	l.running.Add(1)
+	go func() {
+		defer l.running.Done()
+		run(l.ctx)
+	}()
+}
+
+// Every calls a function at a pace until the System stops. A call that takes longer than the pace
+// delays the next one.
+func (l *loops) Every(pace time.Duration, do func(context.Context)) {
+	l.Go(func(ctx context.Context) {
+		ticker := time.NewTicker(pace)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				do(ctx)
+			}
+		}
+	})
+}
+
+// Complain logs an error of an operation that is retried, at most every logEvery for each
+// operation. The attributes are those of slog.
+func (l *loops) Complain(operation string, err error, attributes ...any) {
+	if leftOut, allowed := l.throttle.allow(operation, l.clock()); allowed {
+		l.log.Error(operation, append(attributes, "err", err, "left_out", leftOut)...)
+	}
+}
