@@ -113,7 +113,7 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 	}
 	create := balance.CreatePayout{Workspace: c.who.workspace(), Key: c.who.asPrincipal().KeyID, Rail: body.Rail,
 		SameDay: body.SameDay, AmountCents: body.AmountCents, Description: body.Description, Limits: h.cfg.PayoutLimits,
-		ExpectedOn: h.calendar.Settles(c.now, body.Rail, body.SameDay).Format(time.DateOnly)}
+		ExpectedOn: h.calendar.ArrivalDay(c.now, body.Rail, body.SameDay).Format(time.DateOnly)}
 	if err := create.CheckBody(body.QuoteID != ""); err != nil {
 		return answer{}, err
 	}

@@ -146,8 +146,8 @@ func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err 
 		Card: balance.OrderedCard{ID: drawn.ID, Token: drawn.Token, Last4: drawn.Last4,
 			MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
 			Fixture: h.cfg.Issuer == IssuerFixture},
-		ArrivesFrom: h.calendar.After(c.now, leastShippingDays).Format(time.DateOnly),
-		ArrivesTo:   h.calendar.After(c.now, mostShippingDays).Format(time.DateOnly),
+		ArrivesFrom: h.calendar.BankDayAfter(c.now, leastShippingDays).Format(time.DateOnly),
+		ArrivesTo:   h.calendar.BankDayAfter(c.now, mostShippingDays).Format(time.DateOnly),
 	}, Text: balance.PhysicalText{HolderLabel: body.HolderLabel, Shipping: body.Shipping}}
 	// An order of a card that cannot be minted must not be charged.
 	_, err = processes.OrderedCard(order.Workspace, order.Order, body.HolderLabel)

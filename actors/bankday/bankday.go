@@ -1,30 +1,31 @@
-// Package bankday is the calendar of US banks: the days on which the Federal Reserve settles, the hour by which an order must be
-// in to go out that day, and when what goes out arrives. All of it is in New York's time, whose rules are embedded.
+// Package bankday is the calendar of US banks: the days on which the Federal Reserve settles, the
+// cut-offs by which an order must arrive to be sent that day, and the arrival days of payments. All
+// times are New York's, whose rules are embedded.
 //
-// The package is pure: it is told the time. It knows no holiday of another country, and no outage.
+// The package is pure: callers pass the time in. It knows only US holidays, and no outages.
 package bankday
 
 import (
 	"fmt"
 	"time"
-	_ "time/tzdata" // New York's clock, wherever the program runs
+	_ "time/tzdata" // New York's rules on every machine
 )
 
-// Cut-offs: minutes after midnight in New York by which an order must be in.
+// Cut-offs, in minutes after midnight in New York.
 const (
-	CutOffSameDayACH = 16*60 + 45 // of the third window, the last one
+	CutOffSameDayACH = 16*60 + 45 // the third and last window
 	CutOffACH        = 20 * 60
-	CutOffWire       = 18*60 + 45 // of Fedwire, for customers
+	CutOffWire       = 18*60 + 45 // Fedwire's, for customers
 	CutOffIntlWire   = 17 * 60
 )
 
-// wireDays is how many bank days a wire abroad takes after it has left.
-const wireDays = 2
+// intlWireDays is the number of bank days from the sending day of a wire abroad to its arrival.
+const intlWireDays = 2
 
 // Calendar counts bank days. It is safe for concurrent use.
 type Calendar struct{ newYork *time.Location }
 
-// New makes the calendar.
+// New returns the calendar. It fails only without the embedded time zone rules.
 func New() (*Calendar, error) {
 	newYork, err := time.LoadLocation("America/New_York")
 	if err != nil {
@@ -33,12 +34,13 @@ func New() (*Calendar, error) {
 	return &Calendar{newYork: newYork}, nil
 }
 
-// Is says whether the day of a moment, in New York, is a bank day.
-func (c *Calendar) Is(t time.Time) bool { return isBankDay(c.day(t)) }
+// IsBankDay reports whether the New York date of t is a bank day.
+func (c *Calendar) IsBankDay(t time.Time) bool { return isBankDay(c.newYorkDate(t)) }
 
-// After is the n-th bank day after the day of a moment, at midnight in UTC; 0 is that day, or the next that is one.
-func (c *Calendar) After(t time.Time, n int) time.Time {
-	day := c.day(t)
+// BankDayAfter is the n-th bank day after the New York date of t, as midnight UTC. 0 is that date,
+// or the next bank day.
+func (c *Calendar) BankDayAfter(t time.Time, n int) time.Time {
+	day := c.newYorkDate(t)
 	for !isBankDay(day) {
 		day = day.AddDate(0, 0, 1)
 	}
@@ -50,38 +52,39 @@ func (c *Calendar) After(t time.Time, n int) time.Time {
 	return day
 }
 
-// Leaves is the day on which an order of a moment goes out when it must be in by a cut-off.
-func (c *Calendar) Leaves(t time.Time, cutOff int) time.Time {
+// SendingDay is the bank day on which an order of time t is sent, for a cut-off in minutes after
+// midnight.
+func (c *Calendar) SendingDay(t time.Time, cutOff int) time.Time {
 	local := t.In(c.newYork)
-	if c.Is(t) && local.Hour()*60+local.Minute() >= cutOff {
-		return c.After(c.day(t).AddDate(0, 0, 1).Add(noon), 0)
+	if c.IsBankDay(t) && local.Hour()*60+local.Minute() >= cutOff {
+		return c.BankDayAfter(c.newYorkDate(t).AddDate(0, 0, 1).Add(noon), 0)
 	}
-	return c.After(t, 0)
+	return c.BankDayAfter(t, 0)
 }
 
-// noon keeps a day of New York the same day when it is read as a moment in UTC.
+// noon is added to midnight UTC of a date, so that the instant has the same date in New York.
 const noon = 17 * time.Hour
 
-// Settles is the day on which a payment of a rail (ach, wire, realtime, intl_wire) arrives when it is ordered at a moment. An
-// unknown rail is a bug.
-func (c *Calendar) Settles(t time.Time, rail string, sameDay bool) time.Time {
+// ArrivalDay is the day on which a payment ordered at t arrives by a rail: ach, wire, realtime or
+// intl_wire. An unknown rail panics.
+func (c *Calendar) ArrivalDay(t time.Time, rail string, sameDay bool) time.Time {
 	switch {
 	case rail == "ach" && sameDay:
-		return c.Leaves(t, CutOffSameDayACH)
+		return c.SendingDay(t, CutOffSameDayACH)
 	case rail == "ach":
-		return c.After(c.Leaves(t, CutOffACH).Add(noon), 1)
+		return c.BankDayAfter(c.SendingDay(t, CutOffACH).Add(noon), 1)
 	case rail == "wire":
-		return c.Leaves(t, CutOffWire)
+		return c.SendingDay(t, CutOffWire)
 	case rail == "intl_wire":
-		return c.After(c.Leaves(t, CutOffIntlWire).Add(noon), wireDays)
-	case rail == "realtime": // at any hour of any day
-		return c.day(t)
+		return c.BankDayAfter(c.SendingDay(t, CutOffIntlWire).Add(noon), intlWireDays)
+	case rail == "realtime": // on any day
+		return c.newYorkDate(t)
 	}
 	panic("BUG: rail " + rail)
 }
 
-// day is midnight, in UTC, of the day that it is in New York.
-func (c *Calendar) day(t time.Time) time.Time {
+// newYorkDate is the New York date of t, as midnight UTC.
+func (c *Calendar) newYorkDate(t time.Time) time.Time {
 	y, m, d := t.In(c.newYork).Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 }
@@ -90,12 +93,13 @@ func isBankDay(day time.Time) bool {
 	return day.Weekday() != time.Saturday && day.Weekday() != time.Sunday && !isHoliday(day)
 }
 
-// isHoliday knows the holidays of the Federal Reserve. One on a Sunday is kept on the Monday; one on a Saturday is not moved.
+// isHoliday reports a holiday of the Federal Reserve. A holiday on a Sunday moves to Monday; one on
+// a Saturday does not move.
 func isHoliday(day time.Time) bool {
-	if fixedHoliday(day) || day.Weekday() == time.Monday && fixedHoliday(day.AddDate(0, 0, -1)) {
+	if isFixedHoliday(day) || day.Weekday() == time.Monday && isFixedHoliday(day.AddDate(0, 0, -1)) {
 		return true
 	}
-	week := (day.Day()-1)/7 + 1 // which Monday, which Thursday of the month
+	week := (day.Day()-1)/7 + 1 // ordinal of the weekday in the month
 	switch {
 	case day.Weekday() == time.Monday && day.Month() == time.January && week == 3: // Martin Luther King
 	case day.Weekday() == time.Monday && day.Month() == time.February && week == 3: // Washington
@@ -109,10 +113,11 @@ func isHoliday(day time.Time) bool {
 	return true
 }
 
-// fixedHoliday knows the days with a date. Juneteenth is one since 2021.
-func fixedHoliday(day time.Time) bool {
+// isFixedHoliday reports a holiday with a fixed date. Juneteenth is one since 2021.
+func isFixedHoliday(day time.Time) bool {
 	switch _, m, d := day.Date(); {
-	case m == time.January && d == 1, m == time.July && d == 4, m == time.November && d == 11, m == time.December && d == 25:
+	case m == time.January && d == 1, m == time.July && d == 4, m == time.November && d == 11, m == time.December &&
+		d == 25:
 		return true
 	case m == time.June && d == 19:
 		return day.Year() >= 2021

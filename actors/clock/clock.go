@@ -15,7 +15,7 @@ import (
 
 // Bounds of a Guard.
 const (
-	// Bound is the largest step of the wall clock that the guard follows without a word. Leap
+	// Bound is the largest step of the wall clock that the guard follows silently. Leap
 	// seconds and the steps of a time daemon that has just started are smaller.
 	Bound = 2 * time.Minute
 	// StartBound is the longest time between two processes that a start believes without a
@@ -36,7 +36,7 @@ type Reading struct {
 	Boot time.Duration
 }
 
-// Mark is the note of one process for the next.
+// Mark is the state that one process stores for the next.
 type Mark struct {
 	Trusted time.Time `json:"trusted"`
 	Wall    time.Time `json:"wall"`
@@ -55,7 +55,7 @@ type Guard struct {
 
 // Start makes the Guard of a process. mark is nil on the first start of a deployment. synchronised
 // reports that the kernel calls its clock synchronised with a time server. At a start nothing
-// contradicts such a clock but a clock that was suspect before, or that is behind the mark.
+// contradicts such a clock, unless it was suspect before or is behind the mark.
 func Start(mark *Mark, synchronised bool, r Reading) *Guard {
 	g := &Guard{trusted: r.Wall.Round(0), wall: r.Wall.Round(0), boot: r.Boot}
 	if mark == nil {
@@ -138,7 +138,7 @@ func (g *Guard) Suspect() bool { return g.suspect }
 // speed.
 func (g *Guard) Ahead() bool { return !g.suspect && g.trusted.Sub(g.wall) > Jitter }
 
-// Mark returns the note for the next process.
+// Mark returns the state for the next process.
 func (g *Guard) Mark() Mark { return Mark{Trusted: g.trusted, Wall: g.wall, Suspect: g.suspect} }
 
 // Offset is how far the wall clock is ahead of trusted time, negative when it is behind.

@@ -80,7 +80,7 @@ func TestALongStepForwardIsSuspectUntilItIsTakenBack(t *testing.T) {
 	require.Equal(t, noon.Add(75*time.Second), m.g.Trusted())
 }
 
-func TestALongStepBackIsSuspectAndTimeGoesOn(t *testing.T) {
+func TestALongStepBackIsSuspectAndTimeAdvances(t *testing.T) {
 	m := started(nil, false, noon)
 	m.set(-time.Hour)
 	require.ErrorContains(t, m.g.Fault(), "1h0m0s behind the trusted time")
@@ -134,7 +134,7 @@ func TestALeapSecondPasses(t *testing.T) {
 	}
 }
 
-func TestAStart(t *testing.T) {
+func TestStartAfterAMark(t *testing.T) {
 	before := clock.Mark{Trusted: noon, Wall: noon}
 	suspect := clock.Mark{Trusted: noon, Wall: noon.Add(45 * day), Suspect: true}
 	accepted := clock.Mark{Trusted: noon.Add(time.Hour), Wall: noon}
@@ -172,7 +172,7 @@ func TestAStart(t *testing.T) {
 }
 
 // A suspect start ends by itself when the wall clock is set right.
-func TestASuspectStartIsSetRight(t *testing.T) {
+func TestASuspectStartEndsWhenTheWallClockIsCorrected(t *testing.T) {
 	m := started(&clock.Mark{Trusted: noon, Wall: noon}, false, noon.Add(45*day))
 	m.run(time.Minute)
 	m.set(-45 * day)
@@ -180,7 +180,7 @@ func TestASuspectStartIsSetRight(t *testing.T) {
 	require.Equal(t, noon.Add(time.Minute), m.g.Trusted())
 }
 
-func TestTimeIsNeverBeforeWhatIsCommitted(t *testing.T) {
+func TestTrustedTimeIsNeverBeforeACommittedTime(t *testing.T) {
 	m := started(nil, false, noon)
 	m.g.Committed(noon.Add(-time.Hour))
 	require.Equal(t, noon, m.g.Trusted())

@@ -15,17 +15,17 @@ type Limit struct {
 	mu      sync.Mutex
 	free    int
 	used    map[string]int             // by workspace; absent is 0
-	waiting map[string][]chan struct{} // by workspace, in the order in which they came
-	turns   []string                   // workspaces that wait, the next one first
+	waiting map[string][]chan struct{} // by workspace, in the order of their arrival
+	turns   []string                   // waiting workspaces, the next one first
 }
 
-// New makes a limit of so many places, of which one workspace may have so many.
+// New returns a limit of all places, of which one workspace may have ofWorkspace at a time.
 func New(all, ofWorkspace int) *Limit {
 	return &Limit{ofWorkspace: ofWorkspace, free: all, used: make(map[string]int),
 		waiting: make(map[string][]chan struct{})}
 }
 
-// Acquire waits for a place. free must be called once. The error is the context's.
+// Acquire waits for a place of a workspace. The caller calls free once. The error is the context's.
 func (l *Limit) Acquire(ctx context.Context, workspace string) (free func(), err error) {
 	granted := make(chan struct{})
 	l.mu.Lock()

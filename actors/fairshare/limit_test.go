@@ -64,7 +64,7 @@ func TestWorkspacesAreServedInTurn(t *testing.T) {
 	require.Empty(t, l.turns)
 }
 
-func TestAPlaceThatIsGivenUpIsFree(t *testing.T) {
+func TestAnAbandonedWaitTakesNoPlace(t *testing.T) {
 	l := New(1, 1)
 	free, err := l.Acquire(t.Context(), "a")
 	require.NoError(t, err)

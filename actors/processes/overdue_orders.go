@@ -69,16 +69,16 @@ func (o *openOrder) isSent() bool {
 func (d *OverdueOrders) overdueAt(kind string, o *openOrder) (at time.Time, known bool) {
 	switch kind {
 	case balance.RecordConversion:
-		return d.calendar.After(o.CreatedAt, dealBankDays), true
+		return d.calendar.BankDayAfter(o.CreatedAt, dealBankDays), true
 	case balance.RecordRampOrder:
-		return d.calendar.After(o.CreatedAt, rampBankDays), true
+		return d.calendar.BankDayAfter(o.CreatedAt, rampBankDays), true
 	}
 	day, err := time.Parse(time.DateOnly, o.ExpectedOn)
 	if err != nil {
 		return o.CreatedAt.Add(balance.LapseAfter), false
 	}
 	const noon = 17 * time.Hour // noon in New York, which is the same day in UTC
-	return d.calendar.After(day.Add(noon), railBankDays[o.Rail]), true
+	return d.calendar.BankDayAfter(day.Add(noon), railBankDays[o.Rail]), true
 }
 
 // note reads an order, and counts and logs it when it is open and overdue.

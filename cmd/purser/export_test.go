@@ -32,7 +32,7 @@ func TestExportNACHA(t *testing.T) {
 		AccountType: "checking"}
 	token, err := m.bank.Tokenize(t.Context(), account)
 	require.NoError(t, err)
-	day := calendar.Leaves(now, bankday.CutOffACH).Format(time.DateOnly)
+	day := calendar.SendingDay(now, bankday.CutOffACH).Format(time.DateOnly)
 	require.NoError(t, m.bank.Pay(t.Context(), partner.Payment{Account: token, Rail: "ach", AmountCents: 4_200,
 		Description: "rent", Reference: ident.Derive(16, time.UnixMilli(1), "one").Format(ident.Payout)}))
 	export := func(day string, flags ...string) (string, error) {

@@ -47,7 +47,7 @@ func (p *payment) sendingDay(calendar *bankday.Calendar) time.Time {
 	if p.SameDay {
 		cutOff = bankday.CutOffSameDayACH
 	}
-	return calendar.Leaves(p.Taken, cutOff)
+	return calendar.SendingDay(p.Taken, cutOff)
 }
 
 // WriteACH writes the ACH payments of a bank day. Each effective entry date is one batch (CCD,
@@ -85,7 +85,7 @@ func (b *Bank) WriteACH(ctx context.Context, day time.Time, w io.Writer) (paymen
 	case payments == 0:
 		return 0, partner.ErrNothingSent
 	}
-	file, err := buildACHFile(day, calendar.After(day.Add(noonInNewYork), 1), standard, sameDay)
+	file, err := buildACHFile(day, calendar.BankDayAfter(day.Add(noonInNewYork), 1), standard, sameDay)
 	if err != nil {
 		return 0, redactedACHError("the file", err)
 	}
