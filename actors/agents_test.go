@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
@@ -57,7 +56,7 @@ func (i *scriptedIssuer) awaitAgent(t *testing.T, id, state string) (a partner.A
 	require.Eventually(t, func() bool {
 		a, _ = i.agentAndCalls(id)
 		return a.State == state
-	}, time.Minute, time.Millisecond, "%s is not %s to the issuer", id, state)
+	}, eventuallyWithin, pollEvery, "%s is not %s to the issuer", id, state)
 	return a
 }
 
@@ -140,5 +139,5 @@ func (w *testStack) awaitReaction(name string, shard ident.Shard) {
 		cursor, err := w.journal.Cursor(w.t.Context(), "reaction/"+name, shard)
 		require.NoError(w.t, err)
 		return cursor >= head
-	}, time.Minute, time.Millisecond)
+	}, eventuallyWithin, pollEvery)
 }

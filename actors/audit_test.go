@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
@@ -64,7 +63,7 @@ func TestAnAuditThatAReactionOvertakesIsClean(t *testing.T) {
 	require.Empty(t, token())
 	journal := &interleavingJournal{Journal: w.journal, shard: slotOf(ws).Shard(), interleave: func() {
 		close(bank.open)
-		require.Eventually(t, func() bool { return token() != "" }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return token() != "" }, eventuallyWithin, pollEvery)
 	}}
 	require.Empty(t, w.runAuditOn(journal).Findings)
 	require.NotEmpty(t, token(), "the reaction did not run during the audit")

@@ -73,10 +73,10 @@ func TestNothingExpiresWhileTheClockIsSuspect(t *testing.T) {
 		return reply.(counter).Fired
 	}
 	r.clock.turn(45 * 24 * time.Hour)
-	require.Eventually(t, func() bool { return fired(asks) == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return fired(asks) == 1 }, eventuallyWithin, pollEvery)
 	looks := swept.timerReads.Load()
-	require.Eventually(t, func() bool { return swept.timerReads.Load() > looks+10*ident.Shards }, time.Minute,
-		time.Millisecond)
+	require.Eventually(t, func() bool { return swept.timerReads.Load() > looks+10*ident.Shards }, eventuallyWithin,
+		pollEvery)
 	require.Zero(t, fired(ends))
 	require.Zero(t, outside.expireCalls.Load())
 	require.Zero(t, outside.trimCalls.Load())
@@ -86,5 +86,5 @@ func TestNothingExpiresWhileTheClockIsSuspect(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return fired(ends) == 1 && outside.expireCalls.Load() > 0 && outside.trimCalls.Load() > 0 &&
 			swept.sweepCalls.Load() > 0
-	}, time.Minute, time.Millisecond)
+	}, eventuallyWithin, pollEvery)
 }

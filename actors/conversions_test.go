@@ -130,7 +130,7 @@ func TestConversionStatusByDeskOutcome(t *testing.T) {
 		require.Eventually(t, func() bool {
 			w.stepBank()
 			return x.readConversion(id).Status == status
-		}, time.Minute, time.Millisecond, "%s is not %s", id, status)
+		}, eventuallyWithin, pollEvery, "%s is not %s", id, status)
 	}
 	ids := map[int64]string{}
 	for _, ending := range []int64{0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingRefused,
@@ -147,7 +147,7 @@ func TestConversionStatusByDeskOutcome(t *testing.T) {
 			require.Eventually(t, func() bool {
 				orders, err := w.sandbox.Paid(id)
 				return err == nil && orders == 1
-			}, time.Minute, time.Millisecond)
+			}, eventuallyWithin, pollEvery)
 		}
 	}
 	w.clock.turn(bankDelay)
@@ -248,7 +248,7 @@ func convertConcurrently(t *testing.T, database string) {
 			w.stepBank()
 			return x.readConversion(id).Status == balance.ConversionCompleted
 		},
-			time.Minute, time.Millisecond)
+			eventuallyWithin, pollEvery)
 	}
 	require.Zero(t, x.currencyAccount("EUR").AvailableMinor+x.currencyAccount("EUR").HeldMinor)
 	require.Equal(t, int64(len(ids))*x.readConversion(ids[0]).Buy.AmountMinor, x.currencyAccount("JPY").AvailableMinor)

@@ -27,6 +27,13 @@ import (
 	"purser/persistence/pebblejournal"
 )
 
+// Tests wait for a condition with these arguments of require.Eventually. eventuallyWithin only ends
+// a test that would hang.
+const (
+	eventuallyWithin = time.Minute
+	pollEvery        = time.Millisecond
+)
+
 // counter is a domain of one integer. It exercises the runtime without business rules.
 type counter struct {
 	Total int64 `json:"total"`
@@ -243,6 +250,11 @@ type counterSystem struct {
 	poster     processes.Poster
 }
 
+// counterKinds returns the table of kinds of a counterSystem.
+func counterKinds() []actors.Kind {
+	return []actors.Kind{{Name: "counter", New: func() actors.State { return new(counter) }}}
+}
+
 func newCounterSystem(t *testing.T, config func(*actors.Config)) *counterSystem {
 	return newCounterSystemOn(t, "", config)
 }
@@ -267,7 +279,7 @@ func (r *counterSystem) start() {
 		Sealer: testSealer(r.t), Clock: r.clock.now,
 		Entropy:    rand.Reader,
 		TimerEvery: time.Millisecond,
-		Kinds:      []actors.Kind{{Name: "counter", New: func() actors.State { return new(counter) }}}}
+		Kinds:      counterKinds()}
 	if r.config != nil {
 		r.config(&c)
 	}

@@ -17,11 +17,6 @@ import (
 	"purser/persistence/ident"
 )
 
-const (
-	eventuallyWithin = time.Minute
-	pollEvery        = time.Millisecond
-)
-
 // gatedAuthorizer is an authorizer whose relay or follower blocks until its channel is closed.
 type gatedAuthorizer struct {
 	*authorizer.Engine

@@ -11,8 +11,8 @@ type Hooks struct {
 	// TimerAnswered is called with each reply of an actor to its timer; the reply is nil when the
 	// actor refused. It must return at once.
 	TimerAnswered func(workspace string, reply any)
-	// BeforeLoops is called once, after the authorizer has followed the journal and before the loops
-	// and the reactions start. It delays the start.
+	// BeforeLoops is called once, after the authorizer has followed the journal and before the
+	// loops and the reactions start. It delays the start.
 	BeforeLoops func(ctx context.Context)
 	// Loops run from the start on, each in a goroutine of its own, until the System stops.
 	Loops []func(ctx context.Context)

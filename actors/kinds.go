@@ -24,16 +24,16 @@ const (
 type Kind struct {
 	Name string
 	New  func() State
-	// Rules reports that the kind's answers show rules of the authorizer. They wait until the authorizer
-	// has applied the rules.
+	// Rules reports that the kind's answers show rules of the authorizer. They wait until the
+	// authorizer has applied the rules.
 	Rules bool
 	// AsksAgain reports that a timer, by its key, only calls another party again and ends no
 	// promise. nil: no timer does.
 	AsksAgain func(key string) bool
 	// Personal names the kinds of its records that are sealed. See package seal.
 	Personal []string
-	// Follow adds to f the rules and credits of an event that the authorizer must apply. nil: the kind's
-	// events have none.
+	// Follow adds to f the rules and credits of an event that the authorizer must apply. nil: the
+	// kind's events have none.
 	Follow func(e *persistence.Event, f *authorizer.Follow) error
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAWorkspaceFillsItsShareOfALaneAlone(t *testing.T) {
+func TestAWorkspaceCannotExceedItsShareOfALane(t *testing.T) {
 	l := newLane(&System{}, &shard{}, 1)
 	of := func(workspace string) *op { return &op{req: &request{env: Envelope{Workspace: workspace}}} }
 	for range laneShare {

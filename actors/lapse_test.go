@@ -66,7 +66,7 @@ func (w *bankStack) awaitLapseInquiries(id string) {
 func (w *bankStack) inquiryCount(id string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.standingsTold[id]
+	return w.answeredInquiries[id]
 }
 
 // TestAPayoutThatTheBankHasIsNotReleasedByTime has the bank take a payout, acknowledged or not, and

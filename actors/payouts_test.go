@@ -35,11 +35,11 @@ import (
 // bankStack is a testStack with the sandbox bank, on one file system and one clock.
 type bankStack struct {
 	*testStack
-	sandbox         *sandbox.Bank
-	wrapBank        func(*sandbox.Bank) partner.Bank // wraps the bank that the product calls; nil: no wrapper
-	mu              sync.Mutex
-	lateSettlements int            // settlements reported after the payout was released
-	standingsTold   map[string]int // answered inquiries, by payment reference
+	sandbox           *sandbox.Bank
+	wrapBank          func(*sandbox.Bank) partner.Bank // wraps the bank that the product calls; nil: no wrapper
+	mu                sync.Mutex
+	lateSettlements   int            // settlements reported after the payout was released
+	answeredInquiries map[string]int // answered inquiries, by payment reference
 }
 
 // countingBank is a bank that counts its answers to inquiries.
@@ -52,7 +52,7 @@ func (b countingBank) Standing(ctx context.Context, reference string) (partner.S
 	standing, err := b.Bank.Standing(ctx, reference)
 	b.w.mu.Lock()
 	defer b.w.mu.Unlock()
-	b.w.standingsTold[reference]++
+	b.w.answeredInquiries[reference]++
 	return standing, err
 }
 
@@ -63,7 +63,7 @@ func (w *bankStack) awaitStandings(id string) {
 	require.Eventually(w.t, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.standingsTold[id] >= 2
+		return w.answeredInquiries[id] >= 2
 	}, eventuallyWithin, pollEvery)
 }
 
@@ -79,7 +79,7 @@ func newBankStackWith(t testing.TB, fs vfs.FS, between func(*sandbox.Bank) partn
 // the file system when database is empty.
 func newBankStackOn(t testing.TB, fs vfs.FS, at *clock, database string,
 	between func(*sandbox.Bank) partner.Bank) *bankStack {
-	w := &bankStack{wrapBank: between, standingsTold: map[string]int{}, testStack: &testStack{
+	w := &bankStack{wrapBank: between, answeredInquiries: map[string]int{}, testStack: &testStack{
 		t: t, fs: fs, clock: at, bank: &recordingBank{expected: map[string]int{}},
 		options: stackOptions{database: database, retryUnavailable: database != ""},
 	}}
@@ -178,7 +178,7 @@ func (w *bankStack) awaitStatus(id string, statuses ...string) {
 		w.stepBank()
 		p, _ := w.readPayout(id)
 		return slices.Contains(statuses, p.Status)
-	}, time.Minute, time.Millisecond, "the payout does not get to %s", statuses)
+	}, eventuallyWithin, pollEvery, "the payout does not get to %s", statuses)
 }
 
 // awaitBankOrder waits until the bank has the payout's order or has refused it. The bank's delay
@@ -189,7 +189,7 @@ func (w *bankStack) awaitBankOrder(id string) {
 		orders, err := w.sandbox.Paid(id)
 		p, _ := w.readPayout(id)
 		return err == nil && (orders > 0 || p.Status == balance.PayoutFailed)
-	}, time.Minute, time.Millisecond)
+	}, eventuallyWithin, pollEvery)
 }
 
 func (w *bankStack) stepBank() {
@@ -335,7 +335,7 @@ func TestAnOrderThatTheBankHasIsNotSentAgain(t *testing.T) {
 		require.Eventually(t, func() bool {
 			token = w.mustAsk("counterparty", order.Recipient.ID, ws, decision.Read{}).(counterparty.State).Token
 			return token != ""
-		}, time.Minute, time.Millisecond)
+		}, eventuallyWithin, pollEvery)
 		require.NoError(t, w.sandbox.Pay(t.Context(), partner.Payment{Reference: order.ID, Account: token,
 			Rail:        order.Rail,
 			AmountCents: order.AmountCents}))
@@ -392,7 +392,7 @@ func TestAccountNumbersAreDeletedOnceTheBankHasThem(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := w.journal.Record(t.Context(), slotOf(id), counterparty.RecordAccount, id)
 		return err != nil
-	}, time.Minute, time.Millisecond)
+	}, eventuallyWithin, pollEvery)
 	events, err := w.journal.Events(t.Context(), slotOf(ws).Shard(), 0, 1000)
 	require.NoError(t, err)
 	for _, e := range events {
@@ -423,7 +423,7 @@ func TestTheAccountNumberOfARemovedRecipientIsDeleted(t *testing.T) {
 	w.mustAsk("counterparty", id, ws, counterparty.Remove{})
 	require.True(t, kept(), "a payout may wait for the bank to take the account")
 	w.clock.turn(counterparty.KeptRemoved)
-	require.Eventually(t, func() bool { return !kept() }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return !kept() }, eventuallyWithin, pollEvery)
 	w.requireCleanAudit()
 }
 
@@ -467,9 +467,9 @@ func TestAnUnansweredPayoutIsQueriedByReference(t *testing.T) {
 		require.Eventually(t, func() bool {
 			orders, err := w.sandbox.Paid(order.ID)
 			return err == nil && orders == 1 && status() == "submitting"
-		}, time.Minute, time.Millisecond)
+		}, eventuallyWithin, pollEvery)
 		w.clock.turn(balance.AnswerWithin)
-		require.Eventually(t, func() bool { return status() == outcome }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return status() == outcome }, eventuallyWithin, pollEvery)
 		w.requireCleanAudit()
 		w.stopAndCloseBank()
 	}
@@ -484,7 +484,7 @@ func TestAPayoutWaitsForTheBankToTakeTheAccount(t *testing.T) {
 	w.deposit(ws, 1_000)
 	order := w.newPayout(ws, w.newRecipient(ws, sandbox.NameSilent), 400)
 	w.mustAsk("balance", ws, ws, order)
-	require.Eventually(t, func() bool { return accounts.Load() >= 4 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return accounts.Load() >= 4 }, eventuallyWithin, pollEvery)
 	p, _ := w.readPayout(order.ID)
 	require.Equal(t, balance.PayoutReserved, p.Status)
 	require.Equal(t, int64(600), w.spendableCents(ws))
@@ -496,7 +496,7 @@ func TestAPayoutWaitsForTheBankToTakeTheAccount(t *testing.T) {
 	require.Eventually(t, func() bool {
 		orders, err := w.sandbox.Paid(behind.ID)
 		return err == nil && orders == 1
-	}, time.Minute, time.Millisecond)
+	}, eventuallyWithin, pollEvery)
 }
 
 // TestAPayoutStormNeverOverdraws: clients order payouts and swipe against a balance that covers
@@ -559,9 +559,9 @@ func TestAPayoutStormNeverOverdraws(t *testing.T) {
 
 // payoutCrash is the disk as a power failure left it, and the payouts acknowledged before it.
 type payoutCrash struct {
-	write int64
-	fs    *vfs.MemFS
-	acked []string
+	write           int64
+	fs              *vfs.MemFS
+	acknowledgedIDs []string
 }
 
 // crashDuringPayouts orders payouts on a snapshotDisk, and returns its power failures.
@@ -584,27 +584,27 @@ func crashDuringPayouts(t *testing.T, every int64) (ws string, crashes []payoutC
 			w.stepBank()
 			p, _ := w.readPayout(order.ID)
 			return p.Status == balance.PayoutSettled || p.Status == balance.PayoutFailed
-		}, time.Minute, time.Millisecond)
+		}, eventuallyWithin, pollEvery)
 	}
 	c.armed.Store(false)
 	w.stopAndCloseBank()
 	for _, photo := range c.failures {
 		p := payoutCrash{write: photo.write, fs: photo.fs}
 		for _, answer := range photo.answered {
-			p.acked = append(p.acked, answer.rest.key)
+			p.acknowledgedIDs = append(p.acknowledgedIDs, answer.rest.key)
 		}
 		crashes = append(crashes, p)
 	}
 	return ws, crashes
 }
 
-// survives restarts the product, waits until every payout has a final status, and compares the
-// orders at the bank with the payouts.
-func (p *payoutCrash) survives(t *testing.T, ws string) {
+// recoverAndCheck restarts the product, waits until every payout has a final status, and compares
+// the orders at the bank with the payouts.
+func (p *payoutCrash) recoverAndCheck(t *testing.T, ws string) {
 	unsent := p.reservedPayouts(t, ws)
 	w := newBankStack(t, p.fs)
 	defer w.stopAndCloseBank()
-	for _, id := range p.acked {
+	for _, id := range p.acknowledgedIDs {
 		w.readPayout(id) // requires that it is stored
 	}
 	for _, id := range unsent {
@@ -630,9 +630,9 @@ func (p *payoutCrash) survives(t *testing.T, ws string) {
 			return true
 		}
 	}
-	require.Eventually(t, finished(balance.PayoutUnknown), time.Minute, time.Millisecond)
+	require.Eventually(t, finished(balance.PayoutUnknown), eventuallyWithin, pollEvery)
 	w.clock.turn(balance.LapseAfter)
-	require.Eventually(t, finished(""), time.Minute, time.Millisecond)
+	require.Eventually(t, finished(""), eventuallyWithin, pollEvery)
 	gone := int64(0)
 	for _, payout := range w.listPayouts(ws) {
 		orders, err := w.sandbox.Paid(payout.ID)
@@ -686,7 +686,7 @@ func TestAPayoutIsNeverPaidTwiceWhenThePowerFails(t *testing.T) {
 	require.Greater(t, len(crashes), points)
 	began := time.Now()
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(crashes))[:points] {
-		crashes[i].survives(t, ws)
+		crashes[i].recoverAndCheck(t, ws)
 	}
 	t.Logf("%d power failures of %d writes in %v", points, len(crashes), time.Since(began).Round(time.Second))
 }

@@ -39,7 +39,7 @@ func (w *testStack) awaitMinted(o balance.OrderPhysicalCard) (view card.View) {
 			view = reply.(card.View)
 		}
 		return err == nil
-	}, time.Minute, time.Millisecond)
+	}, eventuallyWithin, pollEvery)
 	return view
 }
 

@@ -139,7 +139,7 @@ func (r *rampCustomer) readState() ramp.State {
 }
 
 func (r *rampCustomer) awaitCondition(condition func() bool) {
-	require.Eventually(r.t, condition, time.Minute, time.Millisecond)
+	require.Eventually(r.t, condition, eventuallyWithin, pollEvery)
 }
 
 // addProvenWallet registers a wallet whose key is made of a number, and proves its ownership.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
@@ -49,7 +48,7 @@ func newStackKilledDuringRelay(t *testing.T) (w *testStack, late testCard) {
 	})
 	w.submit(networkMessage(hold.Clearing, "late", late, 10))
 	w.submit(networkMessage(hold.Clearing, "relayed", relayed, 10))
-	require.Eventually(t, func() bool { return w.ledgerCents(second) == 99_990 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return w.ledgerCents(second) == 99_990 }, eventuallyWithin, pollEvery)
 	require.EqualValues(t, 100_000, w.ledgerCents(first))
 	w.stop()
 	return w, late

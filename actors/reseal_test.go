@@ -121,7 +121,7 @@ func (r *counterSystem) awaitRotated() {
 func (r *counterSystem) requireKeysRefused(keys ...byte) {
 	r.t.Helper()
 	_, err := actors.Start(r.t.Context(), actors.Config{Journal: r.journal, Authorizer: r.authorizer,
-		Sealer: sealerOf(r.t, keys...), Clock: r.clock.now, Entropy: rand.Reader})
+		Kinds: counterKinds(), Sealer: sealerOf(r.t, keys...), Clock: r.clock.now, Entropy: rand.Reader})
 	require.ErrorIs(r.t, err, actors.ErrStores)
 	require.ErrorContains(r.t, err, "data key")
 }

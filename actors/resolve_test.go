@@ -53,7 +53,7 @@ func newSystemWithFailingAppend(t *testing.T, id string) (r *counterSystem, deci
 		}
 	}()
 	require.Equal(t, add{By: 7}, <-seen)
-	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, eventuallyWithin, pollEvery)
 	return r, seen, func() { close(gate) }
 }
 
@@ -183,5 +183,5 @@ func TestAShardWhoseTimersCannotBeReadDelaysNoOther(t *testing.T) {
 		reply, err := r.ask(id, decision.Read{}, nil)
 		require.NoError(t, err)
 		return reply.(counter).Fired == 1 && slow.asked.Load() > 2
-	}, time.Minute, time.Millisecond)
+	}, eventuallyWithin, pollEvery)
 }

@@ -48,13 +48,13 @@ func TestManyCommandsOfOneActorShareACommit(t *testing.T) {
 		replies <- reply.(int64)
 	}
 	go ask()
-	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, eventuallyWithin, pollEvery)
 	for range n - 1 {
 		go ask()
 	}
 	require.Eventually(t, func() bool { h, err := r.system.Health(); return err == nil && h.LaneQueued == n-1 },
-		time.Minute,
-		time.Millisecond)
+		eventuallyWithin,
+		pollEvery)
 	close(gate)
 	seen := map[int64]bool{}
 	for range n {
@@ -66,13 +66,13 @@ func TestManyCommandsOfOneActorShareACommit(t *testing.T) {
 	require.EqualValues(t, 2, r.journal.appends.Load(), "commands did not share commits")
 }
 
-func TestAReadWaitsForWhatIsStagedBeforeIt(t *testing.T) {
+func TestAReadWaitsForEarlierCommits(t *testing.T) {
 	r := newCounterSystem(t, nil)
 	id, gate := counterID(3), make(chan struct{})
 	r.readTotal(id)
 	r.journal.configure(func(f *faultyJournal) { f.appendGate = gate })
 	go func() { _, _ = r.ask(id, add{By: 7}, nil) }()
-	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, eventuallyWithin, pollEvery)
 	var opened atomic.Bool
 	early, read := make(chan bool, 1), make(chan int64, 1)
 	go func() {
@@ -237,7 +237,7 @@ func TestAnUnresolvedCommitAnswersOutcomeUnknown(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := r.ask(counterID(9), writeNote{Name: id}, nil)
 		return err == nil
-	}, time.Minute, time.Millisecond)
+	}, eventuallyWithin, pollEvery)
 	require.EqualValues(t, 3, r.readTotal(id))
 	reply, err := r.ask(id, add{By: 3}, r.idempotencyKey("k", "body"))
 	require.NoError(t, err)
@@ -345,7 +345,7 @@ func TestATimerFiresOnceAndOutlivesARestart(t *testing.T) {
 	}
 	require.Zero(t, fired())
 	r.clock.turn(time.Hour)
-	require.Eventually(t, func() bool { return fired() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return fired() == 1 }, eventuallyWithin, pollEvery)
 	due, err := r.journal.Timers(t.Context(), shardOf(t, id), r.clock.now().Add(time.Hour), persistence.Timer{}, 10)
 	require.NoError(t, err)
 	require.Empty(t, due)
@@ -421,8 +421,8 @@ func TestStopRefusesNewRequestsAndLosesNone(t *testing.T) {
 			}
 		}()
 	}
-	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return kept > 200 }, time.Minute,
-		time.Millisecond)
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return kept > 200 }, eventuallyWithin,
+		pollEvery)
 	r.restart()
 	wg.Wait()
 	require.EqualValues(t, kept, r.readTotal(id))
@@ -463,10 +463,10 @@ func TestAnUnwritableDecisionLeavesNoTrace(t *testing.T) {
 			answers <- err
 		}()
 		require.Eventually(t, func() bool { h, err := r.system.Health(); return err == nil && h.Pending == pending },
-			time.Minute, time.Millisecond)
+			eventuallyWithin, pollEvery)
 	}
 	ask(add{By: 1}, 1)
-	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return r.journal.appends.Load() == 1 }, eventuallyWithin, pollEvery)
 	ask(addUnencodable{}, 2)
 	ask(add{By: 1}, 3)
 	close(gate)

@@ -76,7 +76,7 @@ func TestAnotherDataKeyIsRefusedAtTheStart(t *testing.T) {
 	other, err := seal.New(bytes.Repeat([]byte{1}, seal.KeyBytes), rand.Reader)
 	require.NoError(t, err)
 	_, err = actors.Start(t.Context(), actors.Config{Journal: r.journal, Authorizer: r.authorizer, Sealer: other,
-		Clock: r.clock.now, Entropy: rand.Reader})
+		Kinds: counterKinds(), Clock: r.clock.now, Entropy: rand.Reader})
 	require.ErrorContains(t, err, "data key")
 	require.NoError(t, r.journal.Close())
 	r.start()

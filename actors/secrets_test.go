@@ -81,7 +81,7 @@ func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
 	r.system.Stop()
 	_, err := actors.Start(t.Context(), actors.Config{Journal: r.journal, Authorizer: r.authorizer,
 		Sealer: sealerOf(t, 1), Secrets: []actors.Secret{secret("network", "three")}, Clock: r.clock.now,
-		Entropy: rand.Reader})
+		Kinds: counterKinds(), Entropy: rand.Reader})
 	require.ErrorIs(t, err, actors.MissingSecret{Name: "bank"})
 	require.ErrorIs(t, err, actors.ErrStores)
 

@@ -191,7 +191,8 @@ func (w *testStack) tryStart() error {
 		Config: actors.Config{Journal: w.journal, Authorizer: w.engine, Sealer: testSealer(w.t),
 			Clock: w.clock.now, Entropy: rand.Reader, Kinds: w.options.kinds,
 			TimerEvery: pace, ExpireEvery: pace,
-			// A refused debit waits up to a minute for credits that the authorizer has not followed.
+			// A refused debit waits up to a minute for credits that the authorizer has not
+			// followed.
 			FollowedWithin: time.Minute, Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr,
 				&slog.HandlerOptions{Level: cmp.Or(w.options.logLevel, slog.LevelWarn)}))}})
 	return err

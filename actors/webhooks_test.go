@@ -155,7 +155,7 @@ func (h *webhookSystem) readDelivery(id string) (d webhook.Delivery) {
 // awaitDelivery waits until the stored delivery satisfies says, and returns it.
 func (h *webhookSystem) awaitDelivery(id string, says func(d webhook.Delivery) bool) webhook.Delivery {
 	h.t.Helper()
-	require.Eventually(h.t, func() bool { return says(h.readDelivery(id)) }, time.Minute, time.Millisecond)
+	require.Eventually(h.t, func() bool { return says(h.readDelivery(id)) }, eventuallyWithin, pollEvery)
 	return h.readDelivery(id)
 }
 
@@ -227,7 +227,7 @@ func TestASlowEndpointDelaysOnlyItself(t *testing.T) {
 	for range 5 {
 		waiting = append(waiting, h.sendPing(stuck))
 	}
-	require.Eventually(t, func() bool { return under.Load() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return under.Load() == 1 }, eventuallyWithin, pollEvery)
 	for range 3 {
 		h.awaitDelivered(h.sendPing(h.registerEndpoint(quick.URL, "*")))
 	}
@@ -324,7 +324,7 @@ func TestQueuedDeliveriesOfARemovedEndpointAreDropped(t *testing.T) {
 	fired := h.journal.appends.Load()
 	h.sendPing(endpoint)
 	// its timer has fired too
-	require.Eventually(t, func() bool { return h.journal.appends.Load() >= fired+2 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return h.journal.appends.Load() >= fired+2 }, eventuallyWithin, pollEvery)
 	h.askEndpoint(endpoint, webhook.Remove{})
 	close(gate)
 	other := newReceiver(t, 200)
@@ -404,7 +404,7 @@ func TestTheAnnouncerReadsTheJournal(t *testing.T) {
 			_, err := h.ask(h.owner, add{By: 1}, nil)
 			require.NoError(t, err)
 		}
-		require.Eventually(t, func() bool { return len(v.requests()) == until }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(v.requests()) == until }, eventuallyWithin, pollEvery)
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)
 	}
@@ -453,7 +453,7 @@ func TestPostedAttemptsAndPendingDeliveriesAreReported(t *testing.T) {
 		h.sendPing(h.registerEndpoint(v.URL, "*"))
 	}
 	want := map[string]int{"connect": 1, "status_2xx": 1, "status_5xx": 1}
-	require.Eventually(t, func() bool { return l.hasRecorded(want, 2) }, time.Minute, time.Millisecond, "%v", l)
+	require.Eventually(t, func() bool { return l.hasRecorded(want, 2) }, eventuallyWithin, pollEvery, "%v", l)
 }
 
 // TestEndpointsAreAudited: the audit counts the endpoints of a workspace, removed ones included,
