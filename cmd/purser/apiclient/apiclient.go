@@ -1,3 +1,6 @@
+// Package apiclient is an HTTP client of one of Purser's servers: REST, the card network's port or
+// the admin port. The demo and the tests use it. It shares no request or answer types with the
+// servers.
 package apiclient
 
 import (
@@ -19,17 +22,17 @@ import (
 	"purser/persistence"
 )
 
-// Client speaks to one of the servers with one credential: a bearer secret, or the session cookie it was given.
+// Client sends requests to one server with one credential: a bearer secret, or the session cookie
+// that the server has set.
 type Client struct {
 	BaseURL, Bearer string
 	HTTP            *http.Client
 	// credential is the error text for a bearer secret that the server does not know: it names the
-	// secret and the repair. With it send returns an error for the answer 401 unauthorized; without
-	// it that answer is one like any other.
+	// secret and the repair. When it is set, Send returns an error for the answer 401 unauthorized.
 	credential string
 }
 
-// ErrRefusedSecret: the server does not know a secret.
+// ErrRefusedSecret reports that the server does not know the client's secret.
 var ErrRefusedSecret = errors.New("answered 401")
 
 type Request struct {
@@ -85,7 +88,7 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	return a, nil
 }
 
-// whyUnanswered says what to look at after a request without an answer.
+// whyUnanswered returns the likely cause of a request without an answer.
 func whyUnanswered(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		return "the connection was closed without an answer: the server stops, or this address has caused too many " +
@@ -100,18 +103,19 @@ func (c *Client) WithCredential(credential string) *Client {
 	return c
 }
 
-// How a message of the card network is asked for again that was not decided in time.
+// Limits of requests, and of retries of requests that a busy server did not decide.
 const (
 	DecidePause = 50 * time.Millisecond
-	decidedSoon = time.Minute // at last, by any machine that works at all
+	decidedSoon = time.Minute // after it no request is sent again
 	roomPause   = time.Second // before a request that met a full server is sent again
 
 	requestTimeout = 30 * time.Second
 	maxAnswerBytes = 4 << 20
 )
 
-// SendUntilDecided sends a message of the card network until it has an answer that is kept. A busy machine may not come to it in time, and
-// says so. A timeout that comes at once is kept: it is what the message was answered with before.
+// SendUntilDecided sends a message of the card network until the answer is final, for decidedSoon at
+// most. A busy server may answer with a timeout. A timeout that comes within hold.AnswerWithin is
+// final: it is the stored answer of the same message.
 func (c *Client) SendUntilDecided(ctx context.Context, r Request) (a Answer, err error) {
 	for first := time.Now(); ; {
 		began := time.Now()
@@ -126,8 +130,8 @@ func (c *Client) SendUntilDecided(ctx context.Context, r Request) (a Answer, err
 	}
 }
 
-// SendUntilRoom sends a person's request until the server has room for it: a 503 says that nothing has
-// changed, as when a busy machine does not come to a sign-up's password. It gives up after decidedSoon.
+// SendUntilRoom sends a request until the answer is not 503, for decidedSoon at most. A 503 promises
+// that nothing has changed.
 func (c *Client) SendUntilRoom(ctx context.Context, r Request) (Answer, error) {
 	for first := time.Now(); ; {
 		a, err := c.Send(ctx, r)
@@ -140,7 +144,8 @@ func (c *Client) SendUntilRoom(ctx context.Context, r Request) (Answer, error) {
 	}
 }
 
-// IsUndecided tells the answers that promise nothing: a timeout, a full backlog, a store that does not answer.
+// IsUndecided reports whether an answer leaves the outcome open: a timeout, a full backlog, or a
+// store that does not answer.
 func IsUndecided(a Answer) bool {
 	switch a.Text("reason") {
 	case "timeout", "backlog_full", "system_unavailable":
@@ -149,7 +154,8 @@ func IsUndecided(a Answer) bool {
 	return a.Status >= 500
 }
 
-// At walks into the answer by field names; nil when there is nothing there. Numbers are json.Number.
+// At returns the member of the answer at a path of field names, nil when there is none. Numbers are
+// json.Number.
 func (a Answer) At(path ...string) any {
 	decoder := json.NewDecoder(bytes.NewReader(a.Raw))
 	decoder.UseNumber()

@@ -14,11 +14,11 @@ import (
 	"purser/cmd/purser/buildinfo"
 )
 
-// intentLife is how long the tour's intents are good for.
+// intentLife is the lifetime of the tour's intents.
 const intentLife = 5 * time.Minute
 
-// visitAgent registers an agent whose private key never leaves the tour, and submits what it signs: a good intent, the same
-// again, and one whose amount was raised after it was signed.
+// visitAgent registers an agent whose private key stays in the tour. It submits a signed intent, then
+// the same intent again, then one whose amount was raised after the signature.
 func visitAgent(ctx context.Context, t *Tour) error {
 	key, err := intent.NewKey(rand.Reader)
 	if err != nil {
@@ -32,32 +32,32 @@ func visitAgent(ctx context.Context, t *Tour) error {
 	id := a.Text("agent", "id")
 	t.expect("keyId", a.Text("agent", "keyId"), intent.KeyID(intent.PublicKey(key)))
 	t.expect("no private key in the answer", a.At("privateKeyPem"), nil)
-	signed, err := t.sign(key, id)
+	signed, err := t.signIntent(key, id)
 	if err != nil {
 		return err
 	}
 	submit := apiclient.Request{Method: "POST", Path: "/api/agents/" + id + "/intents", Body: signed}
-	if a, err = t.call(ctx, t.API, submit, 200); err != nil {
+	if a, err = t.callExpecting(ctx, t.API, submit, 200); err != nil {
 		return err
 	}
 	t.expect("accepted", a.At("accepted"), true)
-	if err := t.refused(ctx, submit, 422, "intent_replay", "intent_replay"); err != nil {
+	if err := t.expectRefusal(ctx, submit, 422, "intent_replay", "intent_replay"); err != nil {
 		return err
 	}
 	submit.Body = []byte(strings.Replace(string(signed), fmt.Sprintf(`"cents":%d`, swipeCents), `"cents":9999`, 1))
-	if err := t.refused(ctx, submit, 401, "signature_invalid", "bad_signature"); err != nil {
+	if err := t.expectRefusal(ctx, submit, 401, "signature_invalid", "bad_signature"); err != nil {
 		return err
 	}
-	log, err := t.call(ctx, t.API, apiclient.Request{Method: "GET", Path: submit.Path}, 200)
+	log, err := t.callExpecting(ctx, t.API, apiclient.Request{Method: "GET", Path: submit.Path}, 200)
 	t.expect("submissions in the log", len(log.Rows("data")), 3)
 	return err
 }
 
-// sign is the body that submits an intent to pay for a lunch.
-func (t *Tour) sign(key ed25519.PrivateKey, agent string) ([]byte, error) {
+// signIntent returns the body that submits a signed intent to pay for a lunch.
+func (t *Tour) signIntent(key ed25519.PrivateKey, agent string) ([]byte, error) {
 	now := time.Now()
 	asked, err := json.Marshal(intent.Intent{AgentID: agent, Merchant: intent.Merchant{Name: "Corner Grocer", MCC: "5411"},
-		Amount: intent.Amount{Currency: "USD", Cents: swipeCents}, IntentID: t.id("lunch"), IssuedAt: now.Unix(),
+		Amount: intent.Amount{Currency: "USD", Cents: swipeCents}, IntentID: t.networkID("lunch"), IssuedAt: now.Unix(),
 		ExpiresAt: now.Add(intentLife).Unix(), Protocol: "TAP"})
 	if err != nil {
 		return nil, err
@@ -69,46 +69,46 @@ func (t *Tour) sign(key ed25519.PrivateKey, agent string) ([]byte, error) {
 	return json.Marshal(submission)
 }
 
-// refused sends an intent that must be refused for a reason.
-func (t *Tour) refused(ctx context.Context, r apiclient.Request, status int, code, reason string) error {
-	a, err := t.call(ctx, t.API, r, status)
+// expectRefusal sends an intent and expects its refusal.
+func (t *Tour) expectRefusal(ctx context.Context, r apiclient.Request, status int, code, reason string) error {
+	a, err := t.callExpecting(ctx, t.API, r, status)
 	t.expect("error", a.Text("error"), code)
 	t.expect("reason", a.Text("reason"), reason)
 	return err
 }
 
-// visitMCP reads as an agent's tool would: what a tool answers is what the REST route answers.
+// visitMCP reads over the Model Context Protocol. A tool's answer equals that of its REST route.
 func visitMCP(ctx context.Context, t *Tour) error {
-	if _, err := t.rpc(ctx, "initialize", jsonObject{"protocolVersion": "2024-11-05", "capabilities": jsonObject{},
+	if _, err := t.callMCP(ctx, "initialize", jsonObject{"protocolVersion": "2024-11-05", "capabilities": jsonObject{},
 		"clientInfo": jsonObject{"name": "demo", "version": buildinfo.Version}}); err != nil {
 		return err
 	}
-	listed, err := t.rpc(ctx, "tools/list", jsonObject{})
+	listed, err := t.callMCP(ctx, "tools/list", jsonObject{})
 	if err != nil {
 		return err
 	}
 	t.expect("tools are listed", len(listed.Rows("result", "tools")) > 0, true)
-	called, err := t.rpc(ctx, "tools/call", jsonObject{"name": "list_agents", "arguments": jsonObject{"limit": 10}})
+	called, err := t.callMCP(ctx, "tools/call", jsonObject{"name": "list_agents", "arguments": jsonObject{"limit": 10}})
 	if err != nil {
 		return err
 	}
-	read, err := t.call(ctx, t.API, apiclient.Request{Method: "GET", Path: "/api/agents?limit=10"}, 200)
+	read, err := t.callExpecting(ctx, t.API, apiclient.Request{Method: "GET", Path: "/api/agents?limit=10"}, 200)
 	if err != nil {
 		return err
 	}
 	for _, part := range called.Rows("result", "content") {
 		t.expect("the tool's text", part["text"], string(read.Raw))
 	}
-	unknown, err := t.rpc(ctx, "tools/call", jsonObject{"name": "pay_everybody"})
+	unknown, err := t.callMCP(ctx, "tools/call", jsonObject{"name": "pay_everybody"})
 	t.expect("code of a tool that is not there", unknown.At("error", "code"), -32601)
 	return err
 }
 
-// rpc sends a message of the Model Context Protocol.
-func (t *Tour) rpc(ctx context.Context, method string, params jsonObject) (apiclient.Answer, error) {
+// callMCP sends a message of the Model Context Protocol.
+func (t *Tour) callMCP(ctx context.Context, method string, params jsonObject) (apiclient.Answer, error) {
 	body, err := json.Marshal(jsonObject{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	if err != nil {
 		return apiclient.Answer{}, err
 	}
-	return t.call(ctx, t.API, apiclient.Request{Method: "POST", Path: "/api/mcp", Body: body}, 200)
+	return t.callExpecting(ctx, t.API, apiclient.Request{Method: "POST", Path: "/api/mcp", Body: body}, 200)
 }

@@ -8,7 +8,7 @@ import (
 	"purser/cmd/purser/apiclient"
 )
 
-// The tour's payment link: what it asks, and how a customer pays it.
+// The amount and the coin of the tour's payment link.
 const (
 	linkCents = 25_00
 	linkUnits = "25000000" // of a coin of 6 decimals
@@ -16,12 +16,12 @@ const (
 	linkChain = "base"
 )
 
-// visitCheckout makes a payment link, looks at its page, picks a coin and a network as a customer would, and pays on the sandbox
-// chain.
+// visitCheckout creates a payment link, reads its page, selects a coin and a network, and pays on the
+// sandbox chain.
 func visitCheckout(ctx context.Context, t *Tour) error {
-	made, err := t.create(ctx, t.API, "/api/v1/checkout/sessions",
+	made, err := t.mustPost(ctx, t.API, "/api/v1/checkout/sessions",
 		jsonObject{"amountUsdCents": linkCents, "description": "Two paperbacks", "successUrl": "https://shop.example/thanks",
-			"merchantReference": t.id("order"), "acceptedChains": []string{linkChain, "polygon"}})
+			"merchantReference": t.networkID("order"), "acceptedChains": []string{linkChain, "polygon"}})
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func visitCheckout(ctx context.Context, t *Tour) error {
 		return err
 	}
 	t.expect("amountUnits", picked.Text("amountUnits"), linkUnits)
-	paid, err := t.Post(ctx, t.admin, "/sandbox-pay", jsonObject{"chain": linkChain, "reference": t.id("payment"),
+	paid, err := t.Post(ctx, t.admin, "/sandbox-pay", jsonObject{"chain": linkChain, "reference": t.networkID("payment"),
 		"from": "0xcustomer", "transfers": []jsonObject{{"asset": linkAsset, "address": picked.Text("address"),
 			"amountUnits": linkUnits}}}, 200)
 	if err != nil {
@@ -48,13 +48,13 @@ func visitCheckout(ctx context.Context, t *Tour) error {
 	}
 	if paid.Status != 200 {
 		return fmt.Errorf("nobody can pay on %s: %d %s (its node is a real one, or --admin-url is another server's)", linkChain,
-			paid.Status, brief(paid.Raw))
+			paid.Status, shortJSON(paid.Raw))
 	}
-	return t.completed(ctx, paid.Text("txHash"))
+	return t.followLink(ctx, paid.Text("txHash"))
 }
 
-// completed follows a link until it is paid and the money is there.
-func (t *Tour) completed(ctx context.Context, txHash string) error {
+// followLink polls a payment link until it is completed and the treasury shows the payment.
+func (t *Tour) followLink(ctx context.Context, txHash string) error {
 	last := ""
 	if _, err := t.pollUntil(ctx, t.Session, t.link+"/status", func(a apiclient.Answer) bool {
 		now := fmt.Sprintf("%s, %v of %v confirmations", a.Text("status"), a.At("confirmations", "seen"),
@@ -67,7 +67,7 @@ func (t *Tour) completed(ctx context.Context, txHash string) error {
 	}); err != nil {
 		return err
 	}
-	a, err := t.call(ctx, t.API, apiclient.Request{Method: "GET", Path: t.link}, 200)
+	a, err := t.callExpecting(ctx, t.API, apiclient.Request{Method: "GET", Path: t.link}, 200)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"purser/cmd/purser/apiclient"
 )
 
-// What the tour receives in euros, and what it converts of it, in cents.
+// The payment that the tour receives in euros and the part that it converts, in minor units.
 const (
 	paidInMinor = "50000"
 	soldMinor   = "10000"
@@ -16,44 +16,45 @@ const (
 	boughtMinor = "16254" // yen, at the rate of the sandbox's desk
 )
 
-// visitCurrencies opens balances in euros and yen, receives, and converts where the server does.
+// visitCurrencies opens balances in euros and yen, receives euros, and converts some where the server
+// offers conversions.
 func visitCurrencies(ctx context.Context, t *Tour) error {
-	if _, err := t.keyed(ctx, t.Session, "/api/mca/onboarding", nil, 200); err != nil {
+	if _, err := t.postOnce(ctx, t.Session, "/api/mca/onboarding", nil, 200); err != nil {
 		return err
 	}
 	for _, currency := range []string{"EUR", "JPY"} {
-		if _, err := t.keyed(ctx, t.Session, "/api/mca/accounts/"+currency, nil, 200); err != nil {
+		if _, err := t.postOnce(ctx, t.Session, "/api/mca/accounts/"+currency, nil, 200); err != nil {
 			return err
 		}
 	}
-	if err := t.holds(ctx, map[string]string{"EUR": "0", "JPY": "0"}); err != nil {
+	if err := t.awaitBalances(ctx, map[string]string{"EUR": "0", "JPY": "0"}); err != nil {
 		return err
 	}
 	payin := jsonObject{"currency": "EUR", "amountMinor": paidInMinor, "reference": "Demo"}
-	if _, err := t.keyed(ctx, t.Session, "/api/dev/mca/simulate-payin", payin, 202); err != nil {
+	if _, err := t.postOnce(ctx, t.Session, "/api/dev/mca/simulate-payin", payin, 202); err != nil {
 		return err
 	}
-	if err := t.holds(ctx, map[string]string{"EUR": paidInMinor, "JPY": "0"}); err != nil {
+	if err := t.awaitBalances(ctx, map[string]string{"EUR": paidInMinor, "JPY": "0"}); err != nil {
 		return err
 	}
 	shown, err := t.API.Send(ctx, apiclient.Request{Method: "GET", Path: "/api/mca/accounts"})
 	if err != nil || shown.At("features", "convert") != true {
 		return err
 	}
-	quote, err := t.keyed(ctx, t.API, "/api/mca/quotes", jsonObject{"sellCurrency": "EUR", "buyCurrency": "JPY",
+	quote, err := t.postOnce(ctx, t.API, "/api/mca/quotes", jsonObject{"sellCurrency": "EUR", "buyCurrency": "JPY",
 		"amountMinor": soldMinor}, 201)
 	if err != nil {
 		return err
 	}
 	t.expect("yen bought", quote.Text("buy", "amountMinor"), boughtMinor)
-	if _, err := t.keyed(ctx, t.API, "/api/mca/conversions", jsonObject{"quoteId": quote.Text("id")}, 202); err != nil {
+	if _, err := t.postOnce(ctx, t.API, "/api/mca/conversions", jsonObject{"quoteId": quote.Text("id")}, 202); err != nil {
 		return err
 	}
-	return t.holds(ctx, map[string]string{"EUR": keptMinor, "JPY": boughtMinor})
+	return t.awaitBalances(ctx, map[string]string{"EUR": keptMinor, "JPY": boughtMinor})
 }
 
-// keyed is call for a POST with an Idempotency-Key of its own.
-func (t *Tour) keyed(ctx context.Context, c *apiclient.Client, path string, body jsonObject, status int) (apiclient.Answer, error) {
+// postOnce sends a POST with a new Idempotency-Key and expects the status.
+func (t *Tour) postOnce(ctx context.Context, c *apiclient.Client, path string, body jsonObject, status int) (apiclient.Answer, error) {
 	var raw []byte
 	if body != nil {
 		var err error
@@ -61,11 +62,11 @@ func (t *Tour) keyed(ctx context.Context, c *apiclient.Client, path string, body
 			return apiclient.Answer{}, err
 		}
 	}
-	return t.call(ctx, c, apiclient.Request{Method: "POST", Path: path, Body: raw, IdempotencyKey: apiclient.NewIdempotencyKey()}, status)
+	return t.callExpecting(ctx, c, apiclient.Request{Method: "POST", Path: path, Body: raw, IdempotencyKey: apiclient.NewIdempotencyKey()}, status)
 }
 
-// holds asks for the balances in currencies until they are active and have what they should.
-func (t *Tour) holds(ctx context.Context, want map[string]string) error {
+// awaitBalances polls the balances in currencies until the active ones are the wanted ones.
+func (t *Tour) awaitBalances(ctx context.Context, want map[string]string) error {
 	return t.AwaitValue(ctx, t.API, "/api/mca/accounts", fmt.Sprint(want), func(a apiclient.Answer) string {
 		active := map[string]string{}
 		for _, row := range a.Rows("accounts") {

@@ -1,3 +1,6 @@
+// Package demo is `purser demo`: a tour through a running server that checks every answer. Files:
+// demo.go (the tour and its stops), stops.go (cards and swipes), agents.go, checkout.go, ramp.go,
+// currencies.go (the stops of these products), saved.go (--save and --check).
 package demo
 
 import (
@@ -17,11 +20,10 @@ import (
 	"purser/persistence"
 )
 
-// Command walks through a running server as a customer and as the card network would, and checks
-// every answer. It prints one line a step, and each request with its answer when it is verbose or
-// the step has found a difference. It is a client over the wire and shares no code with the server
-// but the form of
-// an id and what agents sign with.
+// Command walks through a running server as a customer and as the card network, and checks every
+// answer. It prints a line per stop. It prints requests with their answers when it is verbose or when
+// the stop has found a difference. It shares no code with the server except the format of ids and
+// the signature of agents.
 type Command struct {
 	URL               string `name:"url" env:"PURSER_DEMO_URL" help:"The REST server; http:// and its address when unset."`
 	AuthorizerURL     string `name:"authorizer-url" env:"PURSER_DEMO_AUTHORIZER_URL" help:"The card network's server; http:// and its address when unset."`
@@ -43,17 +45,17 @@ const (
 	firstPause   = 50 * time.Millisecond // after the first poll
 	pauseGrowth  = 3
 	longestPause = time.Second
-	mostAnew     = 20       // new swipes in place of one that timed out
-	anewMark     = "-anew-" // precedes the number of a new swipe in its id
+	maxRetries   = 20       // new swipes in place of one that timed out
+	retryMark    = "-anew-" // precedes the number of a new swipe in its id
 )
 
-// ErrDifference ends the demo when an answer was not the one that was expected; the lines above it say which.
+// ErrDifference reports that an answer differed from the expected one. The output names it.
 var ErrDifference = errors.New("the demo found a difference")
 
-// Run walks the tour, or checks a saved one.
+// Run walks the tour, or checks a savedTour one.
 func (d *Command) Run(out io.Writer) error {
 	ctx := context.Background()
-	t, err := d.tour(out)
+	t, err := d.newTour(out)
 	if err != nil {
 		return err
 	}
@@ -70,17 +72,17 @@ func (d *Command) Run(out io.Writer) error {
 			return err
 		}
 	}
-	return t.verdict()
+	return t.summarize()
 }
 
-// visitStop walks one stop. Unless the tour is verbose it prints a line, and the requests only of a
-// stop that went wrong.
+// visitStop runs one stop of the tour. Unless the tour is verbose it prints a line, and the requests
+// only of a stop that failed or found a difference.
 func (t *Tour) visitStop(ctx context.Context, i int) error {
 	stop, out := stops[i], t.Out
 	t.remark = ""
 	if t.verbose {
 		fmt.Fprintf(out, "\n%2d. %s\n", i+1, stop.title)
-		return t.nameStop(i, stop.visit(ctx, t))
+		return t.stopError(i, stop.visit(ctx, t))
 	}
 	var requests bytes.Buffer
 	checks, differences := t.checks, t.Differences
@@ -93,20 +95,20 @@ func (t *Tour) visitStop(ctx context.Context, i int) error {
 	}
 	fmt.Fprintln(out, line)
 	if err != nil && !errors.Is(err, apiclient.ErrRefusedSecret) || t.Differences > differences {
-		_, _ = requests.WriteTo(out) // the output of a command: what cannot be printed is not missed
+		_, _ = requests.WriteTo(out) // a failed write of a command's output is not reported
 	}
-	return t.nameStop(i, err)
+	return t.stopError(i, err)
 }
 
-// nameStop names the stop at which the tour ends.
-func (t *Tour) nameStop(i int, err error) error {
+// stopError names the stop at which the tour ends.
+func (t *Tour) stopError(i int, err error) error {
 	if err != nil {
 		return fmt.Errorf("stop %d, %s: %w", i+1, stops[i].title, err)
 	}
 	return nil
 }
 
-func (d *Command) tour(out io.Writer) (*Tour, error) {
+func (d *Command) newTour(out io.Writer) (*Tour, error) {
 	secret, source, err := datadir.NetworkSecret(d.DataDir, d.NetworkSecret, d.NetworkSecretFile)
 	if err != nil {
 		return nil, err
@@ -129,31 +131,31 @@ func (d *Command) tour(out io.Writer) (*Tour, error) {
 		API:     apiclient.New(rest, ""), admin: apiclient.New(admin, ""), cards: map[string]card{}}, nil
 }
 
-// Tour is the state of one walk.
+// Tour is the state of one run of the demo. Tests use its exported fields and methods.
 type Tour struct {
 	Out                          io.Writer
-	run                          string            // makes ids of this walk its own
-	anew                         map[string]string // what ids became whose swipes were made anew
+	run                          string            // part of every id of this run
+	anew                         map[string]string // the id of the retry of a swipe, by its id
 	Session, API, network, admin *apiclient.Client
 	firstKey                     string
 	cards                        map[string]card
-	link                         string     // the path of the payment link
-	remark                       string     // where a person can look at what the current stop has made
-	told                         []exchange // what is asked again after a restart
+	link                         string          // the path of the payment link
+	remark                       string          // printed behind the line of the current stop
+	told                         []savedExchange // sent again by --check
 	checks, Differences          int
 	verbose                      bool // every request is printed
 }
 
 type card struct{ id, token string }
 
-// stops of the tour, in order: each needs the ones before it.
+// stops are the stops of the tour, in order. A stop needs those before it.
 var stops = []struct {
 	title string
 	visit func(context.Context, *Tour) error
 }{
 	{"Sign up and make a workspace", visitSignup},
 	{"Make an API key that can do what this tour needs", visitKeys},
-	{"Announce a deposit; the bank reports it settled a little later", visitDeposit},
+	{"Announce a deposit; the bank reports it awaitDollars a little later", visitDeposit},
 	{"A deposit that the bank reports twice counts once", visitDoubleReport},
 	{"Mint three cards", visitCards},
 	{"A swipe that fits every rule", visitApproved},
@@ -169,7 +171,7 @@ var stops = []struct {
 	{"The books", visitBooks},
 }
 
-// expect notes one comparison and prints it when it fails.
+// expect counts a comparison and prints it when it fails.
 func (t *Tour) expect(what string, got, want any) {
 	t.checks++
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -178,7 +180,7 @@ func (t *Tour) expect(what string, got, want any) {
 	}
 }
 
-func (t *Tour) verdict() error {
+func (t *Tour) summarize() error {
 	fmt.Fprintf(t.Out, "\n%d checks, %d differences\n", t.checks, t.Differences)
 	if t.Differences > 0 {
 		return ErrDifference
@@ -186,7 +188,8 @@ func (t *Tour) verdict() error {
 	return nil
 }
 
-// send sends a request; the card network's until it is decided.
+// send sends a request. It repeats a request of the card network until it is decided, and one of the
+// session until the server has room.
 func (t *Tour) send(ctx context.Context, c *apiclient.Client, r apiclient.Request) (apiclient.Answer, error) {
 	switch c {
 	case t.network:
@@ -197,13 +200,13 @@ func (t *Tour) send(ctx context.Context, c *apiclient.Client, r apiclient.Reques
 	return c.Send(ctx, r)
 }
 
-// call sends a request, prints both directions and expects the status.
-func (t *Tour) call(ctx context.Context, c *apiclient.Client, r apiclient.Request, status int) (apiclient.Answer, error) {
+// callExpecting sends a request, prints both directions and expects the status.
+func (t *Tour) callExpecting(ctx context.Context, c *apiclient.Client, r apiclient.Request, status int) (apiclient.Answer, error) {
 	a, err := t.send(ctx, c, r)
 	if err != nil {
 		return apiclient.Answer{}, err
 	}
-	fmt.Fprintf(t.Out, "    %s %s %s\n    → %d %s\n", r.Method, r.Path, brief(r.Body), a.Status, brief(a.Raw))
+	fmt.Fprintf(t.Out, "    %s %s %s\n    → %d %s\n", r.Method, r.Path, shortJSON(r.Body), a.Status, shortJSON(a.Raw))
 	t.expect("status of "+r.Method+" "+r.Path, a.Status, status)
 	return a, nil
 }
@@ -218,16 +221,16 @@ func (t *Tour) Post(ctx context.Context, c *apiclient.Client, path string, body 
 	if c == t.API {
 		r.IdempotencyKey = apiclient.NewIdempotencyKey()
 	}
-	a, err := t.call(ctx, c, r, status)
+	a, err := t.callExpecting(ctx, c, r, status)
 	if err == nil && (c == t.API || c == t.network && !apiclient.IsUndecided(a)) {
-		t.told = append(t.told, exchange{Network: c == t.network, Method: r.Method, Path: path, IdempotencyKey: r.IdempotencyKey,
+		t.told = append(t.told, savedExchange{Network: c == t.network, Method: r.Method, Path: path, IdempotencyKey: r.IdempotencyKey,
 			Body: string(raw), Status: a.Status, Answer: a.Raw})
 	}
 	return a, err
 }
 
 // AwaitValue polls a path until read returns want for its answer. A value that differs after
-// settlePolls is a difference of the tour.
+// settlePolls polls is a difference of the tour.
 func (t *Tour) AwaitValue(ctx context.Context, c *apiclient.Client, path, want string, read func(apiclient.Answer) string) error {
 	got := ""
 	last, err := t.pollUntil(ctx, c, path, func(a apiclient.Answer) bool {
@@ -237,14 +240,13 @@ func (t *Tour) AwaitValue(ctx context.Context, c *apiclient.Client, path, want s
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(t.Out, "    %s: GET %s → %s\n", got, path, brief(last.Raw))
+	fmt.Fprintf(t.Out, "    %s: GET %s → %s\n", got, path, shortJSON(last.Raw))
 	t.expect("what GET "+path+" shows", got, want)
 	return nil
 }
 
 // pollUntil reads a path until holds accepts the answer, settlePolls times at most, and returns the
-// last answer. The pauses grow, so that a quick server causes no wait and a slow one is not polled
-// often.
+// last answer. The pauses grow from firstPause to longestPause.
 func (t *Tour) pollUntil(ctx context.Context, c *apiclient.Client, path string, holds func(apiclient.Answer) bool) (a apiclient.Answer, err error) {
 	wait := firstPause
 	for range settlePolls {
@@ -259,22 +261,22 @@ func (t *Tour) pollUntil(ctx context.Context, c *apiclient.Client, path string, 
 	return a, nil
 }
 
-// create is post for what all later stops stand on: a refusal ends the tour, in the server's words.
-func (t *Tour) create(ctx context.Context, c *apiclient.Client, path string, body any) (apiclient.Answer, error) {
+// mustPost is post for what all later stops stand on: a refusal ends the tour, in the server's words.
+func (t *Tour) mustPost(ctx context.Context, c *apiclient.Client, path string, body any) (apiclient.Answer, error) {
 	a, err := t.Post(ctx, c, path, body, 200)
 	if err == nil && a.Status != 200 {
-		err = fmt.Errorf("the server as it is set does not let the demo go on: %d %s", a.Status, brief(a.Raw))
+		err = fmt.Errorf("the server as it is set does not let the demo go on: %d %s", a.Status, shortJSON(a.Raw))
 	}
 	return a, err
 }
 
-// brief shortens a body for the eye and hides secrets.
-func brief(raw []byte) string {
+// shortJSON shortens a body for the eye and hides secrets.
+func shortJSON(raw []byte) string {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
 		return string(raw[:min(len(raw), 200)])
 	}
-	line, err := json.Marshal(hide(v))
+	line, err := json.Marshal(hideSecrets(v))
 	if err != nil {
 		return err.Error()
 	}
@@ -285,7 +287,7 @@ func brief(raw []byte) string {
 	return string(line)
 }
 
-func hide(v any) any {
+func hideSecrets(v any) any {
 	object, ok := v.(map[string]any)
 	if !ok {
 		return v
@@ -295,7 +297,7 @@ func hide(v any) any {
 		case "secret", "password":
 			object[name] = "(hidden)"
 		default:
-			object[name] = hide(value)
+			object[name] = hideSecrets(value)
 		}
 	}
 	return object

@@ -24,7 +24,7 @@ import (
 	"purser/cmd/purser/datadir"
 )
 
-// demoWith is the demo as it is asked for with flags, and where it would go.
+// demoWith parses flags of the demo, and returns it with the secret that it would use.
 func demoWith(t *testing.T, flags ...string) (c Command, secret string) {
 	t.Helper()
 	parser, err := kong.New(&c)
@@ -36,7 +36,6 @@ func demoWith(t *testing.T, flags ...string) (c Command, secret string) {
 	return c, secret
 }
 
-// The demo reads the settings of the server it walks through.
 func TestTheDemoReadsTheServersSettings(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(data, "network-secret"), []byte("of the directory\n"), 0o600))
@@ -58,8 +57,8 @@ func TestTheDemoReadsTheServersSettings(t *testing.T) {
 	require.Equal(t, "http://localhost:80", adminport.URL("[::]:80"))
 }
 
-// TestTheDemoNamesTheLimitOfRefusals: a server closes the connections of an address with too many
-// refused requests, and does not say why.
+// A server closes the connections of an address with too many refused requests, without an answer.
+// The demo's error names the setting.
 func TestTheDemoNamesTheLimitOfRefusals(t *testing.T) {
 	for _, linger := range []int{0, -1} { // seconds: the connection is reset, or ends
 		network := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -72,7 +71,7 @@ func TestTheDemoNamesTheLimitOfRefusals(t *testing.T) {
 			}
 		}))
 		walk := &Tour{Out: io.Discard, run: "run", network: apiclient.New(network.URL, "secret")}
-		_, err := walk.swipe(t.Context(), walk.message("lunch", "grocer", swipeCents, nil), "approved", "00", swipeCents)
+		_, err := walk.swipeAndExpect(t.Context(), walk.networkMessage("lunch", "grocer", swipeCents, nil), "approved", "00", swipeCents)
 		require.ErrorContains(t, err, "PURSER_REFUSALS")
 		network.Close()
 		_, err = walk.network.Send(t.Context(), apiclient.Request{Method: http.MethodGet, Path: "/"})
@@ -80,8 +79,8 @@ func TestTheDemoNamesTheLimitOfRefusals(t *testing.T) {
 	}
 }
 
-// A swipe that a busy machine has declined for good is made anew under an id of its own, which what follows refers to; a fact is
-// sent again until it is taken. What promised nothing is not kept to be asked again.
+// The demo retries a swipe that timed out under a new id, and later messages refer to that id. It
+// repeats a reversal until the server accepts it. --save keeps only final answers.
 func TestTheDemoOnABusyMachine(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}
@@ -104,10 +103,10 @@ func TestTheDemoOnABusyMachine(t *testing.T) {
 	defer network.Close()
 	walk := &Tour{Out: io.Discard, run: "run", anew: map[string]string{}, network: apiclient.New(network.URL, "secret")}
 	defer walk.network.HTTP.CloseIdleConnections()
-	_, err := walk.swipe(t.Context(), walk.message("lunch", "grocer", swipeCents, nil), "approved", "00", swipeCents)
+	_, err := walk.swipeAndExpect(t.Context(), walk.networkMessage("lunch", "grocer", swipeCents, nil), "approved", "00", swipeCents)
 	require.NoError(t, err)
-	require.Equal(t, "demo-run-lunch-anew-1", walk.id("lunch"))
-	require.NoError(t, walk.reverse(t.Context(), jsonObject{"id": walk.id("part"), "originalId": walk.id("lunch")}, 0))
+	require.Equal(t, "demo-run-lunch-anew-1", walk.networkID("lunch"))
+	require.NoError(t, walk.reverseAndExpect(t.Context(), jsonObject{"id": walk.networkID("part"), "originalId": walk.networkID("lunch")}, 0))
 	require.Zero(t, walk.Differences)
 	require.Equal(t, 1, asked["demo-run-lunch-anew-1"])
 	require.Equal(t, 2, asked["demo-run-part"])
@@ -115,7 +114,7 @@ func TestTheDemoOnABusyMachine(t *testing.T) {
 	require.Contains(t, walk.told[0].Body, "demo-run-lunch-anew-1")
 }
 
-// A server that has no room for a sign-up is asked again.
+// The demo repeats a sign-up that was answered with 503.
 func TestTheDemoAsksAgainForRoom(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -127,15 +126,15 @@ func TestTheDemoAsksAgainForRoom(t *testing.T) {
 	defer server.Close()
 	walk := &Tour{Out: io.Discard, Session: apiclient.New(server.URL, "")}
 	defer walk.Session.HTTP.CloseIdleConnections()
-	_, err := walk.create(t.Context(), walk.Session, "/room", jsonObject{})
+	_, err := walk.mustPost(t.Context(), walk.Session, "/room", jsonObject{})
 	require.NoError(t, err)
 	require.Zero(t, walk.Differences)
 	require.Equal(t, 2, asked)
 }
 
-// A busy machine may decline one swipe many times. The ids of the new swipes do not exceed
-// hold.MaxNetworkID. A server that did not run for a while declines every simulated swipe of the
-// next AnswerWithin, and the demo has swipes left after that.
+// A busy server may decline one swipe many times. The ids of the retries do not exceed
+// hold.MaxNetworkID. A server whose process was paused declines every simulated swipe of the next
+// AnswerWithin, and the demo has retries left after that.
 func TestTheDemoOutlastsABusyMachine(t *testing.T) {
 	t.Parallel()
 	began, swipes := time.Now(), 0
@@ -143,7 +142,7 @@ func TestTheDemoOutlastsABusyMachine(t *testing.T) {
 		busy := time.Since(began) < hold.AnswerWithin
 		if r.URL.Path != "/simulated" {
 			swipes++
-			busy = swipes <= mostAnew/2
+			busy = swipes <= maxRetries/2
 		}
 		decision, reason := "approved", "approved"
 		if busy {
@@ -159,11 +158,11 @@ func TestTheDemoOutlastsABusyMachine(t *testing.T) {
 	simulated, err := walk.simulateSwipe(t.Context(), "/simulated")
 	require.NoError(t, err)
 	require.Equal(t, "approved", simulated.Text("decision"))
-	message := walk.message("all-there-is", "grocer", swipeCents, nil)
-	_, err = walk.swipe(t.Context(), message, "approved", "00", swipeCents)
+	message := walk.networkMessage("all-there-is", "grocer", swipeCents, nil)
+	_, err = walk.swipeAndExpect(t.Context(), message, "approved", "00", swipeCents)
 	require.NoError(t, err)
 	require.Zero(t, walk.Differences)
-	require.LessOrEqual(t, len(walk.id("all-there-is")), hold.MaxNetworkID)
+	require.LessOrEqual(t, len(walk.networkID("all-there-is")), hold.MaxNetworkID)
 }
 
 // The tour prints the requests of a stop that ends with an error, and all requests when it is verbose.

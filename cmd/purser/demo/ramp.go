@@ -15,8 +15,8 @@ import (
 	"purser/persistence/money"
 )
 
-// What the tour changes into USDC, what of it back, and what it withdraws, in cents. The sandbox's ramp keeps half a percent; of
-// what ends in 88 half of that.
+// The orders of the tour and their fees, in cents. The sandbox ramp charges half a percent, and half
+// of that for an amount that ends in 88.
 const (
 	boughtCents    = 40_00
 	boughtFee      = 20
@@ -30,12 +30,12 @@ const (
 	walletChain     = "base"
 )
 
-// evmTransaction is what a transaction is called on the chain that is withdrawn to.
+// evmTransaction matches a transaction hash of walletChain.
 var evmTransaction = regexp.MustCompile(`^0x[0-9a-f]{64}$`)
 
-// visitRamp links the account, proves a wallet with its key, and gives an order of each direction.
+// visitRamp links the account, proves a wallet with its key, and places an order of each direction.
 func visitRamp(ctx context.Context, t *Tour) error {
-	if _, err := t.create(ctx, t.API, "/api/ramp/account", jsonObject{}); err != nil {
+	if _, err := t.mustPost(ctx, t.API, "/api/ramp/account", jsonObject{}); err != nil {
 		return err
 	}
 	status := func(a apiclient.Answer) string { return a.Text("account", "status") }
@@ -70,8 +70,8 @@ func visitRamp(ctx context.Context, t *Tour) error {
 	return nil
 }
 
-// ProveWallet makes a key, registers its address, and answers the challenge as a person in the dashboard would. It returns the
-// wallet's id once the partner has approved it.
+// ProveWallet generates a key, registers its address and signs the challenge of the dashboard. It
+// returns the wallet's id once the partner has approved it.
 func ProveWallet(ctx context.Context, t *Tour) (string, error) {
 	key, err := secp256k1.GeneratePrivateKey()
 	if err != nil {
@@ -79,14 +79,14 @@ func ProveWallet(ctx context.Context, t *Tour) (string, error) {
 	}
 	public := key.PubKey().SerializeUncompressed()
 	address := "0x" + hex.EncodeToString(keccak(public[1:])[12:])
-	added, err := t.create(ctx, t.API, "/api/ramp/wallets", jsonObject{"chain": walletChain, "address": address, "label": "Demo"})
+	added, err := t.mustPost(ctx, t.API, "/api/ramp/wallets", jsonObject{"chain": walletChain, "address": address, "label": "Demo"})
 	if err != nil {
 		return "", err
 	}
 	id := added.Text("wallet", "id")
 	t.expect("the new wallet", added.Text("wallet", "status"), "unproven")
 	const wallets = "/api/dashboard/ramp/wallets"
-	shown, err := t.call(ctx, t.Session, apiclient.Request{Method: "GET", Path: wallets}, 200)
+	shown, err := t.callExpecting(ctx, t.Session, apiclient.Request{Method: "GET", Path: wallets}, 200)
 	if err != nil {
 		return "", err
 	}
@@ -100,7 +100,7 @@ func ProveWallet(ctx context.Context, t *Tour) (string, error) {
 	})
 }
 
-// rowOf is the row of a list that has an id.
+// rowOf returns the row with an id, nil when there is none.
 func rowOf(a apiclient.Answer, id string) map[string]any {
 	for _, row := range a.Rows("data") {
 		if row["id"] == id {
@@ -112,8 +112,8 @@ func rowOf(a apiclient.Answer, id string) map[string]any {
 
 // personalSign signs a text as wallets do by EIP-191 (version 0x45): 65 bytes r, s, v in hex.
 func personalSign(key *secp256k1.PrivateKey, text string) string {
-	compact := ecdsa.SignCompact(key, keccak([]byte("\x19Ethereum Signed Message:\n"+strconv.Itoa(len(text))+text)), false)
-	return "0x" + hex.EncodeToString(append(compact[1:], compact[0]))
+	compactJSON := ecdsa.SignCompact(key, keccak([]byte("\x19Ethereum Signed Message:\n"+strconv.Itoa(len(text))+text)), false)
+	return "0x" + hex.EncodeToString(append(compactJSON[1:], compactJSON[0]))
 }
 
 func keccak(b []byte) []byte {
@@ -122,13 +122,14 @@ func keccak(b []byte) []byte {
 	return h.Sum(nil)
 }
 
-// RampOrder is an order of the tour: what is given, the most that it may cost and what it does.
+// RampOrder is an order of the tour with its amount, the quoted maximum fee and the actual fee, in
+// cents.
 type RampOrder struct {
 	Direction, wallet, id string
 	Cents, MaxFee, Fee    int64
 }
 
-// Place asks for a quote and uses it.
+// Place requests a quote and orders by it.
 func (r *RampOrder) Place(ctx context.Context, t *Tour) error {
 	ask := jsonObject{"direction": r.Direction, "amount": money.FormatDollars(r.Cents)}
 	route, name := "/api/ramp/orders", "order"
@@ -147,7 +148,7 @@ func (r *RampOrder) Place(ctx context.Context, t *Tour) error {
 	return err
 }
 
-// AwaitCompletion follows the order until the ramp has reported it.
+// AwaitCompletion polls the order until the ramp has reported it, and checks its fee.
 func (r *RampOrder) AwaitCompletion(ctx context.Context, t *Tour) error {
 	path := "/api/ramp/orders/" + r.id
 	status := func(a apiclient.Answer) string { return a.Text("order", "status") }

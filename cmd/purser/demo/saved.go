@@ -11,8 +11,8 @@ import (
 	"purser/cmd/purser/apiclient"
 )
 
-// exchange is a request and what it was answered with.
-type exchange struct {
+// savedExchange is a request with its answer.
+type savedExchange struct {
 	Network        bool            `json:"network"` // sent to the card network's port
 	Method         string          `json:"method"`
 	Path           string          `json:"path"`
@@ -22,16 +22,16 @@ type exchange struct {
 	Answer         json.RawMessage `json:"answer"`
 }
 
-// saved is the file of --save. It holds an API key: it is readable by its owner alone.
-type saved struct {
-	APIKey string     `json:"apiKey"`
-	Posts  []exchange `json:"posts"`
-	Reads  []exchange `json:"reads"`
+// savedTour is the file of --save. It holds an API key, so only its owner may read it.
+type savedTour struct {
+	APIKey string          `json:"apiKey"`
+	Posts  []savedExchange `json:"posts"`
+	Reads  []savedExchange `json:"reads"`
 }
 
-// save keeps what was told, and reads once more what a restart must not change.
+// save writes the recorded exchanges and reads of state that a restart must not change.
 func (t *Tour) save(ctx context.Context, path string) error {
-	s := saved{APIKey: t.API.Bearer, Posts: t.told}
+	s := savedTour{APIKey: t.API.Bearer, Posts: t.told}
 	for _, path := range []string{"/api/treasury", "/api/cards", "/api/cards/" + t.cards["grocer"].id,
 		"/api/authorizations?limit=100", "/api/agents", t.link + "/status", "/api/ramp/orders", "/api/auth/keys", "/api/workspaces"} {
 		a, err := t.API.Send(ctx, apiclient.Request{Method: "GET", Path: path})
@@ -39,7 +39,7 @@ func (t *Tour) save(ctx context.Context, path string) error {
 			return err
 		}
 		t.expect("status of GET "+path, a.Status, 200)
-		s.Reads = append(s.Reads, exchange{Method: "GET", Path: path, Status: a.Status, Answer: a.Raw})
+		s.Reads = append(s.Reads, savedExchange{Method: "GET", Path: path, Status: a.Status, Answer: a.Raw})
 	}
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -49,29 +49,29 @@ func (t *Tour) save(ctx context.Context, path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// checkAgain sends every saved request once more. A repeated message or Idempotency-Key must get the first answer, and the
-// reads must show what they showed, before the repeats and after them.
+// checkAgain repeats every saved request. A repeated message or Idempotency-Key must get the first
+// answer. The reads must be unchanged before and after the repeats.
 func (t *Tour) checkAgain(ctx context.Context, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	var s saved
+	var s savedTour
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	t.API = apiclient.New(t.Session.BaseURL, s.APIKey).WithCredential("the server does not know the API key in " + path)
-	for _, group := range [][]exchange{s.Reads, s.Posts, s.Reads} {
+	for _, group := range [][]savedExchange{s.Reads, s.Posts, s.Reads} {
 		for _, e := range group {
-			if err := t.again(ctx, e); err != nil {
+			if err := t.repeat(ctx, e); err != nil {
 				return err
 			}
 		}
 	}
-	return t.verdict()
+	return t.summarize()
 }
 
-func (t *Tour) again(ctx context.Context, e exchange) error {
+func (t *Tour) repeat(ctx context.Context, e savedExchange) error {
 	c := t.API
 	if e.Network {
 		c = t.network
@@ -85,44 +85,44 @@ func (t *Tour) again(ctx context.Context, e exchange) error {
 		return err
 	}
 	if t.verbose {
-		fmt.Fprintf(t.Out, "    %s %s %s → %d\n", e.Method, e.Path, brief([]byte(e.Body)), a.Status)
+		fmt.Fprintf(t.Out, "    %s %s %s → %d\n", e.Method, e.Path, shortJSON([]byte(e.Body)), a.Status)
 	}
 	t.expect("status of "+e.Method+" "+e.Path, a.Status, e.Status)
 	t.expect("replayed", a.Replayed, e.IdempotencyKey != "")
 	t.checks++
 	if !sameJSON(a.Raw, e.Answer) {
 		t.Differences++
-		fmt.Fprintf(t.Out, "    DIFFERS: answered  %s\n             at first  %s\n", a.Raw, compact(e.Answer))
+		fmt.Fprintf(t.Out, "    DIFFERS: answered  %s\n             at first  %s\n", a.Raw, compactJSON(e.Answer))
 	}
 	return nil
 }
 
-// sameJSON compares documents, leaving out the moments at which they were read.
+// sameJSON compares documents without the times at which they were read.
 func sameJSON(a, b []byte) bool {
 	var x, y any
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
 		return bytes.Equal(a, b)
 	}
-	return reflect.DeepEqual(timeless(x), timeless(y))
+	return reflect.DeepEqual(withoutReadTimes(x), withoutReadTimes(y))
 }
 
-func timeless(v any) any {
+func withoutReadTimes(v any) any {
 	switch v := v.(type) {
 	case []any:
 		for i := range v {
-			v[i] = timeless(v[i])
+			v[i] = withoutReadTimes(v[i])
 		}
 	case map[string]any:
 		delete(v, "asOf")
 		delete(v, "lastUsedAt")
 		for name := range v {
-			v[name] = timeless(v[name])
+			v[name] = withoutReadTimes(v[name])
 		}
 	}
 	return v
 }
 
-func compact(raw []byte) []byte {
+func compactJSON(raw []byte) []byte {
 	var out bytes.Buffer
 	if json.Compact(&out, raw) != nil {
 		return raw

@@ -35,10 +35,10 @@ type jsonObject = map[string]any
 
 func visitSignup(ctx context.Context, t *Tour) error {
 	who := jsonObject{"email": "demo-" + t.run + "@example.com", "password": "demo-" + rand.Text()}
-	if _, err := t.create(ctx, t.Session, "/api/dashboard/signup", who); err != nil {
+	if _, err := t.mustPost(ctx, t.Session, "/api/dashboard/signup", who); err != nil {
 		return err
 	}
-	a, err := t.create(ctx, t.Session, "/api/workspaces", jsonObject{"name": "Demo " + t.run})
+	a, err := t.mustPost(ctx, t.Session, "/api/workspaces", jsonObject{"name": "Demo " + t.run})
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func visitSignup(ctx context.Context, t *Tour) error {
 }
 
 func visitKeys(ctx context.Context, t *Tour) error {
-	refused, err := t.call(ctx, apiclient.New(t.Session.BaseURL, t.firstKey), apiclient.Request{Method: "GET", Path: "/api/treasury"}, 403)
+	refused, err := t.callExpecting(ctx, apiclient.New(t.Session.BaseURL, t.firstKey), apiclient.Request{Method: "GET", Path: "/api/treasury"}, 403)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func visitKeys(ctx context.Context, t *Tour) error {
 	}
 	t.API = apiclient.New(t.Session.BaseURL, a.Text("secret")).
 		WithCredential("the server does not know the API key that it has just made")
-	got, err := t.call(ctx, t.API, apiclient.Request{Method: "GET", Path: "/api/workspaces"}, 200)
+	got, err := t.callExpecting(ctx, t.API, apiclient.Request{Method: "GET", Path: "/api/workspaces"}, 200)
 	if err != nil {
 		return err
 	}
@@ -73,21 +73,21 @@ func visitDeposit(ctx context.Context, t *Tour) error {
 		return err
 	}
 	first := t.told[len(t.told)-1]
-	again, err := t.call(ctx, t.API,
+	again, err := t.callExpecting(ctx, t.API,
 		apiclient.Request{Method: "POST", Path: first.Path, IdempotencyKey: first.IdempotencyKey, Body: []byte(first.Body)}, first.Status)
 	if err != nil {
 		return err
 	}
 	t.expect("a repeat with the same Idempotency-Key is replayed", again.Replayed, true)
 	t.expect("the replayed answer", string(again.Raw), string(first.Answer))
-	return settled(ctx, t, depositCents)
+	return awaitDollars(ctx, t, depositCents)
 }
 
 func visitDoubleReport(ctx context.Context, t *Tour) error {
 	if err := AnnounceDeposit(ctx, t, twiceDepositCents); err != nil {
 		return err
 	}
-	return settled(ctx, t, fundedCents)
+	return awaitDollars(ctx, t, fundedCents)
 }
 
 func AnnounceDeposit(ctx context.Context, t *Tour, cents int64) error {
@@ -99,8 +99,8 @@ func AnnounceDeposit(ctx context.Context, t *Tour, cents int64) error {
 	return err
 }
 
-// settled asks for the treasury until the dollars are available.
-func settled(ctx context.Context, t *Tour, cents int64) error {
+// awaitDollars polls the treasury until the dollars are available.
+func awaitDollars(ctx context.Context, t *Tour, cents int64) error {
 	shown := func(available, incoming any) string {
 		return fmt.Sprint(available, " available, ", incoming, " incoming")
 	}
@@ -121,7 +121,7 @@ func visitCards(ctx context.Context, t *Tour) error {
 		{"generous", jsonObject{"monthlyLimitUsdCents": generousLimitCents, "perTxnLimitUsdCents": generousLimitCents}},
 	} {
 		c.rules["holderKind"], c.rules["holderLabel"] = "agent", "Demo "+c.name
-		a, err := t.create(ctx, t.API, "/api/cards", c.rules)
+		a, err := t.mustPost(ctx, t.API, "/api/cards", c.rules)
 		if err != nil {
 			return err
 		}
@@ -132,9 +132,10 @@ func visitCards(ctx context.Context, t *Tour) error {
 	return nil
 }
 
-// message is the network's message about a card, as an amount at a grocer's; changes replace its jsonObject.
-func (t *Tour) message(id, card string, cents int64, changes jsonObject) jsonObject {
-	m := jsonObject{"id": t.id(id), "cardToken": t.cards[card].token, "amountCents": cents, "currency": "USD",
+// networkMessage returns a message of the card network about an amount at a grocer's. Changes replace
+// its fields.
+func (t *Tour) networkMessage(id, card string, cents int64, changes jsonObject) jsonObject {
+	m := jsonObject{"id": t.networkID(id), "cardToken": t.cards[card].token, "amountCents": cents, "currency": "USD",
 		"merchant": jsonObject{"id": "m-1", "name": "Corner Grocer 12", "mcc": "5411", "country": "US"}}
 	for name, value := range changes {
 		m[name] = value
@@ -142,8 +143,8 @@ func (t *Tour) message(id, card string, cents int64, changes jsonObject) jsonObj
 	return m
 }
 
-// id makes a network id of this walk.
-func (t *Tour) id(name string) string {
+// networkID returns the id of a message of this run, or of its latest retry.
+func (t *Tour) networkID(name string) string {
 	id := "demo-" + t.run + "-" + name
 	for later, found := t.anew[id]; found; later, found = t.anew[id] {
 		id = later
@@ -151,14 +152,15 @@ func (t *Tour) id(name string) string {
 	return id
 }
 
-// authorize sends an authorization. One that ran out of time is declined for good: it gets another id, and is to be sent again.
+// authorize sends an authorization. A timed-out one is declined for good: m gets a new id, and again
+// is true.
 func (t *Tour) authorize(ctx context.Context, m jsonObject) (a apiclient.Answer, again bool, err error) {
 	a, err = t.Post(ctx, t.network, "/v1/authorizations", m, 200)
 	id := fmt.Sprint(m["id"])
-	first, times, _ := strings.Cut(id, anewMark)
+	first, times, _ := strings.Cut(id, retryMark)
 	made, _ := strconv.Atoi(times) // 0 of the first one
-	if again = err == nil && apiclient.IsUndecided(a) && made < mostAnew; again {
-		t.anew[id] = fmt.Sprint(first, anewMark, made+1)
+	if again = err == nil && apiclient.IsUndecided(a) && made < maxRetries; again {
+		t.anew[id] = fmt.Sprint(first, retryMark, made+1)
 		m["id"] = t.anew[id]
 		fmt.Fprintln(t.Out, "    a busy machine: the swipe is made anew")
 		if !persistence.Pause(ctx, apiclient.DecidePause) {
@@ -168,8 +170,8 @@ func (t *Tour) authorize(ctx context.Context, m jsonObject) (a apiclient.Answer,
 	return a, again, err
 }
 
-// swipe sends an authorization and expects what follows from it.
-func (t *Tour) swipe(ctx context.Context, m jsonObject, reason, code string, approved int64) (a apiclient.Answer, err error) {
+// swipeAndExpect sends an authorization until it is decided and expects the decision.
+func (t *Tour) swipeAndExpect(ctx context.Context, m jsonObject, reason, code string, approved int64) (a apiclient.Answer, err error) {
 	for again := true; again; {
 		if a, again, err = t.authorize(ctx, m); err != nil {
 			return a, err
@@ -191,18 +193,18 @@ func (t *Tour) expectSwipe(a apiclient.Answer, reason, code string, approved int
 }
 
 func visitApproved(ctx context.Context, t *Tour) error {
-	m := t.message("lunch", "grocer", swipeCents, nil)
-	first, err := t.swipe(ctx, m, "approved", "00", swipeCents)
+	m := t.networkMessage("lunch", "grocer", swipeCents, nil)
+	first, err := t.swipeAndExpect(ctx, m, "approved", "00", swipeCents)
 	if err != nil {
 		return err
 	}
-	again, err := t.swipe(ctx, m, "approved", "00", swipeCents)
+	again, err := t.swipeAndExpect(ctx, m, "approved", "00", swipeCents)
 	t.expect("the answer to the same message again", string(again.Raw), string(first.Raw))
 	return err
 }
 
 func visitDeclines(ctx context.Context, t *Tour) error {
-	stranger, err := t.stranger()
+	stranger, err := t.unknownToken()
 	if err != nil {
 		return err
 	}
@@ -214,38 +216,38 @@ func visitDeclines(ctx context.Context, t *Tour) error {
 		reason, code string
 		message      jsonObject
 	}{
-		{"invalid_request", "30", t.message("negative", "grocer", -1, nil)},
-		{"card_not_found", "14", t.message("stranger", "grocer", swipeCents, jsonObject{"cardToken": stranger})},
-		{"card_frozen", "62", t.message("frozen", "tight", swipeCents, nil)},
-		{"currency_not_supported", "12", t.message("euros", "grocer", swipeCents, jsonObject{"currency": "EUR"})},
-		{"mcc_not_allowed", "57", t.message("casino", "grocer", swipeCents, elsewhere("Corner Grocer", "7995"))},
-		{"merchant_not_allowed", "57", t.message("other", "grocer", swipeCents, elsewhere("Somebody Else", "5411"))},
-		{"per_transaction_limit_exceeded", "61", t.message("big", "grocer", grocerPerTxnCents+1, nil)},
-		{"insufficient_funds", "51", t.message("rich", "generous", fundedCents, nil)},
-		{"duplicate_mismatch", "94", t.message("lunch", "grocer", swipeCents+1, nil)},
-		{"authorization_not_found", "25", t.message("orphan", "grocer", incrementCents,
-			jsonObject{"kind": "incremental", "originalId": t.id("never-sent")})},
+		{"invalid_request", "30", t.networkMessage("negative", "grocer", -1, nil)},
+		{"card_not_found", "14", t.networkMessage("stranger", "grocer", swipeCents, jsonObject{"cardToken": stranger})},
+		{"card_frozen", "62", t.networkMessage("frozen", "tight", swipeCents, nil)},
+		{"currency_not_supported", "12", t.networkMessage("euros", "grocer", swipeCents, jsonObject{"currency": "EUR"})},
+		{"mcc_not_allowed", "57", t.networkMessage("casino", "grocer", swipeCents, elsewhere("Corner Grocer", "7995"))},
+		{"merchant_not_allowed", "57", t.networkMessage("other", "grocer", swipeCents, elsewhere("Somebody Else", "5411"))},
+		{"per_transaction_limit_exceeded", "61", t.networkMessage("big", "grocer", grocerPerTxnCents+1, nil)},
+		{"insufficient_funds", "51", t.networkMessage("rich", "generous", fundedCents, nil)},
+		{"duplicate_mismatch", "94", t.networkMessage("lunch", "grocer", swipeCents+1, nil)},
+		{"authorization_not_found", "25", t.networkMessage("orphan", "grocer", incrementCents,
+			jsonObject{"kind": "incremental", "originalId": t.networkID("never-sent")})},
 	} {
-		if _, err := t.swipe(ctx, c.message, c.reason, c.code, 0); err != nil {
+		if _, err := t.swipeAndExpect(ctx, c.message, c.reason, c.code, 0); err != nil {
 			return err
 		}
 	}
 	return visitLaterDeclines(ctx, t)
 }
 
-// visitLaterDeclines shows the declines that need something to happen first.
+// visitLaterDeclines shows the declines that need a change of the card first.
 func visitLaterDeclines(ctx context.Context, t *Tour) error {
 	if err := t.setState(ctx, "tight", "active"); err != nil {
 		return err
 	}
-	if _, err := t.swipe(ctx, t.message("month", "tight", tightMonthCents+1, nil), "monthly_limit_exceeded", "61",
+	if _, err := t.swipeAndExpect(ctx, t.networkMessage("month", "tight", tightMonthCents+1, nil), "monthly_limit_exceeded", "61",
 		0); err != nil {
 		return err
 	}
 	if err := t.setState(ctx, "tight", "terminated"); err != nil {
 		return err
 	}
-	if _, err := t.swipe(ctx, t.message("ended", "tight", swipeCents, nil), "card_terminated", "46", 0); err != nil {
+	if _, err := t.swipeAndExpect(ctx, t.networkMessage("ended", "tight", swipeCents, nil), "card_terminated", "46", 0); err != nil {
 		return err
 	}
 	return visitEarlyReversal(ctx, t)
@@ -253,7 +255,7 @@ func visitLaterDeclines(ctx context.Context, t *Tour) error {
 
 func visitEarlyReversal(ctx context.Context, t *Tour) error {
 	for again := true; again; {
-		late := t.message("late", "grocer", swipeCents, nil)
+		late := t.networkMessage("late", "grocer", swipeCents, nil)
 		early := jsonObject{"id": fmt.Sprint(late["id"], "-reversal"), "originalId": late["id"]}
 		a, err := t.Post(ctx, t.network, "/v1/reversals", early, 200)
 		if err != nil {
@@ -272,13 +274,13 @@ func visitEarlyReversal(ctx context.Context, t *Tour) error {
 
 func (t *Tour) setState(ctx context.Context, name, state string) error {
 	r := apiclient.Request{Method: "PATCH", Path: "/api/cards/" + t.cards[name].id, Body: []byte(`{"state":"` + state + `"}`)}
-	a, err := t.call(ctx, t.API, r, 200)
+	a, err := t.callExpecting(ctx, t.API, r, 200)
 	t.expect("card state", a.Text("card", "state"), state)
 	return err
 }
 
-// stranger makes a card token that nobody holds.
-func (t *Tour) stranger() (string, error) {
+// unknownToken returns a valid card token without a card.
+func (t *Tour) unknownToken() (string, error) {
 	known, err := ident.ParseToken([]byte(t.cards["grocer"].token))
 	if err != nil {
 		return "", fmt.Errorf("partnerCardToken %q: %w", t.cards["grocer"].token, err)
@@ -288,52 +290,52 @@ func (t *Tour) stranger() (string, error) {
 }
 
 func visitPartial(ctx context.Context, t *Tour) error {
-	m := t.message("all-there-is", "generous", generousLimitCents, jsonObject{"partialApproval": true})
-	a, err := t.swipe(ctx, m, "approved", "10", fundedCents-swipeCents)
+	m := t.networkMessage("all-there-is", "generous", generousLimitCents, jsonObject{"partialApproval": true})
+	a, err := t.swipeAndExpect(ctx, m, "approved", "10", fundedCents-swipeCents)
 	if err != nil {
 		return err
 	}
-	return t.reverse(ctx, jsonObject{"id": t.id("give-back"), "authorizationId": a.Text("authorizationId")}, 0)
+	return t.reverseAndExpect(ctx, jsonObject{"id": t.networkID("give-back"), "authorizationId": a.Text("authorizationId")}, 0)
 }
 
-func (t *Tour) reverse(ctx context.Context, m jsonObject, held int64) error {
+func (t *Tour) reverseAndExpect(ctx context.Context, m jsonObject, held int64) error {
 	a, err := t.Post(ctx, t.network, "/v1/reversals", m, 200)
 	t.expect("heldAmountCents", a.At("heldAmountCents"), held)
 	return err
 }
 
 func visitLife(ctx context.Context, t *Tour) error {
-	lunch := t.id("lunch")
-	more := t.message("more", "grocer", incrementCents, jsonObject{"kind": "incremental", "originalId": lunch})
-	if _, err := t.swipe(ctx, more, "approved", "00", incrementCents); err != nil {
+	lunch := t.networkID("lunch")
+	more := t.networkMessage("more", "grocer", incrementCents, jsonObject{"kind": "incremental", "originalId": lunch})
+	if _, err := t.swipeAndExpect(ctx, more, "approved", "00", incrementCents); err != nil {
 		return err
 	}
-	part := jsonObject{"id": t.id("part"), "originalId": lunch, "amountCents": partReversalCents}
-	if err := t.reverse(ctx, part, swipeCents+incrementCents-partReversalCents); err != nil {
+	part := jsonObject{"id": t.networkID("part"), "originalId": lunch, "amountCents": partReversalCents}
+	if err := t.reverseAndExpect(ctx, part, swipeCents+incrementCents-partReversalCents); err != nil {
 		return err
 	}
-	clearing := t.message("clearing", "grocer", clearedCents, jsonObject{"originalId": lunch, "final": true})
-	if err := t.present(ctx, "/v1/clearings", clearing); err != nil {
+	clearing := t.networkMessage("clearing", "grocer", clearedCents, jsonObject{"originalId": lunch, "final": true})
+	if err := t.presentAndExpect(ctx, "/v1/clearings", clearing); err != nil {
 		return err
 	}
-	refund := t.message("refund", "grocer", refundedCents, jsonObject{"originalId": lunch})
-	if err := t.present(ctx, "/v1/refunds", refund); err != nil {
+	refund := t.networkMessage("refund", "grocer", refundedCents, jsonObject{"originalId": lunch})
+	if err := t.presentAndExpect(ctx, "/v1/refunds", refund); err != nil {
 		return err
 	}
-	other := t.message("clearing", "grocer", clearedCents+1, jsonObject{"originalId": lunch, "final": true})
+	other := t.networkMessage("clearing", "grocer", clearedCents+1, jsonObject{"originalId": lunch, "final": true})
 	a, err := t.Post(ctx, t.network, "/v1/clearings", other, 409)
 	t.expect("error", a.Text("error"), "duplicate_mismatch")
 	return err
 }
 
-// present sends a clearing or a refund, which is posted.
-func (t *Tour) present(ctx context.Context, path string, m jsonObject) error {
+// presentAndExpect sends a clearing or a refund and expects that it is posted.
+func (t *Tour) presentAndExpect(ctx context.Context, path string, m jsonObject) error {
 	a, err := t.Post(ctx, t.network, path, m, 200)
 	t.expect("status", a.Text("status"), "posted")
 	return err
 }
 
-// visitExpiry uses the simulation routes, with which a sandbox workspace plays the card network itself.
+// visitExpiry uses the simulation routes, which play the card network for a sandbox workspace.
 func visitExpiry(ctx context.Context, t *Tour) error {
 	path := "/api/dev/cards/" + t.cards["generous"].id + "/simulate/"
 	a, err := t.simulateSwipe(ctx, path+"authorization")
@@ -342,26 +344,25 @@ func visitExpiry(ctx context.Context, t *Tour) error {
 	}
 	t.expect("decision", a.Text("decision"), "approved")
 	id := a.Text("authorizationId")
-	if err := t.listed(ctx, id, 700); err != nil {
+	if err := t.awaitAuthorization(ctx, id, 700); err != nil {
 		return err
 	}
 	expiry := []byte(`{"authorizationId":"` + id + `"}`)
-	a, err = t.call(ctx, t.API, apiclient.Request{Method: "POST", Path: path + "expiry", Body: expiry}, 200)
+	a, err = t.callExpecting(ctx, t.API, apiclient.Request{Method: "POST", Path: path + "expiry", Body: expiry}, 200)
 	if err != nil {
 		return err
 	}
 	t.expect("heldAmountCents", a.At("heldAmountCents"), 0)
-	return t.listed(ctx, id, 0)
+	return t.awaitAuthorization(ctx, id, 0)
 }
 
-// simulateSwipe swipes, and swipes anew after a timeout of a busy machine. Each swipe has an id of
-// its own. A server that did not run for a while declines all simulated swipes of the next 150 ms,
-// so there is a pause between two swipes.
+// simulateSwipe simulates a swipe, and a new one after each timeout. A server whose process was paused
+// declines all simulated swipes of the next hold.AnswerWithin, so the retries pause.
 func (t *Tour) simulateSwipe(ctx context.Context, path string) (apiclient.Answer, error) {
 	swipe := []byte(`{"amountCents":700,"currency":"USD","merchant":{"name":"Cafe Aroma","mcc":"5812"}}`)
 	for made := 1; ; made++ {
-		a, err := t.call(ctx, t.API, apiclient.Request{Method: "POST", Path: path, Body: swipe}, 200)
-		if err != nil || !apiclient.IsUndecided(a) || made > mostAnew {
+		a, err := t.callExpecting(ctx, t.API, apiclient.Request{Method: "POST", Path: path, Body: swipe}, 200)
+		if err != nil || !apiclient.IsUndecided(a) || made > maxRetries {
 			return a, err
 		}
 		if !persistence.Pause(ctx, apiclient.DecidePause) {
@@ -370,9 +371,9 @@ func (t *Tour) simulateSwipe(ctx context.Context, path string) (apiclient.Answer
 	}
 }
 
-// listed polls the newest authorization until it has the id and the held cents. The relay sends
+// awaitAuthorization polls the newest authorization until it has the id and the held cents. The relay sends
 // decisions to the journal in their order, so the journal then has every earlier decision too.
-func (t *Tour) listed(ctx context.Context, id string, held int64) error {
+func (t *Tour) awaitAuthorization(ctx context.Context, id string, held int64) error {
 	want := fmt.Sprint(id, " holds ", held)
 	return t.AwaitValue(ctx, t.API, "/api/authorizations?limit=1", want, func(a apiclient.Answer) (newest string) {
 		for _, row := range a.Rows("data") {
@@ -383,10 +384,10 @@ func (t *Tour) listed(ctx context.Context, id string, held int64) error {
 }
 
 func visitBooks(ctx context.Context, t *Tour) error {
-	if err := settled(ctx, t, endAvailableCents+rampedUSDCents); err != nil {
+	if err := awaitDollars(ctx, t, endAvailableCents+rampedUSDCents); err != nil {
 		return err
 	}
-	a, err := t.call(ctx, t.API, apiclient.Request{Method: "GET", Path: "/api/treasury"}, 200)
+	a, err := t.callExpecting(ctx, t.API, apiclient.Request{Method: "GET", Path: "/api/treasury"}, 200)
 	if err != nil {
 		return err
 	}
@@ -407,7 +408,7 @@ func visitBooks(ctx context.Context, t *Tour) error {
 	}
 	t.expect("the ledger's sum", sum, endAvailableCents+rampedUSDCents+linkCents+rampedCoinCents)
 	t.expect("ledger entries", len(a.Rows("ledger")), 10)
-	one, err := t.call(ctx, t.API, apiclient.Request{Method: "GET", Path: "/api/cards/" + t.cards["grocer"].id}, 200)
+	one, err := t.callExpecting(ctx, t.API, apiclient.Request{Method: "GET", Path: "/api/cards/" + t.cards["grocer"].id}, 200)
 	if err != nil {
 		return err
 	}
