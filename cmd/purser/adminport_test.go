@@ -20,6 +20,7 @@ import (
 
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/apiclient"
+	"purser/cmd/purser/settings"
 	"purser/persistence/pebblegate"
 )
 
@@ -36,7 +37,7 @@ func operatorAsks(t *testing.T, m *Main, command, body string) (status int, answ
 }
 
 // startSet starts a server with settings of its own.
-func startSet(t *testing.T, data string, set func(*Settings)) *Main {
+func startSet(t *testing.T, data string, set func(*settings.Settings)) *Main {
 	t.Helper()
 	s := testSettings(t, data)
 	set(&s)
@@ -92,7 +93,7 @@ func TestARunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
 // second copy.
 func TestTheBackupCommandChoosesAnyDirectory(t *testing.T) {
 	data, made := t.TempDir(), filepath.Join(t.TempDir(), "made")
-	m := startSet(t, data, func(s *Settings) { s.BackupDir = filepath.Join(data, "spool") })
+	m := startSet(t, data, func(s *settings.Settings) { s.BackupDir = filepath.Join(data, "spool") })
 	runs(t, "backup", "--data-dir", data, made)
 	require.NoError(t, m.Close())
 	require.FileExists(t, filepath.Join(made, manifestFile))
@@ -117,7 +118,7 @@ func TestTheBackupCommandChoosesAnyDirectory(t *testing.T) {
 func TestTheAdminPortOnAUnixSocket(t *testing.T) {
 	data, dir := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "admin.sock")
-	socket := func(s *Settings) { s.AdminAddr = "unix:" + path }
+	socket := func(s *settings.Settings) { s.AdminAddr = "unix:" + path }
 	m := startSet(t, data, socket)
 	info, err := os.Stat(path)
 	require.NoError(t, err)

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/cmd/purser/settings"
 )
 
 // A start says where the server listens and what of it is for development only.
 func TestAStartSaysWhereItListens(t *testing.T) {
 	data := t.TempDir()
-	m := startSet(t, data, func(s *Settings) { s.PrivateWebhooks, s.RateLimits = "true", "off" })
+	m := startSet(t, data, func(s *settings.Settings) { s.PrivateWebhooks, s.RateLimits = "true", "off" })
 	defer func() { require.NoError(t, m.Close()) }()
 	var out strings.Builder
 	require.NoError(t, m.announceStart(&out))
@@ -25,7 +27,7 @@ func TestAStartSaysWhereItListens(t *testing.T) {
 	require.NotContains(t, out.String(), m.config.NetworkSecrets[0])
 
 	var log strings.Builder
-	m.config.LogFormat, m.log = logJSON, newLogger(&log, Config{LogLevel: slog.LevelInfo, LogFormat: logJSON})
+	m.config.LogFormat, m.log = settings.LogJSON, settings.NewLogger(&log, settings.Config{LogLevel: slog.LevelInfo, LogFormat: settings.LogJSON})
 	out.Reset()
 	require.NoError(t, m.announceStart(&out))
 	require.Empty(t, out.String(), "beside a log in JSON nothing else is written")
@@ -33,20 +35,20 @@ func TestAStartSaysWhereItListens(t *testing.T) {
 }
 
 func TestWhatIsForDevelopmentOnly(t *testing.T) {
-	f := func(change func(*Config), want string) {
+	f := func(change func(*settings.Config), want string) {
 		t.Helper()
-		c := Config{NetworkSecrets: []string{"a secret of ours"},
-			PartnerSecrets: partnerSecrets{common: []string{"a secret of ours"}},
-			DataKeys:       [][]byte{make([]byte, dataKeyBytes)},
+		c := settings.Config{NetworkSecrets: []string{"a secret of ours"},
+			PartnerSecrets: settings.PartnerSecrets{Common: []string{"a secret of ours"}},
+			DataKeys:       [][]byte{make([]byte, settings.DataKeyBytes)},
 			Refusals:       1, AuthorizerSync: true}
-		require.Empty(t, c.developmentOnly())
+		require.Empty(t, c.DevelopmentOnly())
 		change(&c)
-		require.Len(t, c.developmentOnly(), 1)
-		require.Contains(t, c.developmentOnly()[0], want)
+		require.Len(t, c.DevelopmentOnly(), 1)
+		require.Contains(t, c.DevelopmentOnly()[0], want)
 	}
-	f(func(c *Config) { c.NetworkSecrets = nil }, "PURSER_NETWORK_SECRET not set")
-	f(func(c *Config) { c.NetworkSecrets = []string{"development-network-secret"} }, "docker-compose.yml")
-	f(func(c *Config) { c.DataKeys = [][]byte{[]byte("development only: not a secret!!")} }, "docker-compose.yml")
-	f(func(c *Config) { c.Refusals = 0 }, "PURSER_REFUSALS is off")
-	f(func(c *Config) { c.AuthorizerSync = false }, "a crash loses answers")
+	f(func(c *settings.Config) { c.NetworkSecrets = nil }, "PURSER_NETWORK_SECRET not set")
+	f(func(c *settings.Config) { c.NetworkSecrets = []string{"development-network-secret"} }, "docker-compose.yml")
+	f(func(c *settings.Config) { c.DataKeys = [][]byte{[]byte("development only: not a secret!!")} }, "docker-compose.yml")
+	f(func(c *settings.Config) { c.Refusals = 0 }, "PURSER_REFUSALS is off")
+	f(func(c *settings.Config) { c.AuthorizerSync = false }, "a crash loses answers")
 }

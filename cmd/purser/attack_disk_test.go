@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/apiclient"
+	"purser/cmd/purser/settings"
 	"purser/persistence/pebblegate"
 )
 
@@ -129,7 +130,7 @@ func swipesOnASmallDisk(t *testing.T) (*smallDisk, program, string, *process, *s
 	if d == nil {
 		return nil, program{}, "", nil, nil
 	}
-	purser := program{path: build(t), env: []string{fmt.Sprint("PURSER_DISK_RESERVE=", minDiskReserve)}}
+	purser := program{path: build(t), env: []string{fmt.Sprint("PURSER_DISK_RESERVE=", settings.MinDiskReserve)}}
 	data := filepath.Join(d.dir, "data")
 	p := launch(t, purser, data)
 	tn := &tenant{bearer: signUp(t, p, 0)}
@@ -156,7 +157,7 @@ func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 		rounds, room = 8, 128<<20
 	}
 	for round := range rounds {
-		d.leave(t, minDiskReserve+room)
+		d.leave(t, settings.MinDiskReserve+room)
 		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
 		p.drained(t)
 		require.NotEmpty(t, s.answered)
@@ -165,7 +166,7 @@ func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 
 		d.leave(t, pebblegate.FlushBytes+8<<20) // less than the reserve, and enough for a start
 		p = launchFull(t, purser, data)
-		d.leave(t, minDiskReserve-8<<20) // the start has removed logs
+		d.leave(t, settings.MinDiskReserve-8<<20) // the start has removed logs
 		s.refused.Store(0)
 		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
 		resp, err := p.http.Get(p.admin + "/readyz")

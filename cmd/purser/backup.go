@@ -23,6 +23,7 @@ import (
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/persistence"
 	"purser/persistence/archive"
 	"purser/persistence/pebblegate"
@@ -36,22 +37,14 @@ type BackupCmd struct {
 	To          string `arg:"" name:"directory" help:"Directory to make. A running server writes the backup in PURSER_BACKUP_DIR, and this command moves it."`
 }
 
-// backupDir is where a running server writes backups.
-func (c *Config) backupDir() string {
-	if c.BackupDir != "" {
-		return c.BackupDir
-	}
-	return filepath.Join(c.DataDir, "backups")
-}
-
 // Run backs up and says what the operator must keep besides.
 func (b *BackupCmd) Run(out io.Writer) error {
 	to, err := filepath.Abs(b.To)
 	if err != nil {
 		return err
 	}
-	var f faults
-	room := backupRoom{free: datadir.FreeBytes, reserve: f.bytes("PURSER_DISK_RESERVE", b.DiskReserve, minDiskReserve)}
+	var f settings.Faults
+	room := backupRoom{free: datadir.FreeBytes, reserve: f.Bytes("PURSER_DISK_RESERVE", b.DiskReserve, settings.MinDiskReserve)}
 	if err := errors.Join(f...); err != nil {
 		return err
 	}
@@ -62,7 +55,7 @@ func (b *BackupCmd) Run(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "%s: %s and the authorizer's store, %d bytes\n", to, m.Counts, m.bytes())
 	fmt.Fprintf(out, "the secrets are not in it: keep %s, in another place. "+
-		"Without data-key personal data stays unreadable\n", secretsToKeep)
+		"Without data-key personal data stays unreadable\n", settings.SecretsToKeep)
 	return nil
 }
 

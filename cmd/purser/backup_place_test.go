@@ -39,7 +39,7 @@ func TestABackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Regexp(t, `the disk of \S+/backups has 1 GiB free; the backup needs 1\.\d GiB: `+
 		`[0-9.]+ [KM]iB to copy, and the reserve of 1 GiB`, answer)
-	left, err := os.ReadDir(m.config.backupDir())
+	left, err := os.ReadDir(m.config.BackupsIn())
 	require.NoError(t, err)
 	require.Empty(t, left)
 	free.Store(1 << 40)
@@ -110,7 +110,7 @@ func TestABackupNeedsAParent(t *testing.T) {
 	refused()
 	m := start(t, data)
 	refused()
-	require.NoDirExists(t, m.config.backupDir())
+	require.NoDirExists(t, m.config.BackupsIn())
 	require.NoError(t, m.Close())
 }
 

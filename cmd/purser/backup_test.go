@@ -17,6 +17,7 @@ import (
 	"purser/actors/partner/sandbox"
 	"purser/authorizer"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
@@ -33,7 +34,7 @@ func runs(t *testing.T, args ...string) string {
 // copySecrets does for a restored directory what its operator does.
 func copySecrets(t *testing.T, from, to string) {
 	t.Helper()
-	for name := range secretSettings {
+	for name := range settings.SecretSettings {
 		require.NoError(t, copyFile(filepath.Join(from, name), filepath.Join(to, name)))
 	}
 }
@@ -335,7 +336,7 @@ func TestMissingSecretsAreNamedAfterARestore(t *testing.T) {
 	restored := filepath.Join(t.TempDir(), "restored")
 	runs(t, "restore", "--data-dir", restored, backup)
 	err = NewMain(testConfig(t, restored), slog.New(slog.DiscardHandler)).Start(t.Context())
-	for name, setting := range secretSettings {
+	for name, setting := range settings.SecretSettings {
 		require.ErrorContains(t, err, filepath.Join(restored, name)+" is missing")
 		require.ErrorContains(t, err, setting)
 		require.NoFileExists(t, filepath.Join(restored, name))

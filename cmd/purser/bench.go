@@ -19,6 +19,7 @@ import (
 	"purser/bench"
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 )
 
 // BenchCmd measures a running server over the wire, or one of its own.
@@ -251,7 +252,7 @@ func (b *benchOptions) given(c *bench.Config) error {
 	secret, _, err := datadir.NetworkSecret(b.DataDir, b.NetworkSecret, b.NetworkSecretFile)
 	c.Target = bench.Target{REST: adminport.URL(b.HTTPAddr), Network: adminport.URL(b.AuthorizerAddr), Secret: secret}
 	if b.CA != "" {
-		authorities, errCA := readAuthorities(b.CA)
+		authorities, errCA := settings.ReadAuthorities(b.CA)
 		if errCA != nil {
 			err = errors.Join(err, fmt.Errorf("--ca: %w", errCA))
 		}

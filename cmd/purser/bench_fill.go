@@ -22,6 +22,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/bench"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/money"
@@ -166,7 +167,7 @@ func fillStores(ctx context.Context, data string, s stock, decisions int, tell f
 	}
 	err = pebblegate.MakeDir(vfs.Default, data)
 	if err == nil { // a start makes no secrets beside stores
-		err = (&Config{DataDir: data}).findSecrets()
+		err = (&settings.Config{DataDir: data}).FindSecrets()
 	}
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"purser/bench"
+	"purser/cmd/purser/settings"
 	"purser/persistence"
 )
 
@@ -91,7 +92,7 @@ func (s *ownServer) prepare() (err error) {
 		"PURSER_SIGNUP=open", "PURSER_SANDBOX_DELAY=50ms", "PURSER_ISSUER=fixture", "PURSER_LOG_LEVEL=warn",
 		"PURSER_NETWORK_SECRET=", "PURSER_TLS_CERT=", "PURSER_TLS_KEY=", "PURSER_PROXY_PROTOCOL=")
 	if os.Getenv("DATABASE_URL") != "" && os.Getenv("PURSER_DATA_KEY") == "" {
-		key := make([]byte, dataKeyBytes)
+		key := make([]byte, settings.DataKeyBytes)
 		rand.Read(key)
 		s.env = append(s.env, "PURSER_DATA_KEY="+hex.EncodeToString(key))
 	}

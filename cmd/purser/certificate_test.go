@@ -26,6 +26,7 @@ import (
 
 	"purser/bench"
 	"purser/cmd/purser/apiclient"
+	"purser/cmd/purser/settings"
 )
 
 // testCertificate is a certificate for this machine and its key, in files.
@@ -85,7 +86,7 @@ func (c testCertificate) client(t *testing.T) *tls.Config {
 
 func TestCertificateSettings(t *testing.T) {
 	pair, other := newCertificate(t), newCertificate(t)
-	f := func(set func(*Settings), fault string) {
+	f := func(set func(*settings.Settings), fault string) {
 		t.Helper()
 		s := defaults(t)
 		s.TLSCert, s.TLSKey = pair.cert, pair.key
@@ -93,20 +94,20 @@ func TestCertificateSettings(t *testing.T) {
 		c, err := s.Config()
 		if fault == "" {
 			require.NoError(t, err)
-			require.Equal(t, "https://x:1", c.url("x:1"))
+			require.Equal(t, "https://x:1", c.URLOf("x:1"))
 			return
 		}
 		require.ErrorContains(t, err, fault)
 	}
-	f(func(*Settings) {}, "")
-	f(func(s *Settings) { s.BaseURL = "https://purser.test" }, "")
-	f(func(s *Settings) { s.BaseURL = "http://purser.test" }, `PURSER_BASE_URL: "http://purser.test" is not https`)
-	f(func(s *Settings) { s.TLSKey = "" }, "PURSER_TLS_KEY: is missing beside PURSER_TLS_CERT")
-	f(func(s *Settings) { s.TLSCert = "" }, "PURSER_TLS_CERT: is missing beside PURSER_TLS_KEY")
-	f(func(s *Settings) { s.TLSKey = other.key },
+	f(func(*settings.Settings) {}, "")
+	f(func(s *settings.Settings) { s.BaseURL = "https://purser.test" }, "")
+	f(func(s *settings.Settings) { s.BaseURL = "http://purser.test" }, `PURSER_BASE_URL: "http://purser.test" is not https`)
+	f(func(s *settings.Settings) { s.TLSKey = "" }, "PURSER_TLS_KEY: is missing beside PURSER_TLS_CERT")
+	f(func(s *settings.Settings) { s.TLSCert = "" }, "PURSER_TLS_CERT: is missing beside PURSER_TLS_KEY")
+	f(func(s *settings.Settings) { s.TLSKey = other.key },
 		"PURSER_TLS_CERT: with PURSER_TLS_KEY: tls: private key does not match")
-	f(func(s *Settings) { s.TLSKey = pair.key + "x" }, "PURSER_TLS_KEY: open ")
-	f(func(s *Settings) { s.TLSKey = pair.cert }, "PURSER_TLS_CERT: with PURSER_TLS_KEY: ")
+	f(func(s *settings.Settings) { s.TLSKey = pair.key + "x" }, "PURSER_TLS_KEY: open ")
+	f(func(s *settings.Settings) { s.TLSKey = pair.cert }, "PURSER_TLS_CERT: with PURSER_TLS_KEY: ")
 }
 
 // A usable pair in the files is taken, and any other leaves the pair that is in use.
@@ -116,9 +117,9 @@ func TestACertificateIsReadAnew(t *testing.T) {
 	config, err := s.Config()
 	require.NoError(t, err)
 	c, m, log := config.Certificate, NewMain(config, nil), new(bytes.Buffer)
-	m.log = newLogger(log, config)
+	m.log = settings.NewLogger(log, config)
 	serial := func() int64 {
-		pair, err := c.serverConfig().GetCertificate(nil)
+		pair, err := c.ServerConfig().GetCertificate(nil)
 		require.NoError(t, err)
 		return pair.Leaf.SerialNumber.Int64()
 	}
@@ -126,8 +127,8 @@ func TestACertificateIsReadAnew(t *testing.T) {
 		t.Helper()
 		m.lookAtCertificate()
 		m.lookAtCertificate() // unchanged files count once
-		require.Equal(t, []int64{loaded, failed, used}, []int64{c.loaded.Load(), c.failed.Load(), serial()})
-		require.Equal(t, failed > 0 && loaded == 0, c.unusable.Load())
+		require.Equal(t, []int64{loaded, failed, used}, []int64{c.Loaded.Load(), c.Failed.Load(), serial()})
+		require.Equal(t, failed > 0 && loaded == 0, c.Unusable.Load())
 	}
 	look(0, 0, 1)
 	require.NoError(t, os.WriteFile(files.cert, []byte("no certificate"), 0o600))

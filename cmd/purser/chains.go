@@ -15,37 +15,6 @@ import (
 	"purser/cmd/purser/datadir"
 )
 
-// chainURLs checks where the nodes are; a network without one is a sandbox's, or not offered beside real accounts, of which each
-// needs a node. A URL may have a key in it and is never shown.
-func (f *faults) chainURLs(s Settings) map[string]string {
-	urls := make(map[string]string)
-	for name, setting := range map[string][2]string{
-		"ethereum": {"PURSER_CHAIN_ETHEREUM_URL", s.ChainEthereumURL},
-		"polygon":  {"PURSER_CHAIN_POLYGON_URL", s.ChainPolygonURL},
-		"arbitrum": {"PURSER_CHAIN_ARBITRUM_URL", s.ChainArbitrumURL},
-		"base":     {"PURSER_CHAIN_BASE_URL", s.ChainBaseURL},
-		"optimism": {"PURSER_CHAIN_OPTIMISM_URL", s.ChainOptimismURL},
-		"solana":   {"PURSER_CHAIN_SOLANA_URL", s.ChainSolanaURL},
-		"bitcoin":  {"PURSER_CHAIN_BITCOIN_URL", s.ChainBitcoinURL},
-	} {
-		variable, node := setting[0], setting[1]
-		if node == "" {
-			continue
-		}
-		if _, err := chain.Open(chain.Networks()[name], node, nil); err != nil {
-			f.add(variable, "is not an http or https URL")
-		}
-		urls[name] = node
-	}
-	if s.CheckoutXpubEVM != "" && s.ChainEthereumURL+s.ChainPolygonURL+s.ChainArbitrumURL+s.ChainBaseURL+s.ChainOptimismURL == "" {
-		f.add("PURSER_CHECKOUT_XPUB_EVM", "nobody would see what is paid: set PURSER_CHAIN_ETHEREUM_URL or that of another EVM chain")
-	}
-	if s.CheckoutXpubBTC != "" && s.ChainBitcoinURL == "" {
-		f.add("PURSER_CHECKOUT_XPUB_BTC", "nobody would see what is paid: set PURSER_CHAIN_BITCOIN_URL")
-	}
-	return urls
-}
-
 // openChains makes the chains that are watched: those of the configured nodes, and of the sandbox for the others, unless real
 // accounts receive the payments: what is paid on a sandbox chain must never be credited for them.
 func (m *Main) openChains(context.Context) error {

@@ -15,6 +15,7 @@ import (
 	"purser/actors/clock"
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 )
 
 const days = 24 * time.Hour
@@ -38,7 +39,7 @@ func (s *stepped) clocks() machineClocks {
 }
 
 // riseAt starts a server on a stepped wall clock.
-func riseAt(t *testing.T, data string, wall *stepped, change ...func(*Config)) (*Main, *process) {
+func riseAt(t *testing.T, data string, wall *stepped, change ...func(*settings.Config)) (*Main, *process) {
 	t.Helper()
 	config := testConfig(t, data)
 	config.SandboxDelay, config.RateLimits.Off = 0, true
@@ -178,7 +179,7 @@ func TestAttackWallClockBehind(t *testing.T) {
 // hour meanwhile.
 func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
 	wall := &stepped{}
-	m, p := riseAt(t, t.TempDir(), wall, func(c *Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
+	m, p := riseAt(t, t.TempDir(), wall, func(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
 	bearer := signUp(t, p, 0)
 	status := func() int {
 		a, err := p.as(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
@@ -197,7 +198,7 @@ func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
 // ends it no earlier, an hour back no later.
 func TestAnAcceptedStepChangesNoLimit(t *testing.T) {
 	data, wall := t.TempDir(), &stepped{}
-	m, p := riseAt(t, data, wall, func(c *Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
+	m, p := riseAt(t, data, wall, func(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
 	bearer := signUp(t, p, 0)
 	status := func() int {
 		a, err := p.as(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"purser/cmd/purser/settings"
 )
 
 // composeFile is what the tests read of docker-compose.yml.
@@ -76,7 +78,7 @@ var fixedInCompose = map[string]string{
 // Every other setting reaches the server when it is set beside the compose file.
 func TestComposePassesSettingsOn(t *testing.T) {
 	environment := compose(t).Services["purser"].Environment
-	settings := reflect.TypeFor[Settings]()
+	settings := reflect.TypeFor[settings.Settings]()
 	for i := range settings.NumField() {
 		name := settings.Field(i).Tag.Get("env")
 		passed := strings.HasPrefix(environment[name], "${"+name+":-")

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/persistence/pebblegate"
 )
 
@@ -30,14 +31,14 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 			return nil, err
 		}
 		defer opened.Close()
-		m := &Main{config: Config{DataDir: data, AuthorizerSync: true}, Clock: time.Now, Entropy: rand.Reader,
+		m := &Main{config: settings.Config{DataDir: data, AuthorizerSync: true}, Clock: time.Now, Entropy: rand.Reader,
 			Fatal: func(error) {}, log: slog.New(slog.DiscardHandler)}
 		m.disk = newDiskGuard(m.config, datadir.FreeBytes, m.log)
 		return closer(func() error { return m.authorizer.Close() }), m.openEngine(opened.Identity().Deployment)
 	}
 	bank := func() (io.Closer, error) {
-		m := &Main{config: Config{DataDir: data, SandboxDelay: time.Hour,
-			PartnerSecrets: partnerSecrets{common: []string{"secret"}}}, Clock: time.Now,
+		m := &Main{config: settings.Config{DataDir: data, SandboxDelay: time.Hour,
+			PartnerSecrets: settings.PartnerSecrets{Common: []string{"secret"}}}, Clock: time.Now,
 			log: slog.New(slog.DiscardHandler), listeners: listeners{http: listening(t)}}
 		return closer(func() error { return m.sandbox.Close() }), m.openBank(t.Context())
 	}

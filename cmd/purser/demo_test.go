@@ -11,17 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 )
 
 // Where the server's settings leave the demo nothing to show, it ends with the server's reason.
 func TestTheDemoEndsWhereItIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		set  func(*Settings)
+		set  func(*settings.Settings)
 		says string
 	}{
-		{func(s *Settings) { s.Signup = "closed" }, "stop 1, "},
-		{func(s *Settings) { s.Issuer = "connected" }, "the issuing partner needs an active cardholder"},
+		{func(s *settings.Settings) { s.Signup = "closed" }, "stop 1, "},
+		{func(s *settings.Settings) { s.Issuer = "connected" }, "the issuing partner needs an active cardholder"},
 	} {
 		data := t.TempDir()
 		s := testSettings(t, data)
@@ -80,7 +81,7 @@ func TestTheReadmeSaysTheContainersSecret(t *testing.T) {
 	require.NoError(t, err)
 	found := regexp.MustCompile(`PURSER_NETWORK_SECRET: \$\{PURSER_NETWORK_SECRET:-([a-z-]+)\}`).FindSubmatch(compose)
 	require.NotNil(t, found)
-	require.GreaterOrEqual(t, len(found[1]), minSecretChars)
+	require.GreaterOrEqual(t, len(found[1]), settings.MinSecretChars)
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	require.Contains(t, string(readme), "PURSER_NETWORK_SECRET="+string(found[1])+" make demo")

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"syscall"
+
+	"purser/cmd/purser/settings"
 )
 
 // Descriptors of the process are shared out at the start, so that no port can take those of the
@@ -24,12 +26,6 @@ const (
 	networkShare       = 3 // the card network has a third of the remaining descriptors
 )
 
-// Connections are how many connections the ports may have.
-type Connections struct {
-	REST, Network int // at once
-	PerAddress    int // of one address; the card network's count here until they have shown their secret
-}
-
 // descriptorShares are the descriptors of the stores and the ports.
 type descriptorShares struct {
 	openTables    int // the journal and the authorizer have so many each
@@ -39,7 +35,7 @@ type descriptorShares struct {
 
 // shareDescriptors shares out a limit of open files. Connections are bounded by most, and by what
 // the limit leaves for them.
-func shareDescriptors(limit uint64, most Connections) (descriptorShares, error) {
+func shareDescriptors(limit uint64, most settings.Connections) (descriptorShares, error) {
 	share := int(min(limit/keptShare, mostOpenTables))
 	kept := func(tables, outbound int) int {
 		return ownDescriptors + adminConnections + sandboxStores*sandboxDescriptors + 2*(storeDescriptors+tables) +

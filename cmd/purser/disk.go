@@ -17,6 +17,7 @@ import (
 	"purser/actors/fault"
 	"purser/authorizer"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/httpapi"
 	"purser/persistence/pebblegate"
 )
@@ -24,21 +25,9 @@ import (
 // The last reserve of a disk. From it facts of the card network and partners' reports are stored,
 // all that is answered is relayed, and the process ends and starts again.
 const (
-	// lastReserve is below which the card network's facts are refused too. It covers the flush of
-	// every store's memtables, and writesBetween.
-	lastReserve = mostStores*pebblegate.FlushBytes + writesBetween
-	// mostStores are the stores of one process: journal, authorizer, and the sandbox's three.
-	mostStores = 5
-	// writesBetween bounds what all stores write between two measurements, with their small files.
-	// MaxUnsynced commits of 8 KiB are 28 MiB in each of the two stores of a swipe.
-	writesBetween = 64 << 20
 	// relayBytes bounds what the journal's directory grows by when it takes one decision, with both
 	// copies in the log and its tables. TestRelayedDecisionsFitTheirShareOfTheReserve measures it.
 	relayBytes = 8 << 10
-	// minDiskReserve and defaultDiskReserve are of PURSER_DISK_RESERVE. Facts have the room between
-	// it and lastReserve.
-	minDiskReserve     = lastReserve + 128<<20
-	defaultDiskReserve = "1GiB"
 	// againPart of a threshold must be free beyond it before the stopped work resumes.
 	againPart = 8
 	// startBytes is what a start writes beside the stores: the clock's mark, addresses, secrets.
@@ -75,7 +64,7 @@ type diskGuard struct {
 	told    func(room authorizer.Room) // nil: there is no authorizer yet
 }
 
-func newDiskGuard(c Config, free func(string) (int64, error), log *slog.Logger) *diskGuard {
+func newDiskGuard(c settings.Config, free func(string) (int64, error), log *slog.Logger) *diskGuard {
 	d := &diskGuard{free: free, device: datadir.Device, data: c.DataDir, reserve: c.DiskReserve, log: log}
 	add := func(name, dir string) { d.stores = append(d.stores, &measuredStore{name: name, dir: dir}) }
 	if c.DatabaseURL == "" {
@@ -136,7 +125,7 @@ func (d *diskGuard) measureDisks() {
 		}
 		s.need = d.reserve + waiting
 		if s.err = d.measureStore(s); s.err == nil {
-			s.room = roomWith(s.room, s.free, s.need, lastReserve+waiting)
+			s.room = roomWith(s.room, s.free, s.need, settings.LastReserve+waiting)
 		}
 		narrowest = max(narrowest, s.room)
 	}

@@ -18,6 +18,7 @@ import (
 	"purser/authorizer"
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/httpapi"
 	"purser/persistence/pebblegate"
 )
@@ -103,7 +104,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.InEpsilon(t, m.config.DiskReserve-1, labelled(metrics, "purser_disk_free_bytes", `"journal"`), 1e-9)
 	require.InEpsilon(t, m.config.DiskReserve, labelled(metrics, "purser_disk_reserve_bytes", `"authorizer"`), 1e-9)
 
-	free.Store(lastReserve - 1)
+	free.Store(settings.LastReserve - 1)
 	m.awaitRoom(t, p, authorizer.RoomForNone)
 	cleared = p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
 	require.Equal(t, 503, cleared.Status, string(cleared.Raw))
@@ -260,9 +261,9 @@ func (f formatted) Format(s fmt.State, _ rune) {
 
 func TestTheLogHasErrorsWithoutStackTraces(t *testing.T) {
 	var out strings.Builder
-	newLogger(&out, Config{LogFormat: logText}).Error("a store has failed", "err",
+	settings.NewLogger(&out, settings.Config{LogFormat: settings.LogText}).Error("a store has failed", "err",
 		fmt.Errorf("commit: %w", formatted{}))
-	newLogger(&out, Config{LogFormat: logText}).Error("a store has failed", "err", formatted{})
+	settings.NewLogger(&out, settings.Config{LogFormat: settings.LogText}).Error("a store has failed", "err", formatted{})
 	require.Equal(t, 2, strings.Count(out.String(), "no space left on device"))
 	require.NotContains(t, out.String(), "trace")
 }

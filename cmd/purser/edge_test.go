@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/authorizer/drain"
+	"purser/cmd/purser/settings"
 )
 
 func TestDescriptorsAreSharedOut(t *testing.T) {
-	most := Connections{REST: 8192, Network: 16384, PerAddress: 512}
+	most := settings.Connections{REST: 8192, Network: 16384, PerAddress: 512}
 	f := func(limit uint64, want descriptorShares) {
 		t.Helper()
 		got, err := shareDescriptors(limit, most)
@@ -30,7 +31,7 @@ func TestDescriptorsAreSharedOut(t *testing.T) {
 	_, err := shareDescriptors(927, most)
 	require.EqualError(t, err, "the limit of open files is 927, and purser needs 928: raise it, with `ulimit -n 928` or "+
 		"LimitNOFILE= of the service")
-	shares, err := shareDescriptors(20_000, Connections{REST: 10, Network: 20})
+	shares, err := shareDescriptors(20_000, settings.Connections{REST: 10, Network: 20})
 	require.NoError(t, err)
 	require.Equal(t, descriptorShares{openTables: 1000, network: 20, rest: 10, calls: 1472}, shares)
 }
@@ -60,7 +61,7 @@ func (b *brokenOnce) Shutdown(context.Context) error { close(b.shut); return nil
 // network's ends the process.
 func TestAListenerThatFailsIsOpenedAgain(t *testing.T) {
 	for _, name := range []string{portREST, portAdmin, portNetwork} {
-		m := NewMain(Config{}, slog.New(slog.DiscardHandler))
+		m := NewMain(settings.Config{}, slog.New(slog.DiscardHandler))
 		m.edge.addPort(name, 1, func() drain.Counts { return drain.Counts{} })
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

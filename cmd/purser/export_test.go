@@ -15,6 +15,7 @@ import (
 
 	"purser/actors/bankday"
 	"purser/actors/partner"
+	"purser/cmd/purser/settings"
 	"purser/persistence/ident"
 )
 
@@ -22,7 +23,7 @@ import (
 func TestExportNACHA(t *testing.T) {
 	data := t.TempDir()
 	var log bytes.Buffer // read when the server has stopped
-	m := NewMain(testConfig(t, data), newLogger(&log, Config{LogLevel: slog.LevelDebug, LogFormat: logJSON}))
+	m := NewMain(testConfig(t, data), settings.NewLogger(&log, settings.Config{LogLevel: slog.LevelDebug, LogFormat: settings.LogJSON}))
 	now := time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 	m.Clock = func() time.Time { return now } // no cut-off comes in between
 	require.NoError(t, m.Start(t.Context()))

@@ -129,6 +129,12 @@ var (
 			"actors/agent/intent", "cmd/purser/adminport", "cmd/purser/apiclient", "cmd/purser/buildinfo",
 			"cmd/purser/datadir", "persistence", "persistence/ident", "persistence/money",
 		},
+		"cmd/purser/settings": {
+			"actors", "actors/balance", "actors/checkout", "actors/checkout/address", "actors/partner/chain",
+			"actors/partner/sandbox", "actors/seal", "authorizer", "authorizer/forwarded",
+			"cmd/purser/adminport", "cmd/purser/datadir", "httpapi", "httpapi/webhook", "persistence",
+			"persistence/ident", "persistence/kafka", "persistence/pebblegate", "persistence/pebblejournal",
+		},
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
 	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "authorizer/forwarded", "actors/agent/intent", "actors/bankday", "actors/clock", "httpapi/mcp", "actors/checkout/address",

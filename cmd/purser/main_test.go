@@ -19,18 +19,19 @@ import (
 	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/demo"
+	"purser/cmd/purser/settings"
 	"purser/persistence/journaltest"
 )
 
 // testConfig is a server of its own: free ports, a directory of its own, a quick bank.
-func testConfig(t *testing.T, data string) Config {
+func testConfig(t *testing.T, data string) settings.Config {
 	t.Helper()
 	c, err := testSettings(t, data).Config()
 	require.NoError(t, err)
 	return c
 }
 
-func testSettings(t *testing.T, data string) Settings {
+func testSettings(t *testing.T, data string) settings.Settings {
 	t.Helper()
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
@@ -155,7 +156,7 @@ func TestAdminPort(t *testing.T) {
 // TestAFailedStoreEndsTheProcess runs itself as a process whose store fails, and expects it to be gone with status 1.
 func TestAFailedStoreEndsTheProcess(t *testing.T) {
 	if os.Getenv("PURSER_TEST_FATAL") != "" {
-		NewMain(Config{}, slog.New(slog.DiscardHandler)).Fatal(errors.New("sync failed"))
+		NewMain(settings.Config{}, slog.New(slog.DiscardHandler)).Fatal(errors.New("sync failed"))
 		os.Exit(0)
 	}
 	child := exec.Command(os.Args[0], "-test.run", "^TestAFailedStoreEndsTheProcess$")

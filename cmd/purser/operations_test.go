@@ -24,6 +24,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/cmd/purser/apiclient"
+	"purser/cmd/purser/settings"
 	"purser/httpapi/openapi/openapitest"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
@@ -150,7 +151,7 @@ func TestUnmatchedReports(t *testing.T) {
 			strings.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecrets.common[0], time.Now(), []byte(body)))
+		req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecrets.Common[0], time.Now(), []byte(body)))
 		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
@@ -323,8 +324,8 @@ func (j *journalist) String() string {
 func TestTheLogHasNoSecrets(t *testing.T) {
 	data, out := t.TempDir(), &journalist{}
 	config := testConfig(t, data)
-	config.LogLevel, config.LogFormat = slog.LevelDebug, logJSON
-	m := NewMain(config, newLogger(out, config))
+	config.LogLevel, config.LogFormat = slog.LevelDebug, settings.LogJSON
+	m := NewMain(config, settings.NewLogger(out, config))
 	require.NoError(t, m.Start(context.WithoutCancel(t.Context())))
 	passDemo(t, data)
 	require.NoError(t, m.Close())

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"purser/cmd/purser/apiclient"
+	"purser/cmd/purser/settings"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
@@ -21,10 +22,10 @@ import (
 )
 
 // testDataKey seals what the tests keep in a database.
-var testDataKey = strings.Repeat("5e", dataKeyBytes)
+var testDataKey = strings.Repeat("5e", settings.DataKeyBytes)
 
 // onDatabase is a server of its own whose journal is in a database. It may be asked as often as one likes.
-func onDatabase(t *testing.T, data, url string, brokers ...string) Config {
+func onDatabase(t *testing.T, data, url string, brokers ...string) settings.Config {
 	t.Helper()
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
@@ -36,7 +37,7 @@ func onDatabase(t *testing.T, data, url string, brokers ...string) Config {
 }
 
 // rise starts a server that may have to wait for its journal. It is closed at the end of the test at the latest.
-func rise(t *testing.T, c Config) (*Main, *process) {
+func rise(t *testing.T, c settings.Config) (*Main, *process) {
 	t.Helper()
 	m := NewMain(c, talkative())
 	return m, m.rise(t)
@@ -116,7 +117,7 @@ func (p *process) refuses(t *testing.T, bearer string, requests ...apiclient.Req
 }
 
 // auditPlace audits the stores of a server.
-func auditPlace(t *testing.T, c Config) {
+func auditPlace(t *testing.T, c settings.Config) {
 	t.Helper()
 	var out strings.Builder
 	require.NoError(t, run([]string{"audit", "--data-dir", c.DataDir, "--database-url", c.DatabaseURL}, &out), out.String())
@@ -323,7 +324,7 @@ func TestTheProgramOnEveryStore(t *testing.T) {
 	}
 }
 
-func walkOn(t *testing.T, config Config) {
+func walkOn(t *testing.T, config settings.Config) {
 	r := &reader{refuse: true}
 	m := NewMain(config, talkative())
 	m.consumers = append(m.consumers,

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
 )
@@ -38,9 +39,9 @@ func reportStatus(t *testing.T, p *process, path, id, secret string) int {
 // beside the common one, then drops the common one for the bank, then rotates the bank's.
 func TestOnePartnersSecretRotates(t *testing.T) {
 	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
-	file := partnerSecretFileOf(httpapi.PartnerBank)
+	file := settings.PartnerSecretFileOf(httpapi.PartnerBank)
 	launch(t, purser, data).end(t, syscall.SIGTERM)
-	common, reports := secretIn(t, data, partnerSecretFile)[0], 0
+	common, reports := secretIn(t, data, settings.PartnerSecretFile)[0], 0
 	serves := func(bank, refusedByBank []string) {
 		t.Helper()
 		p := launch(t, purser, data)
@@ -61,7 +62,7 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, status(httpapi.PathOnrampReports, bank[0]), "the bank is not the ramp")
 		p.end(t, syscall.SIGTERM)
 	}
-	require.Contains(t, refuse(t, purser, data, "rotate", file, "--finish"), partnerSecretSetting(httpapi.PartnerBank))
+	require.Contains(t, refuse(t, purser, data, "rotate", file, "--finish"), settings.PartnerSecretSetting(httpapi.PartnerBank))
 	succeed(t, purser, data, "rotate", file)
 	first := secretIn(t, data, file)
 	require.Equal(t, []string{first[0], common}, first)
@@ -82,7 +83,7 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 func TestAStartComparesItsSecrets(t *testing.T) {
 	t.Parallel()
 	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
-	file := partnerSecretFileOf(httpapi.PartnerRamp)
+	file := settings.PartnerSecretFileOf(httpapi.PartnerRamp)
 	logOfStart := func() string {
 		p := launch(t, purser, data)
 		require.Empty(t, p.end(t, syscall.SIGTERM))
@@ -112,15 +113,15 @@ func TestAStartComparesItsSecrets(t *testing.T) {
 // TestTwoPartnersWithOneSecretOfTheirOwn are refused, for each could sign for the other.
 func TestTwoPartnersWithOneSecretOfTheirOwn(t *testing.T) {
 	config := testConfig(t, t.TempDir())
-	config.PartnerSecrets.own = map[string][]string{
+	config.PartnerSecrets.Own = map[string][]string{
 		httpapi.PartnerBank: {"a secret of two partners", "a secret of the bank"},
 		httpapi.PartnerRamp: {"a secret of two partners"},
 	}
 	err := NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_RAMP: has a secret of PURSER_PARTNER_SECRET_BANK too")
 	require.NotContains(t, err.Error(), "a secret of two partners")
-	config.PartnerSecrets.own[httpapi.PartnerRamp] = []string{"a secret of the ramp", "a secret of the bank"}
-	require.NoError(t, config.findSecrets(), "the old secrets may be the same")
+	config.PartnerSecrets.Own[httpapi.PartnerRamp] = []string{"a secret of the ramp", "a secret of the bank"}
+	require.NoError(t, config.FindSecrets(), "the old secrets may be the same")
 }
 
 // TestEachHolderHasSecretsOfItsOwn: a secret that is valid for two sides lets one sign for the
@@ -153,13 +154,13 @@ func TestEachHolderHasSecretsOfItsOwn(t *testing.T) {
 		t.Run(c.why, func(t *testing.T) {
 			config := testConfig(t, t.TempDir())
 			config.NetworkSecrets = c.network
-			config.PartnerSecrets = partnerSecrets{common: c.common, own: map[string][]string{}}
+			config.PartnerSecrets = settings.PartnerSecrets{Common: c.common, Own: map[string][]string{}}
 			for partner, own := range map[string][]string{httpapi.PartnerBank: c.bank, httpapi.PartnerRamp: c.ramp} {
 				if own != nil {
-					config.PartnerSecrets.own[partner] = own
+					config.PartnerSecrets.Own[partner] = own
 				}
 			}
-			err := config.findSecrets()
+			err := config.FindSecrets()
 			if c.refused == "" {
 				require.NoError(t, err)
 				return
@@ -175,7 +176,7 @@ func TestEachHolderHasSecretsOfItsOwn(t *testing.T) {
 // of the server.
 func TestABankElsewhereHasASecretOfItsOwn(t *testing.T) {
 	bank := SandboxBankCmd{Addr: "127.0.0.1:0", ReportTo: "http://127.0.0.1:1", SandboxDelay: "2s", LogLevel: "info",
-		LogFormat: logText}
+		LogFormat: settings.LogText}
 	_, err := bank.config()
 	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_BANK or PURSER_PARTNER_SECRET: is required")
 	bank.PartnerSecret, bank.OwnSecret = "a secret of sixteen", "a secret of sixteen"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"purser/cmd/purser/settings"
 	"purser/persistence/book"
 	"purser/persistence/kafka"
 	"purser/persistence/pgjournal"
@@ -70,14 +71,14 @@ func (c *TopicsCmd) Run(out io.Writer) error {
 	if c.KafkaBrokers == "" {
 		return errors.New("KAFKA_BROKERS is not set: there is no topic without Kafka")
 	}
-	var f faults
-	config := f.readKafka(Settings{KafkaBrokers: c.KafkaBrokers, KafkaTLS: c.KafkaTLS, KafkaTLSCA: c.KafkaTLSCA,
+	var f settings.Faults
+	config := f.ReadKafka(settings.Settings{KafkaBrokers: c.KafkaBrokers, KafkaTLS: c.KafkaTLS, KafkaTLSCA: c.KafkaTLSCA,
 		KafkaTLSCert: c.KafkaTLSCert, KafkaTLSKey: c.KafkaTLSKey, KafkaSASLMechanism: c.KafkaSASLMechanism,
 		KafkaSASLUsername: c.KafkaSASLUsername, KafkaSASLPassword: c.KafkaSASLPassword})
 	if err := errors.Join(f...); err != nil {
 		return err
 	}
-	topic, err := kafka.New(config.topicOptions())
+	topic, err := kafka.New(config.TopicOptions())
 	if err != nil {
 		return err
 	}

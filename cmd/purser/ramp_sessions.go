@@ -22,6 +22,7 @@ import (
 	"purser/actors/processes"
 	"purser/authorizer"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/persistence/ident"
 )
 
@@ -168,7 +169,7 @@ func (c *ImportRampSessionsCmd) importInto(ctx context.Context, lines []sessionL
 	if err := c.RequireStores(); err != nil {
 		return err
 	}
-	sealer, err := openSealer(c.DataDir, c.DataKey)
+	sealer, err := settings.OpenSealer(c.DataDir, c.DataKey)
 	if err != nil {
 		return err
 	}

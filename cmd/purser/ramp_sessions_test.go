@@ -214,7 +214,7 @@ func (o *older) reported(m *Main, handler, eventType, name string) {
 		"http://"+m.listeners.http.Addr().String()+"/api/webhooks/"+handler, strings.NewReader(body))
 	require.NoError(o.t, err)
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecrets.common[0], time.Now(), []byte(body)))
+	req.Header.Set("partner-signature", webhook.Sign(m.config.PartnerSecrets.Common[0], time.Now(), []byte(body)))
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(o.t, err)
 	require.NoError(o.t, resp.Body.Close())

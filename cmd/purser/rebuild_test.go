@@ -11,6 +11,7 @@ import (
 
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/persistence/pgjournal/pgtest"
 )
 
@@ -59,8 +60,8 @@ func stalePostgres(t *testing.T) *staleDeployment {
 }
 
 // onPlace makes the settings of a server those of the deployment's journal.
-func (d *staleDeployment) onPlace(t *testing.T) func(*Config) {
-	return func(c *Config) {
+func (d *staleDeployment) onPlace(t *testing.T) func(*settings.Config) {
+	return func(c *settings.Config) {
 		if d.database != "" {
 			*c = onDatabase(t, d.data, d.database)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/settings"
 	"purser/persistence/pebblegate"
 )
 
@@ -51,7 +52,7 @@ func (g *growth) end() int64 {
 	return g.most
 }
 
-// A server whose disk has only lastReserve free writes less than that until its next start is
+// A server whose disk has only settings.LastReserve free writes less than that until its next start is
 // done: by the relay, by a stop on SIGTERM or SIGKILL, and by a start whose logs have the records
 // of many swipes.
 func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
@@ -67,9 +68,9 @@ func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 		enough := s.n.Load() + swipes
 		s.runUntil(t, p, func() bool { return s.n.Load() >= enough })
 		s.refused.Store(0)
-		d.leave(t, minDiskReserve-1<<20)
+		d.leave(t, settings.MinDiskReserve-1<<20)
 		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
-		d.leave(t, lastReserve)
+		d.leave(t, settings.LastReserve)
 		watch := d.watchGrowth(t)
 		if stop == syscall.SIGTERM {
 			p.drained(t)
@@ -84,8 +85,8 @@ func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 		started := watch.end()
 		t.Logf("%d swipes, %s: the disk's use grows by at most %s until the end, and by %s in the next start; "+
 			"the last reserve is %s", enough, stop, pebblegate.FormatNeed(stopped), pebblegate.FormatNeed(started),
-			pebblegate.FormatNeed(lastReserve))
-		require.Less(t, stopped+started, int64(lastReserve))
+			pebblegate.FormatNeed(settings.LastReserve))
+		require.Less(t, stopped+started, int64(settings.LastReserve))
 		d.leave(t, 1<<30)
 		p.await(t, "readiness", func() bool {
 			resp, err := p.http.Get(p.admin + "/readyz")

@@ -20,6 +20,7 @@ import (
 	"purser/actors/processes"
 	"purser/authorizer"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/persistence"
 	"purser/persistence/archive"
 	"purser/persistence/ident"
@@ -56,7 +57,7 @@ func (r *RestoreCmd) Run(out io.Writer) error {
 	}
 	fmt.Fprintf(out, "%s restored to %s: %s\n", r.DataDir, from.At.Format(time.RFC3339), from.Counts)
 	fmt.Fprintf(out, "put the deployment's secrets in place before the start: %s; consumers will start again from 0\n",
-		secretsToKeep)
+		settings.SecretsToKeep)
 	return nil
 }
 

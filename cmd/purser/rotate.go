@@ -15,6 +15,7 @@ import (
 	"purser/actors/fault"
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/httpapi"
 )
 
@@ -46,23 +47,23 @@ func (c *RotateCmd) Run(out io.Writer) error {
 		return err
 	}
 	path := filepath.Join(c.DataDir, c.Secret)
-	text, err := readSecret(path)
+	text, err := settings.ReadSecret(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.Lost:
 		return c.replaceLost(path, out)
-	case errors.Is(err, fs.ErrNotExist) && !c.Finish && partnerOfSecret(c.Secret) != "":
+	case errors.Is(err, fs.ErrNotExist) && !c.Finish && settings.PartnerOfSecret(c.Secret) != "":
 		secrets, err := c.newPartnerSecret()
 		if err != nil {
 			return err
 		}
 		return c.addSecret(path, secrets[0], out)
-	case c.Secret == checkoutSeedFile && !c.Lost:
+	case c.Secret == settings.CheckoutSeedFile && !c.Lost:
 		return errors.New("checkout-seed does not rotate: addresses that were handed out derive from it " +
 			"(--lost makes a new one where the file is lost)")
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s is not there. Where %s has the secret, it rotates there: set NEW,OLD, and NEW alone "+
 			"afterwards (`openssl rand -hex %d` makes one). Where the file is lost, --lost makes a new one, "+
-			"except of data-key", path, settingOf(c.Secret), dataKeyBytes)
+			"except of data-key", path, settings.SettingOf(c.Secret), settings.DataKeyBytes)
 	case err != nil:
 		return err
 	case c.Lost:
@@ -81,34 +82,34 @@ func (c *RotateCmd) Run(out io.Writer) error {
 // requireFileInUse refuses to make a secret in a file whose place a setting takes: no server would
 // read it.
 func (c *RotateCmd) requireFileInUse() error {
-	set := map[string]string{dataKeyFile: c.DataKey, datadir.NetworkSecretFile: c.NetworkSecret,
-		partnerSecretFile:                              c.PartnerSecret,
-		partnerSecretFileOf(httpapi.PartnerBank):       c.PartnerSecretBank,
-		partnerSecretFileOf(httpapi.PartnerRamp):       c.PartnerSecretRamp,
-		partnerSecretFileOf(httpapi.PartnerStablecoin): c.PartnerSecretCoin}
+	set := map[string]string{settings.DataKeyFile: c.DataKey, datadir.NetworkSecretFile: c.NetworkSecret,
+		settings.PartnerSecretFile:                              c.PartnerSecret,
+		settings.PartnerSecretFileOf(httpapi.PartnerBank):       c.PartnerSecretBank,
+		settings.PartnerSecretFileOf(httpapi.PartnerRamp):       c.PartnerSecretRamp,
+		settings.PartnerSecretFileOf(httpapi.PartnerStablecoin): c.PartnerSecretCoin}
 	if c.Finish || set[c.Secret] == "" {
 		return nil
 	}
 	return fmt.Errorf("%s has the secret, and a server reads no file beside it: rotate it there, set NEW,OLD, "+
-		"and NEW alone afterwards (`openssl rand -hex %d` makes one)", settingOf(c.Secret), dataKeyBytes)
+		"and NEW alone afterwards (`openssl rand -hex %d` makes one)", settings.SettingOf(c.Secret), settings.DataKeyBytes)
 }
 
 // addSecret puts a new secret before the one that is in use.
 func (c *RotateCmd) addSecret(path, inUse string, out io.Writer) error {
-	fresh, err := newSecret()
+	fresh, err := settings.NewSecret()
 	if err != nil {
 		return err
 	}
-	if err := writeSecret(path, fresh+","+inUse); err != nil {
+	if err := settings.WriteSecret(path, fresh+","+inUse); err != nil {
 		return err
 	}
 	next := "wait until its log says that every personal document is sealed anew"
-	if c.Secret != dataKeyFile {
+	if c.Secret != settings.DataKeyFile {
 		next = fmt.Sprintf("give %s the new one (the first in the file)", holdersOf(c.Secret))
 	}
 	_, err = fmt.Fprintf(out, "%s has a new secret, and the old one stays valid: restart the server, %s, "+
 		"then `purser rotate %s --finish`\n", path, next, c.Secret)
-	if err == nil && c.Secret == dataKeyFile {
+	if err == nil && c.Secret == settings.DataKeyFile {
 		_, err = fmt.Fprintln(out, "backups from before need the old key (the second in the file), which --finish "+
 			"destroys: keep it elsewhere first")
 	}
@@ -117,7 +118,7 @@ func (c *RotateCmd) addSecret(path, inUse string, out io.Writer) error {
 
 // holdersOf names the card network or the partners that share the secret of a file.
 func holdersOf(file string) string {
-	switch partner := partnerOfSecret(file); {
+	switch partner := settings.PartnerOfSecret(file); {
 	case partner != "":
 		return "the " + partner + " partner"
 	case file == datadir.NetworkSecretFile:
@@ -127,15 +128,15 @@ func holdersOf(file string) string {
 }
 
 func (c *RotateCmd) replaceLost(path string, out io.Writer) error {
-	if c.Secret == dataKeyFile {
+	if c.Secret == settings.DataKeyFile {
 		return errors.New("--lost: a lost data key cannot be replaced: put it back, for nothing else opens what is " +
 			"sealed under it")
 	}
-	if _, err := makeSecret(path); err != nil {
+	if _, err := settings.MakeSecret(path); err != nil {
 		return err
 	}
 	next := "give " + holdersOf(c.Secret) + " the new one"
-	if c.Secret == checkoutSeedFile {
+	if c.Secret == settings.CheckoutSeedFile {
 		next = "links that are made from now on get sandbox addresses of the new one"
 	}
 	_, err := fmt.Fprintf(out, "%s has a new secret, from the next start on: %s\n", path, next)
@@ -149,13 +150,13 @@ func (c *RotateCmd) dropOld(path string, secrets []string, out io.Writer) error 
 	}
 	first := strings.TrimSpace(secrets[0])
 	require := c.requireStarted
-	if c.Secret == dataKeyFile {
+	if c.Secret == settings.DataKeyFile {
 		require = c.requireSealedAnew
 	}
 	if err := errors.Join(c.requireOwn(first), require(first)); err != nil {
 		return err
 	}
-	if err := writeSecret(path, first); err != nil {
+	if err := settings.WriteSecret(path, first); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s has the new secret alone, from the next start on\n", path)
@@ -165,7 +166,7 @@ func (c *RotateCmd) dropOld(path string, secrets []string, out io.Writer) error 
 // requireSealedAnew refuses as long as documents may be sealed under another data key than the
 // first.
 func (c *RotateCmd) requireSealedAnew(first string) error {
-	sealer, err := openSealer(c.DataDir, first)
+	sealer, err := settings.OpenSealer(c.DataDir, first)
 	if err != nil {
 		return err
 	}
@@ -204,12 +205,12 @@ func (c *RotateCmd) keysInUse(ctx context.Context) (keys []string, err error) {
 // requireOwn refuses a new secret that the file of another holder has too. The data key has no
 // other holder.
 func (c *RotateCmd) requireOwn(first string) error {
-	if c.Secret == dataKeyFile {
+	if c.Secret == settings.DataKeyFile {
 		return nil
 	}
-	var held []heldSecret
-	for _, file := range heldSecretFiles() {
-		text, err := readSecret(filepath.Join(c.DataDir, file))
+	var held []settings.HeldSecret
+	for _, file := range settings.HeldSecretFiles() {
+		text, err := settings.ReadSecret(filepath.Join(c.DataDir, file))
 		switch {
 		case file == c.Secret:
 			text = first
@@ -218,10 +219,10 @@ func (c *RotateCmd) requireOwn(first string) error {
 		case err != nil:
 			return err
 		}
-		held = append(held, heldSecret{file, datadir.SplitSecrets(text)})
+		held = append(held, settings.HeldSecret{File: file, Values: datadir.SplitSecrets(text)})
 	}
-	var f faults
-	f.sharedSecrets(held)
+	var f settings.Faults
+	f.RefuseShared(held)
 	return errors.Join(f...)
 }
 
@@ -234,7 +235,7 @@ func (c *RotateCmd) requireStarted(first string) error {
 	if err == nil && !inUse {
 		err = fmt.Errorf("no server has started with the new %s: restart the server, give %s the new one, "+
 			"then repeat this command. The old secret stays valid until then "+
-			"(%s takes the place of the file where it is set)", c.Secret, holdersOf(c.Secret), settingOf(c.Secret))
+			"(%s takes the place of the file where it is set)", c.Secret, holdersOf(c.Secret), settings.SettingOf(c.Secret))
 	}
 	return err
 }
@@ -256,12 +257,12 @@ func (c *RotateCmd) secretInUse(ctx context.Context, first string) (inUse bool, 
 		return false, err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	sealer, err := openSealer(c.DataDir, c.DataKey)
+	sealer, err := settings.OpenSealer(c.DataDir, c.DataKey)
 	if err != nil {
 		return false, err
 	}
 	used, err := actors.SecretsInUse(ctx, journal, sealer)
-	return slices.Contains(used[c.Secret], fingerprintOf(journal.Identity().Deployment, c.Secret, first)), err
+	return slices.Contains(used[c.Secret], settings.FingerprintOf(journal.Identity().Deployment, c.Secret, first)), err
 }
 
 // secretQuestion is the body of the admin port's command "secret". Name is a file in the data
@@ -277,20 +278,41 @@ type secretAnswer struct {
 
 // answerSecret is the admin port's command "secret". The server reads the file itself, so that the
 // answer has no secret and a caller cannot test guesses.
-func (c *Config) answerSecret(body []byte) (answer secretAnswer, err error) {
+func answerSecret(c *settings.Config, body []byte) (answer secretAnswer, err error) {
 	var question secretQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {
 		return answer, err
 	}
-	if !slices.Contains(heldSecretFiles(), question.Name) {
-		return answer, fault.New(fault.InvalidBody, "name is not one of "+strings.Join(heldSecretFiles(), ", "))
+	if !slices.Contains(settings.HeldSecretFiles(), question.Name) {
+		return answer, fault.New(fault.InvalidBody, "name is not one of "+strings.Join(settings.HeldSecretFiles(), ", "))
 	}
-	text, err := readSecret(filepath.Join(c.DataDir, question.Name))
+	text, err := settings.ReadSecret(filepath.Join(c.DataDir, question.Name))
 	if err != nil {
 		return answer, err
 	}
-	for _, held := range c.heldSecrets() {
-		answer.InUse = answer.InUse || held.file == question.Name && slices.Contains(held.values, datadir.SplitSecrets(text)[0])
+	for _, held := range c.HeldSecrets() {
+		answer.InUse = answer.InUse || held.File == question.Name && slices.Contains(held.Values, datadir.SplitSecrets(text)[0])
 	}
 	return answer, nil
+}
+
+// newPartnerSecret begins the rotation of a partner's own secret that it does not have yet: the
+// common secret, under which it signs so far, stays valid beside the new one.
+func (c *RotateCmd) newPartnerSecret() (secrets []string, err error) {
+	common := filepath.Join(c.DataDir, settings.PartnerSecretFile)
+	text, err := settings.ReadSecret(common)
+	setting := settings.PartnerSecretSetting(settings.PartnerOfSecret(c.Secret))
+	if c.PartnerSecret != "" || errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s does not have the common secret: to give the partner a secret of its own set %s "+
+			"to NEW,OLD, OLD being PURSER_PARTNER_SECRET, and to NEW alone afterwards (`openssl rand -hex %d` makes one)",
+			common, setting, settings.DataKeyBytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if secrets = strings.Split(text, ","); len(secrets) > 1 {
+		return nil, fmt.Errorf("%s is rotating: end that first with `purser rotate %s --finish`", settings.PartnerSecretFile,
+			settings.PartnerSecretFile)
+	}
+	return secrets, nil
 }

@@ -14,6 +14,7 @@ import (
 	"purser/actors"
 	"purser/actors/fault"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/httpapi"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -41,12 +42,12 @@ func TestSecretsRotate(t *testing.T) {
 	m := start(t, data)
 	passDemo(t, data)
 	require.NoError(t, m.Close())
-	before := secretIn(t, data, dataKeyFile)[0]
+	before := secretIn(t, data, settings.DataKeyFile)[0]
 
 	rotate := func(args ...string) error {
 		return run(append([]string{"rotate", "--data-dir", data}, args...), io.Discard)
 	}
-	for _, name := range []string{dataKeyFile, datadir.NetworkSecretFile, partnerSecretFile} {
+	for _, name := range []string{settings.DataKeyFile, datadir.NetworkSecretFile, settings.PartnerSecretFile} {
 		require.ErrorContains(t, rotate(name, "--finish"), "nothing is left to drop")
 		old := secretIn(t, data, name)
 		require.NoError(t, rotate(name))
@@ -55,8 +56,8 @@ func TestSecretsRotate(t *testing.T) {
 		require.ErrorContains(t, rotate(name), "is rotating already")
 		require.ErrorContains(t, rotate(name, "--lost"), "so it is not lost")
 	}
-	require.ErrorContains(t, rotate(checkoutSeedFile), "does not rotate")
-	require.ErrorContains(t, rotate(dataKeyFile, "--finish"), "may still be sealed under the old data key")
+	require.ErrorContains(t, rotate(settings.CheckoutSeedFile), "does not rotate")
+	require.ErrorContains(t, rotate(settings.DataKeyFile, "--finish"), "may still be sealed under the old data key")
 
 	m = start(t, data)
 	passDemo(t, data) // both network secrets are valid, and documents under both keys open
@@ -66,18 +67,18 @@ func TestSecretsRotate(t *testing.T) {
 	for _, secret := range secretIn(t, data, datadir.NetworkSecretFile) {
 		require.Equal(t, http.StatusBadRequest, m.networkStatus(t, secret), "a valid secret is let in")
 	}
-	for _, name := range []string{dataKeyFile, datadir.NetworkSecretFile, partnerSecretFile} {
+	for _, name := range []string{settings.DataKeyFile, datadir.NetworkSecretFile, settings.PartnerSecretFile} {
 		require.NoError(t, rotate(name, "--finish"), "of the running server")
 		require.Len(t, secretIn(t, data, name), 1)
 	}
-	require.NotEqual(t, before, secretIn(t, data, dataKeyFile)[0])
+	require.NotEqual(t, before, secretIn(t, data, settings.DataKeyFile)[0])
 	require.NoError(t, m.Close())
 	m = start(t, data)
 	passDemo(t, data)
 	require.NoError(t, m.Close())
 	auditPlace(t, testConfig(t, data))
 
-	require.NoError(t, writeSecret(filepath.Join(data, dataKeyFile), before))
+	require.NoError(t, settings.WriteSecret(filepath.Join(data, settings.DataKeyFile), before))
 	err := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorContains(t, err, "data key")
 }
@@ -89,8 +90,8 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 	rotate := func(args ...string) error {
 		return run(append([]string{"rotate", "--data-dir", data}, args...), io.Discard)
 	}
-	own := partnerSecretFileOf(httpapi.PartnerRamp)
-	names := []string{datadir.NetworkSecretFile, partnerSecretFile, own}
+	own := settings.PartnerSecretFileOf(httpapi.PartnerRamp)
+	names := []string{datadir.NetworkSecretFile, settings.PartnerSecretFile, own}
 	refused := func() {
 		t.Helper()
 		for _, name := range names {
@@ -98,7 +99,7 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 			require.Len(t, before, 2)
 			err := rotate(name, "--finish")
 			require.ErrorContains(t, err, "no server has started with the new "+name+": restart the server")
-			require.ErrorContains(t, err, settingOf(name))
+			require.ErrorContains(t, err, settings.SettingOf(name))
 			require.Equal(t, before, secretIn(t, data, name))
 		}
 	}
@@ -130,7 +131,7 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 func TestARotationOfTheDataKeySaysWhatBackupsNeed(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
-	said := runs(t, "rotate", "--data-dir", data, dataKeyFile)
+	said := runs(t, "rotate", "--data-dir", data, settings.DataKeyFile)
 	require.Contains(t, said, "backups from before need the old key (the second in the file)")
 	require.NotContains(t, runs(t, "rotate", "--data-dir", data, datadir.NetworkSecretFile), "backups")
 }
@@ -140,11 +141,11 @@ func TestARotationOfTheDataKeySaysWhatBackupsNeed(t *testing.T) {
 func TestAMissingSecretIsNamedWithItsRepair(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
-	for _, name := range []string{dataKeyFile, datadir.NetworkSecretFile} {
+	for _, name := range []string{settings.DataKeyFile, datadir.NetworkSecretFile} {
 		require.NoError(t, os.Remove(filepath.Join(data, name)))
 	}
 	config := testConfig(t, data)
-	err := config.findSecrets()
+	err := config.FindSecrets()
 	require.ErrorContains(t, err, "data-key is missing, but the stores have used one: put it back, or set "+
 		"PURSER_DATA_KEY: no other key opens what is sealed under it")
 	require.ErrorContains(t, err, "network-secret is missing, but the stores have used one: put it back, set "+
@@ -160,17 +161,17 @@ func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
 		return run(append([]string{"rotate", "--data-dir", data}, args...), io.Discard)
 	}
 	named := filepath.Join(t.TempDir(), "named")
-	require.NoError(t, os.WriteFile(named, []byte(strings.Repeat("ab", dataKeyBytes)), 0o600))
-	own := partnerSecretFileOf(httpapi.PartnerBank)
-	for _, name := range append(heldSecretFiles(), dataKeyFile) {
-		for variable, value := range map[string]string{settingOf(name): strings.Repeat("ab", dataKeyBytes),
-			settingOf(name) + secretFileSuffix: named} {
+	require.NoError(t, os.WriteFile(named, []byte(strings.Repeat("ab", settings.DataKeyBytes)), 0o600))
+	own := settings.PartnerSecretFileOf(httpapi.PartnerBank)
+	for _, name := range append(settings.HeldSecretFiles(), settings.DataKeyFile) {
+		for variable, value := range map[string]string{settings.SettingOf(name): strings.Repeat("ab", settings.DataKeyBytes),
+			settings.SettingOf(name) + secretFileSuffix: named} {
 			t.Run(variable, func(t *testing.T) {
 				t.Setenv(variable, value)
-				require.ErrorContains(t, rotate(name), settingOf(name)+" has the secret")
-				require.ErrorContains(t, rotate(name, "--lost"), settingOf(name)+" has the secret")
-				if name == partnerSecretFile {
-					require.ErrorContains(t, rotate(own), "set "+settingOf(own)+" to NEW,OLD")
+				require.ErrorContains(t, rotate(name), settings.SettingOf(name)+" has the secret")
+				require.ErrorContains(t, rotate(name, "--lost"), settings.SettingOf(name)+" has the secret")
+				if name == settings.PartnerSecretFile {
+					require.ErrorContains(t, rotate(own), "set "+settings.SettingOf(own)+" to NEW,OLD")
 				}
 			})
 		}
@@ -178,7 +179,7 @@ func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(data, own))
 	require.Len(t, secretIn(t, data, datadir.NetworkSecretFile), 1)
 	require.NoError(t, rotate(datadir.NetworkSecretFile))
-	t.Setenv(settingOf(datadir.NetworkSecretFile), "of a setting, beside the file")
+	t.Setenv(settings.SettingOf(datadir.NetworkSecretFile), "of a setting, beside the file")
 	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"), "no server has started with the new network-secret")
 }
 
@@ -187,13 +188,13 @@ func TestARotationEndsWithASecretOfItsOwn(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
 	network := secretIn(t, data, datadir.NetworkSecretFile)[0]
-	path := filepath.Join(data, partnerSecretFile)
-	old := secretIn(t, data, partnerSecretFile)[0]
-	require.NoError(t, writeSecret(path, network+", "+old))
-	err := run([]string{"rotate", "--data-dir", data, partnerSecretFile, "--finish"}, io.Discard)
+	path := filepath.Join(data, settings.PartnerSecretFile)
+	old := secretIn(t, data, settings.PartnerSecretFile)[0]
+	require.NoError(t, settings.WriteSecret(path, network+", "+old))
+	err := run([]string{"rotate", "--data-dir", data, settings.PartnerSecretFile, "--finish"}, io.Discard)
 	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET: has a secret of PURSER_NETWORK_SECRET too")
 	require.NotContains(t, err.Error(), network)
-	require.Equal(t, []string{network, " " + old}, secretIn(t, data, partnerSecretFile))
+	require.Equal(t, []string{network, " " + old}, secretIn(t, data, settings.PartnerSecretFile))
 }
 
 // TestTheAdminPortTriesNoSecrets: the admin port compares a file of the data directory, and no
@@ -202,11 +203,11 @@ func TestTheAdminPortTriesNoSecrets(t *testing.T) {
 	m := start(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
 	for _, body := range []string{`{"name":"data-key"}`, `{"name":"../network-secret"}`, `{}`} {
-		_, err := m.config.answerSecret([]byte(body))
+		_, err := answerSecret(&m.config, []byte(body))
 		require.True(t, fault.Is(err, fault.InvalidBody), body)
 		require.ErrorContains(t, err, "name is not one of network-secret, partner-secret")
 	}
-	answer, err := m.config.answerSecret([]byte(`{"name":"network-secret"}`))
+	answer, err := answerSecret(&m.config, []byte(`{"name":"network-secret"}`))
 	require.NoError(t, err)
 	require.True(t, answer.InUse)
 }
@@ -229,24 +230,24 @@ func (m *Main) networkStatus(t *testing.T, secret string) int {
 func TestLostSecretsAreReplacedByHandAlone(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
-	for name := range secretSettings {
+	for name := range settings.SecretSettings {
 		require.NoError(t, os.Rename(filepath.Join(data, name), filepath.Join(data, name+".aside")))
 	}
 	err := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
-	for name := range secretSettings {
+	for name := range settings.SecretSettings {
 		require.ErrorContains(t, err, name+" is missing")
 		require.NoFileExists(t, filepath.Join(data, name))
 	}
 	for name, says := range map[string]string{
-		datadir.NetworkSecretFile: "network-secret is not there. Where PURSER_NETWORK_SECRET has",
-		partnerSecretFile:         "is lost, --lost makes a new one", checkoutSeedFile: "checkout-seed does not rotate",
+		datadir.NetworkSecretFile:  "network-secret is not there. Where PURSER_NETWORK_SECRET has",
+		settings.PartnerSecretFile: "is lost, --lost makes a new one", settings.CheckoutSeedFile: "checkout-seed does not rotate",
 	} {
 		require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard), says)
 		require.NoError(t, run([]string{"rotate", "--data-dir", data, "--lost", name}, io.Discard))
 	}
-	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, "--lost", dataKeyFile}, io.Discard),
+	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, "--lost", settings.DataKeyFile}, io.Discard),
 		"cannot be replaced")
-	require.NoError(t, os.Rename(filepath.Join(data, dataKeyFile+".aside"), filepath.Join(data, dataKeyFile)))
+	require.NoError(t, os.Rename(filepath.Join(data, settings.DataKeyFile+".aside"), filepath.Join(data, settings.DataKeyFile)))
 	require.NoError(t, start(t, data).Close())
 }
 
@@ -267,7 +268,7 @@ func TestAnEmptyDirectoryBesideAUsedDatabase(t *testing.T) {
 	require.NoError(t, m.Start(t.Context()))
 	err := <-m.Failed()
 	require.ErrorContains(t, err, datadir.NetworkSecretFile+" is missing")
-	require.ErrorContains(t, err, partnerSecretFile+" is missing")
+	require.ErrorContains(t, err, settings.PartnerSecretFile+" is missing")
 	require.NoError(t, m.Close())
 	require.NoFileExists(t, filepath.Join(config.DataDir, datadir.NetworkSecretFile))
 }

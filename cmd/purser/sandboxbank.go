@@ -17,6 +17,7 @@ import (
 	"purser/actors/partner/sandbox"
 	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
 )
@@ -47,25 +48,25 @@ type bankConfig struct {
 	addr, dataDir, reportTo string
 	secrets                 []string // the first signs reports
 	delay                   time.Duration
-	log                     Config
+	log                     settings.Config
 }
 
 func (s *SandboxBankCmd) config() (bankConfig, error) {
-	var f faults
-	f.address("PURSER_BANK_ADDR", s.Addr)
-	c := bankConfig{addr: s.Addr, dataDir: s.DataDir, reportTo: f.baseURL("PURSER_BANK_REPORT_TO", s.ReportTo),
-		secrets: f.secrets("PURSER_PARTNER_SECRET", s.PartnerSecret), delay: f.delay(s.SandboxDelay),
-		log: Config{LogLevel: f.level(s.LogLevel),
-			LogFormat: f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)}}
-	own := partnerSecretSetting(httpapi.PartnerBank)
-	if secrets := f.secrets(own, s.OwnSecret); secrets != nil {
-		f.sharedSecrets([]heldSecret{{partnerSecretFile, c.secrets},
-			{partnerSecretFileOf(httpapi.PartnerBank), secrets}})
+	var f settings.Faults
+	f.Address("PURSER_BANK_ADDR", s.Addr)
+	c := bankConfig{addr: s.Addr, dataDir: s.DataDir, reportTo: f.BaseURL("PURSER_BANK_REPORT_TO", s.ReportTo),
+		secrets: f.Secrets("PURSER_PARTNER_SECRET", s.PartnerSecret), delay: f.Delay(s.SandboxDelay),
+		log: settings.Config{LogLevel: f.Level(s.LogLevel),
+			LogFormat: f.OneOf("PURSER_LOG_FORMAT", s.LogFormat, settings.LogText, settings.LogJSON)}}
+	own := settings.PartnerSecretSetting(httpapi.PartnerBank)
+	if secrets := f.Secrets(own, s.OwnSecret); secrets != nil {
+		f.RefuseShared([]settings.HeldSecret{{File: settings.PartnerSecretFile, Values: c.secrets},
+			{File: settings.PartnerSecretFileOf(httpapi.PartnerBank), Values: secrets}})
 		c.secrets = secrets
 	}
 	if len(c.secrets) == 0 {
-		f.add(own+" or PURSER_PARTNER_SECRET", "is required, with at least %d characters: "+
-			"the one that signs the bank's reports at the Purser it reports to", minSecretChars)
+		f.Add(own+" or PURSER_PARTNER_SECRET", "is required, with at least %d characters: "+
+			"the one that signs the bank's reports at the Purser it reports to", settings.MinSecretChars)
 	}
 	return c, errors.Join(f...)
 }
@@ -78,7 +79,7 @@ func (s *SandboxBankCmd) Run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	return runSandboxBank(ctx, c, newLogger(os.Stderr, c.log))
+	return runSandboxBank(ctx, c, settings.NewLogger(os.Stderr, c.log))
 }
 
 func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err error) {
@@ -91,7 +92,7 @@ func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err er
 	if err != nil {
 		return err
 	}
-	report := sandbox.NewHTTPReporter(&http.Client{}, c.reportTo, httpapi.PathBankReports, reportSigner(c.secrets[0], time.Now))
+	report := sandbox.NewHTTPReporter(&http.Client{}, c.reportTo, httpapi.PathBankReports, settings.ReportSigner(c.secrets[0], time.Now))
 	bank, err := openSandboxBank(c.dataDir, c.delay, report, time.Now, log)
 	if err != nil {
 		return errors.Join(err, listener.Close())

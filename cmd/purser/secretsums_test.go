@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 )
 
 // eachDamage flips one bit of each byte of a small file (in a full run each bit), truncates the
@@ -43,11 +44,11 @@ func eachDamage(t *testing.T, path string, check func(damage string)) {
 func secretsOn(t *testing.T) (data string) {
 	t.Helper()
 	data = t.TempDir()
-	require.NoError(t, (&Config{DataDir: data}).findSecrets())
+	require.NoError(t, (&settings.Config{DataDir: data}).FindSecrets())
 	for _, name := range []string{datadir.NetworkSecretFile, "partner-secret-bank"} {
 		require.NoError(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard))
 	}
-	require.NoError(t, (&Config{DataDir: data}).findSecrets())
+	require.NoError(t, (&settings.Config{DataDir: data}).FindSecrets())
 	return data
 }
 
@@ -55,19 +56,19 @@ func secretsOn(t *testing.T) (data string) {
 // the card network or a partner, or gave checkout links addresses of another seed.
 func TestADamagedSecretIsRefused(t *testing.T) {
 	data := secretsOn(t)
-	for _, name := range []string{datadir.NetworkSecretFile, partnerSecretFile, "partner-secret-bank", dataKeyFile,
-		checkoutSeedFile} {
+	for _, name := range []string{datadir.NetworkSecretFile, settings.PartnerSecretFile, "partner-secret-bank", settings.DataKeyFile,
+		settings.CheckoutSeedFile} {
 		path := filepath.Join(data, name)
 		eachDamage(t, path, func(damage string) {
-			require.ErrorContains(t, (&Config{DataDir: data}).findSecrets(), path, damage)
+			require.ErrorContains(t, (&settings.Config{DataDir: data}).FindSecrets(), path, damage)
 		})
 	}
-	whole := Config{DataDir: data}
-	require.NoError(t, whole.findSecrets())
-	path := filepath.Join(data, secretSumsFile)
+	whole := settings.Config{DataDir: data}
+	require.NoError(t, whole.FindSecrets())
+	path := filepath.Join(data, settings.SecretSumsFile)
 	eachDamage(t, path, func(damage string) {
-		found := Config{DataDir: data}
-		if err := found.findSecrets(); err != nil {
+		found := settings.Config{DataDir: data}
+		if err := found.FindSecrets(); err != nil {
 			require.ErrorContains(t, err, path, damage)
 			return
 		}
@@ -80,17 +81,17 @@ func TestADamagedSecretIsRefused(t *testing.T) {
 // of checksums.
 func TestASecretChangedByHand(t *testing.T) {
 	data := secretsOn(t)
-	path, sums := filepath.Join(data, datadir.NetworkSecretFile), filepath.Join(data, secretSumsFile)
+	path, sums := filepath.Join(data, datadir.NetworkSecretFile), filepath.Join(data, settings.SecretSumsFile)
 	require.NoError(t, os.WriteFile(path, []byte("a secret of the owner"), 0o600))
-	require.ErrorContains(t, (&Config{DataDir: data}).findSecrets(), path+" differs from its checksum")
+	require.ErrorContains(t, (&settings.Config{DataDir: data}).FindSecrets(), path+" differs from its checksum")
 	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, datadir.NetworkSecretFile, "--finish"}, io.Discard),
 		path+" differs from its checksum")
-	require.NoError(t, dropSum(path))
-	require.NoError(t, (&Config{DataDir: data}).findSecrets())
+	require.NoError(t, settings.DropSum(path))
+	require.NoError(t, (&settings.Config{DataDir: data}).FindSecrets())
 	require.NoError(t, os.Remove(sums))
 	require.NoError(t, os.WriteFile(path, []byte("a secret of another owner"), 0o600))
-	c := Config{DataDir: data}
-	require.NoError(t, c.findSecrets())
+	c := settings.Config{DataDir: data}
+	require.NoError(t, c.FindSecrets())
 	require.Equal(t, []string{"a secret of another owner"}, c.NetworkSecrets)
 	require.FileExists(t, sums)
 }

@@ -27,6 +27,7 @@ import (
 	"purser/authorizer"
 	"purser/authorizer/drain"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
 	"purser/persistence"
@@ -37,7 +38,7 @@ import (
 
 // ServeCmd runs the servers.
 type ServeCmd struct {
-	Settings
+	settings.Settings
 }
 
 // Limits of a start and a stop.
@@ -61,7 +62,7 @@ func (s *ServeCmd) Run(out io.Writer) error {
 	config.Processors = spareProcessors()
 	profileWaiting()
 	go boundGarbage(ctx)
-	log := newLogger(os.Stderr, config)
+	log := settings.NewLogger(os.Stderr, config)
 	m := NewMain(config, log)
 	if config.Certificate != nil {
 		signal.Notify(m.hangups, syscall.SIGHUP)
@@ -92,7 +93,7 @@ type Main struct {
 	// Fatal ends the process when a commit has failed: from then on nothing may be answered.
 	Fatal func(error)
 
-	config    Config
+	config    settings.Config
 	clocks    machineClocks
 	trusted   *trustedClock // nil: Clock is a test's
 	log       *slog.Logger
@@ -134,7 +135,7 @@ type Main struct {
 }
 
 // NewMain makes a Main that has not started.
-func NewMain(c Config, log *slog.Logger) *Main {
+func NewMain(c settings.Config, log *slog.Logger) *Main {
 	m := &Main{DiskFree: datadir.FreeBytes, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log,
 		registry:  prometheus.NewRegistry(),
 		consumers: consumers(), swipes: newGate(), stores: newGate(), failed: make(chan error, 1),
@@ -248,8 +249,8 @@ func (m *Main) takeDirectory(context.Context) error {
 }
 
 func (m *Main) findSecrets(context.Context) error {
-	m.development = m.config.developmentOnly()
-	return m.config.findSecrets()
+	m.development = m.config.DevelopmentOnly()
+	return m.config.FindSecrets()
 }
 
 func (m *Main) openJournal(ctx context.Context) (err error) {
@@ -258,12 +259,12 @@ func (m *Main) openJournal(ctx context.Context) (err error) {
 	if m.authorizer != nil {
 		use.Deployment = m.authorizer.Deployment()
 	}
-	m.journal, err = m.config.place().OpenJournal(ctx, use)
+	m.journal, err = m.config.Stores().OpenJournal(ctx, use)
 	if err != nil {
 		return mayPass(err)
 	}
 	m.onClose(m.journal.Close)
-	return m.config.secretsBelong(m.journal)
+	return m.config.SecretsBelong(m.journal)
 }
 
 // note logs an operation that the journal's store tries again by itself. There can be many a second,
@@ -325,7 +326,7 @@ func (m *Main) openEngine(deployment ident.UUID) error {
 
 // openBank finds the bank: elsewhere, or in this process.
 func (m *Main) openBank(context.Context) (err error) {
-	secret := m.config.PartnerSecrets.secretsOf(httpapi.PartnerBank)[0]
+	secret := m.config.PartnerSecrets.SecretsOf(httpapi.PartnerBank)[0]
 	if m.config.BankURL != "" {
 		client := bankhttp.NewClient(m.config.BankURL, func(message []byte) string {
 			return webhook.Sign(secret, m.Clock(), message)
@@ -334,7 +335,7 @@ func (m *Main) openBank(context.Context) (err error) {
 		m.onClose(func() error { client.Close(); return nil })
 		return nil
 	}
-	report := sandbox.NewHTTPReporter(m.partnerClient(), restInProcess, httpapi.PathBankReports, reportSigner(secret, m.Clock))
+	report := sandbox.NewHTTPReporter(m.partnerClient(), restInProcess, httpapi.PathBankReports, settings.ReportSigner(secret, m.Clock))
 	m.sandbox, err = openSandboxBank(m.config.DataDir, m.config.SandboxDelay, report, m.Clock, m.log)
 	if err == nil {
 		m.bank = m.sandbox
@@ -355,10 +356,10 @@ func (m *Main) startActors(ctx context.Context) (err error) {
 		Chains: m.chains, Accounts: m.config.CheckoutAccounts, Prices: sandbox.Prices{}, Ramp: m.ramp,
 		OutboundCalls: m.shares.calls,
 		Config: actors.Config{Journal: m.journal, Authorizer: m.authorizer, Sealer: m.sealer,
-			Secrets: m.config.fingerprints(m.journal.Identity().Deployment), Clock: m.Clock, ClockSuspect: m.clockSuspect,
+			Secrets: m.config.Fingerprints(m.journal.Identity().Deployment), Clock: m.Clock, ClockSuspect: m.clockSuspect,
 			Entropy: m.Entropy, Logger: m.log, Fatal: m.Fatal}})
 	if missing, ok := errors.AsType[actors.MissingSecret](err); ok {
-		return missingSecret(m.config.DataDir, missing.Name)
+		return settings.MissingSecret(m.config.DataDir, missing.Name)
 	}
 	if errors.Is(err, actors.ErrStores) {
 		return err
@@ -395,7 +396,7 @@ func (m *Main) issuer() partner.Issuer {
 func (m *Main) openRamp(context.Context) (err error) {
 	post := func(path string) sandbox.Reporter {
 		return sandbox.NewHTTPReporter(m.partnerClient(), restInProcess, path,
-			reportSigner(m.config.PartnerSecrets.secretsOf(httpapi.PartnerRamp)[0], m.Clock))
+			settings.ReportSigner(m.config.PartnerSecrets.SecretsOf(httpapi.PartnerRamp)[0], m.Clock))
 	}
 	m.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(m.config.DataDir), Delay: m.config.SandboxDelay,
 		Clock: m.Clock, Report: post(httpapi.PathOnrampReports),

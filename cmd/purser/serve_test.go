@@ -14,6 +14,7 @@ import (
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/persistence/ident"
 )
 
@@ -21,7 +22,7 @@ import (
 func TestAStopHasAllRelayed(t *testing.T) {
 	data := t.TempDir()
 	var log bytes.Buffer // read when the server has stopped
-	m := NewMain(testConfig(t, data), newLogger(&log, Config{LogLevel: slog.LevelInfo, LogFormat: logJSON}))
+	m := NewMain(testConfig(t, data), settings.NewLogger(&log, settings.Config{LogLevel: slog.LevelInfo, LogFormat: settings.LogJSON}))
 	require.NoError(t, m.Start(t.Context()))
 	token, err := ident.NewToken(4095, rand.Reader)
 	require.NoError(t, err)

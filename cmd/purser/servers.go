@@ -53,7 +53,7 @@ func (m *Main) listen(context.Context) error {
 		return errors.Join(taken...)
 	}
 	if m.config.BaseURL == "" {
-		m.config.BaseURL = m.config.url(m.listeners.http.Addr().String())
+		m.config.BaseURL = m.config.URLOf(m.listeners.http.Addr().String())
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (m *Main) startNetwork(context.Context) error {
 		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network,
 		MaxPerPeer: m.config.Connections.PerAddress, AtOnce: unauthenticatedAtOnce(m.config.Processors),
 		Refusals: m.config.Refusals, Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.Network,
-		TLS: m.config.Certificate.serverConfig()})
+		TLS: m.config.Certificate.ServerConfig()})
 	if err == nil {
 		m.edge.addPort(portNetwork, m.shares.network, server.Counts)
 		m.stopNetwork = m.serve(portNetwork, server, m.listeners.authorizer, m.memory)
@@ -113,7 +113,7 @@ func (m *Main) admitRequests(context.Context) error {
 	m.onClose(worker.Close)
 	server, err := httpapi.New(httpapi.Config{Actors: m.system, DerivePassword: worker.Derive, BaseURL: m.config.BaseURL,
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
-		PartnerSecrets: m.config.PartnerSecrets.byPartner(), PartnerSignatures: m.config.PartnerSignatures,
+		PartnerSecrets: m.config.PartnerSecrets.ByPartner(), PartnerSignatures: m.config.PartnerSignatures,
 		SignupClosed: !m.config.SignupOpen, Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards,
 		NoCurrencies: !m.config.MultiCurrency, NoRamp: !m.config.Ramp, Convert: m.config.Convert,
 		DepositDelay:      m.config.SandboxDelay,
@@ -154,7 +154,7 @@ func (m *Main) operatorCommands() map[string]httpapi.Command {
 			return runAudit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, auditPause)
 		})},
 		"backup": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
-			return backupCommand(ctx, m.backedUp(), m.config.backupDir(), body, m.Clock())
+			return backupCommand(ctx, m.backedUp(), m.config.BackupsIn(), body, m.Clock())
 		})},
 		"unmatched": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
 			return unmatchedPage(ctx, m.journal, m.sealer, body)
@@ -169,7 +169,7 @@ func (m *Main) operatorCommands() map[string]httpapi.Command {
 			return actors.DataKeysInUse(ctx, m.journal)
 		})},
 		"secret": {Do: m.command(func(_ context.Context, body []byte) (any, error) {
-			return m.config.answerSecret(body)
+			return answerSecret(&m.config, body)
 		})},
 		"nacha": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
 			return nachaOf(ctx, m.bank, body)
@@ -294,4 +294,12 @@ func (m *Main) publishAddresses(context.Context) error {
 	}
 	m.onClose(func() error { return os.Remove(datadir.AddressesFile(m.config.DataDir)) })
 	return nil
+}
+
+// restEdge returns the limits of the REST port's connections and bodies.
+func (m *Main) restEdge() drain.Options {
+	return drain.Options{Connections: m.shares.rest, PerPeer: m.config.Connections.PerAddress,
+		AtOnce: unauthenticatedAtOnce(m.config.Processors), Refusals: m.config.Refusals,
+		Bodies: m.bodies, Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.REST,
+		TLS: m.config.Certificate.ServerConfig()}
 }

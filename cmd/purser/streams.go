@@ -40,7 +40,7 @@ func (m *Main) startPublisher(context.Context) error {
 	if len(m.config.Kafka.Brokers) == 0 {
 		return nil
 	}
-	options := m.config.Kafka.topicOptions()
+	options := m.config.Kafka.TopicOptions()
 	var err error
 	if options.Proof, err = m.messageProof(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"purser/cmd/purser/settings"
 	"purser/httpapi/openapi/openapitest"
 )
 
@@ -29,7 +30,7 @@ func newJudge() *openapitest.Judge {
 var diary = &journalist{}
 
 func talkative() *slog.Logger {
-	return newLogger(diary, Config{LogLevel: slog.LevelDebug, LogFormat: logJSON})
+	return settings.NewLogger(diary, settings.Config{LogLevel: slog.LevelDebug, LogFormat: settings.LogJSON})
 }
 
 // unspeakable are secrets and personal data by their look.

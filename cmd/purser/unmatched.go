@@ -14,6 +14,7 @@ import (
 	"purser/actors/fault"
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -67,7 +68,7 @@ func (u *UnmatchedCmd) printStored(ctx context.Context, out io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	sealer, err := openSealer(u.DataDir, u.DataKey)
+	sealer, err := settings.OpenSealer(u.DataDir, u.DataKey)
 	if err != nil {
 		return err
 	}

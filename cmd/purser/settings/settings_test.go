@@ -1,10 +1,6 @@
-package main
+package settings
 
 import (
-	"errors"
-	"io"
-	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -19,7 +15,8 @@ import (
 	"purser/httpapi"
 )
 
-func defaults(t *testing.T) Settings {
+// unset returns the settings of a command line without flags.
+func unset(t *testing.T) Settings {
 	t.Helper()
 	var s Settings
 	parser, err := kong.New(&s)
@@ -30,7 +27,7 @@ func defaults(t *testing.T) Settings {
 }
 
 func TestDefaultsAreComplete(t *testing.T) {
-	c, err := defaults(t).Config()
+	c, err := unset(t).Config()
 	require.NoError(t, err)
 	require.Equal(t, httpapi.DefaultRateLimits(), c.RateLimits)
 	require.Equal(t, httpapi.DefaultPayoutLimits(), c.PayoutLimits)
@@ -74,13 +71,13 @@ func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 }
 
 func TestSettingsThatExcludeEachOther(t *testing.T) {
-	s := defaults(t)
+	s := unset(t)
 	s.AdminAddr, s.NetworkSecret = s.HTTPAddr, "a secret of sixteen,a secret of sixteen"
 	_, err := s.Config()
 	require.ErrorContains(t, err, "PURSER_ADMIN_ADDR: \"127.0.0.1:8080\" is the address of PURSER_HTTP_ADDR too")
 	require.ErrorContains(t, err, "PURSER_NETWORK_SECRET: has the same secret twice")
 	require.NotContains(t, err.Error(), "sixteen", "secrets are not echoed")
-	s = defaults(t)
+	s = unset(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	_, err = s.Config()
 	require.NoError(t, err)
@@ -94,7 +91,7 @@ func TestSettingsThatAreAlmostRight(t *testing.T) {
 		{"BaseURL", "https://x.test/pay/", ""},
 		{"NetworkSecret", "a secret of sixteen, a secret of sixteen", "PURSER_NETWORK_SECRET"},
 	} {
-		s := defaults(t)
+		s := unset(t)
 		reflect.ValueOf(&s).Elem().FieldByName(c.set).SetString(c.to)
 		_, err := s.Config()
 		if c.fault == "" {
@@ -104,7 +101,7 @@ func TestSettingsThatAreAlmostRight(t *testing.T) {
 		require.ErrorContains(t, err, c.fault+":", c.to)
 		require.NotContains(t, err.Error(), "word", "secrets are not echoed")
 	}
-	s := defaults(t)
+	s := unset(t)
 	s.NetworkSecret = "the first secret of two, the second secret of two"
 	c, err := s.Config()
 	require.NoError(t, err)
@@ -117,7 +114,7 @@ func TestCheckoutAccounts(t *testing.T) {
 		xpub    = "xpub6DCoCpSuQZB2jawqnGMEPS63ePKWkwWPH4TU45Q7LPXWuNd8TMtVxRrgjtEshuqpK3mdhaWHPFsBngh5GFZaM6si3yZdUsT8ddYM3PwnATt"
 		private = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"
 	)
-	s := defaults(t)
+	s := unset(t)
 	s.CheckoutXpubEVM, s.CheckoutXpubBTC = private, "zpub"
 	_, err := s.Config()
 	require.ErrorContains(t, err, "PURSER_CHECKOUT_XPUB_EVM: address: an extended private key")
@@ -134,89 +131,33 @@ func TestCheckoutAccounts(t *testing.T) {
 	_, err = s.Config()
 	require.ErrorContains(t, err, "PURSER_CHECKOUT_XPUB_BTC: nobody would see what is paid: set PURSER_CHAIN_BITCOIN_URL")
 	c.DataDir = t.TempDir()
-	require.NoError(t, c.findSecrets())
+	require.NoError(t, c.FindSecrets())
 	require.False(t, c.CheckoutAccounts.IsSandbox())
 	require.True(t, c.CheckoutAccounts.Has(address.EVM))
 	require.False(t, c.CheckoutAccounts.Has(address.Bitcoin), "no sandbox's beside a real one")
 
 	c = Config{DataDir: t.TempDir()}
-	require.NoError(t, c.findSecrets())
+	require.NoError(t, c.FindSecrets())
 	require.True(t, c.CheckoutAccounts.IsSandbox())
 	require.True(t, c.CheckoutAccounts.Has(address.Solana))
 }
 
 // A database that outlives the directory is not sealed under a key that lies in it.
 func TestADatabaseNeedsADataKey(t *testing.T) {
-	s := defaults(t)
+	s := unset(t)
 	s.DatabaseURL, s.KafkaBrokers = "postgres://purser:word@db/purser", "one:9092, two:9092"
 	_, err := s.Config()
 	require.ErrorContains(t, err, "PURSER_DATA_KEY: is required with DATABASE_URL")
 	require.NotContains(t, err.Error(), "word")
-	s.DataKey = strings.Repeat("ab", dataKeyBytes)
+	s.DataKey = strings.Repeat("ab", DataKeyBytes)
 	c, err := s.Config()
 	require.NoError(t, err)
 	require.Equal(t, s.DatabaseURL, c.DatabaseURL)
 	require.Equal(t, []string{"one:9092", "two:9092"}, c.Kafka.Brokers)
 }
 
-// A compose file passes unset variables to every command as empty ones.
-func TestAnEmptySettingIsTheDefault(t *testing.T) {
-	data, _ := small(t)
-	parsed := errors.New("parsed")
-	settings := func(args []string) map[string]string {
-		values := map[string]string{}
-		require.ErrorIs(t, runAs(args, io.Discard, func(chosen *kong.Context, _ []string) error {
-			for _, flag := range chosen.Flags() {
-				if len(flag.Envs) > 0 {
-					values[flag.Envs[0]] = flag.Target.String()
-				}
-			}
-			return parsed
-		}), parsed)
-		return values
-	}
-	commands := [][]string{{"serve"}, {"backup", "dir"}, {"sandbox-bank"}, {"topics"}, {"demo"}, {"audit"}}
-	var before []map[string]string
-	for _, command := range commands {
-		before = append(before, settings(command))
-	}
-	for _, values := range before {
-		for name := range values {
-			t.Setenv(name, "")
-		}
-	}
-	for i, command := range commands {
-		require.Equal(t, before[i], settings(command), command[0])
-	}
-	runs(t, "backup", "--data-dir", data, filepath.Join(t.TempDir(), "backup"))
-}
-
-// withDefaults gives each empty field its default.
-func withDefaults(t *testing.T, s Settings) Settings {
-	t.Helper()
-	filled, given := defaults(t), reflect.ValueOf(s)
-	for i := range given.NumField() {
-		if value := given.Field(i).String(); value != "" {
-			reflect.ValueOf(&filled).Elem().Field(i).SetString(value)
-		}
-	}
-	return filled
-}
-
-// Ports that cannot be had are all named too.
-func TestEveryTakenPortIsNamed(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer taken.Close()
-	config := testConfig(t, t.TempDir())
-	config.HTTPAddr, config.AdminAddr = taken.Addr().String(), taken.Addr().String()
-	err = NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context())
-	require.ErrorContains(t, err, "REST address")
-	require.ErrorContains(t, err, "admin address")
-}
-
 func TestRateLimitsOffAndSizes(t *testing.T) {
-	s := defaults(t)
+	s := unset(t)
 	s.RateLimits, s.AuthorizerCache = "off", "1GiB"
 	c, err := s.Config()
 	require.NoError(t, err)
@@ -227,22 +168,22 @@ func TestRateLimitsOffAndSizes(t *testing.T) {
 func TestSecretsAreMadeOnceAndForTheOwnerAlone(t *testing.T) {
 	dir := t.TempDir()
 	first := Config{DataDir: dir}
-	require.NoError(t, first.findSecrets())
+	require.NoError(t, first.FindSecrets())
 	second := Config{DataDir: dir}
-	require.NoError(t, second.findSecrets())
-	require.Len(t, first.madeSecrets, len(secretSettings))
+	require.NoError(t, second.FindSecrets())
+	require.Len(t, first.madeSecrets, len(SecretSettings))
 	require.Empty(t, second.madeSecrets)
 	first.madeSecrets = nil
 	require.Equal(t, first, second)
-	require.Len(t, first.DataKeys[0], dataKeyBytes)
-	require.NotEqual(t, first.NetworkSecrets[0], first.PartnerSecrets.common[0])
+	require.Len(t, first.DataKeys[0], DataKeyBytes)
+	require.NotEqual(t, first.NetworkSecrets[0], first.PartnerSecrets.Common[0])
 	for _, name := range []string{"network-secret", "partner-secret", "data-key", "checkout-seed"} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "data-key"), nil, 0o600))
-	require.ErrorContains(t, (&Config{DataDir: dir}).findSecrets(), "data-key")
+	require.ErrorContains(t, (&Config{DataDir: dir}).FindSecrets(), "data-key")
 }
 
 // TestKafkaSettings: missing settings, settings that need another one, and a password that would
@@ -273,10 +214,10 @@ func TestKafkaSettings(t *testing.T) {
 			"KAFKA_TLS_CERT: is missing"},
 		"no file": {Settings{KafkaTLS: "true", KafkaTLSCA: "nowhere", KafkaSASLMechanism: plain},
 			"KAFKA_TLS_CA: open nowhere"},
-		"no authority": {Settings{KafkaTLS: "true", KafkaTLSCA: "config_test.go", KafkaSASLMechanism: plain},
-			"KAFKA_TLS_CA: config_test.go has no"},
+		"no authority": {Settings{KafkaTLS: "true", KafkaTLSCA: "settings_test.go", KafkaSASLMechanism: plain},
+			"KAFKA_TLS_CA: settings_test.go has no"},
 	} {
-		s := withDefaults(t, c.set)
+		s := filled(t, c.set)
 		s.KafkaSASLUsername, s.KafkaSASLPassword = "purser", "hunter2"
 		config, err := s.Config()
 		if c.fault == "" {
@@ -288,4 +229,16 @@ func TestKafkaSettings(t *testing.T) {
 		require.ErrorContains(t, err, c.fault, name)
 		require.NotContains(t, err.Error(), "hunter2", "secrets are not echoed")
 	}
+}
+
+// filled gives each empty field its default.
+func filled(t *testing.T, given Settings) Settings {
+	t.Helper()
+	s, fields := unset(t), reflect.ValueOf(given)
+	for i := range fields.NumField() {
+		if value := fields.Field(i).String(); value != "" {
+			reflect.ValueOf(&s).Elem().Field(i).SetString(value)
+		}
+	}
+	return s
 }

@@ -1,4 +1,9 @@
-package main
+// Package settings reads the configuration of `purser serve`: flags, environment variables and the
+// secrets in the data directory. Settings holds their text, Config their meaning, Faults every error.
+// Files: settings.go, adminport.go, proxies.go, certificate.go, kafka.go, chains.go (groups of
+// settings), secrets.go, secretsums.go, partnersecrets.go (secrets in files), reserve.go (bounds of
+// the disk reserve), development.go (settings for development only), logs.go.
+package settings
 
 import (
 	"bytes"
@@ -8,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,9 +99,9 @@ type Config struct {
 	BackupDir                           string   // "": backups in DataDir
 	DataDir, BaseURL                    string
 	NetworkSecrets                      []string // one, or two while rotating; empty: made at the start
-	PartnerSecrets                      partnerSecrets
+	PartnerSecrets                      PartnerSecrets
 	PartnerSignatures                   webhook.Versions
-	DataKeys                            [][]byte // dataKeyBytes each, the first seals; empty: made at the start
+	DataKeys                            [][]byte // DataKeyBytes each, the first seals; empty: made at the start
 	RateLimits                          httpapi.RateLimits
 	PayoutLimits                        balance.PayoutLimits
 	BacklogMax                          int
@@ -116,24 +122,24 @@ type Config struct {
 	BodyBudget                          int64 // bytes
 	DiskReserve                         int64 // bytes
 	Proxies                             proxyConfig
-	Certificate                         *certificate // shown on the REST and the card network's port; nil: both are plain
+	Certificate                         *Certificate // shown on the REST and the card network's port; nil: both are plain
 	madeSecrets                         []string     // the names of the secrets that this start has made
 	LogLevel                            slog.Level
-	LogFormat                           string // logText or logJSON
+	LogFormat                           string // LogText or LogJSON
 	DatabaseURL                         string // "": the journal is in DataDir
 	Kafka                               kafkaConfig
 	ChainURLs                           map[string]string // of nodes, by network; the others are a sandbox's
 }
 
-// place is where the stores are.
-func (c *Config) place() datadir.Stores {
+// Stores is where the stores are.
+func (c *Config) Stores() datadir.Stores {
 	return datadir.Stores{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL}
 }
 
 // Bounds of the settings.
 const (
-	dataKeyBytes    = 32
-	minSecretChars  = 16
+	DataKeyBytes    = 32
+	MinSecretChars  = 16
 	maxBacklog      = 100_000_000
 	minBacklog      = 1_000
 	minCacheBytes   = 16 << 20
@@ -144,70 +150,70 @@ const (
 	maxSecrets      = 2
 )
 
-// faults gathers what is wrong with the settings.
-type faults []error
+// Faults gathers what is wrong with the settings.
+type Faults []error
 
-func (f *faults) add(name, format string, args ...any) {
+func (f *Faults) Add(name, format string, args ...any) {
 	*f = append(*f, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
 }
 
 // Config checks the settings and says what they mean. The error names every fault.
 func (s Settings) Config() (Config, error) {
-	var f faults
+	var f Faults
 	c := Config{HTTPAddr: s.HTTPAddr, AuthorizerAddr: s.AuthorizerAddr, AdminAddr: s.AdminAddr, DataDir: s.DataDir,
-		BackupDir: s.BackupDir, LogLevel: f.level(s.LogLevel)}
-	f.address("PURSER_HTTP_ADDR", s.HTTPAddr)
-	f.address("PURSER_AUTHORIZER_ADDR", s.AuthorizerAddr)
+		BackupDir: s.BackupDir, LogLevel: f.Level(s.LogLevel)}
+	f.Address("PURSER_HTTP_ADDR", s.HTTPAddr)
+	f.Address("PURSER_AUTHORIZER_ADDR", s.AuthorizerAddr)
 	f.adminAddress("PURSER_ADMIN_ADDR", s.AdminAddr)
 	c.AdminHosts = f.adminHosts("PURSER_ADMIN_HOSTS", s.AdminHosts)
 	f.ownAddresses(s)
-	c.BaseURL = f.baseURL("PURSER_BASE_URL", s.BaseURL)
-	c.BankURL = f.baseURL("PURSER_BANK_URL", s.BankURL)
-	c.MultiCurrency = f.oneOf("PURSER_MULTI_CURRENCY", s.MultiCurrency, "true", "false") == "true"
-	c.Convert = f.oneOf("PURSER_FEATURE_MCA_CONVERT", s.FeatureConvert, "true", "false") == "true"
-	c.Ramp = f.oneOf("PURSER_RAMP", s.Ramp, "true", "false") == "true"
-	c.PhysicalCards = f.oneOf("PURSER_PHYSICAL_CARDS", s.PhysicalCards, "true", "false") == "true"
-	c.NetworkSecrets = f.secrets("PURSER_NETWORK_SECRET", s.NetworkSecret)
+	c.BaseURL = f.BaseURL("PURSER_BASE_URL", s.BaseURL)
+	c.BankURL = f.BaseURL("PURSER_BANK_URL", s.BankURL)
+	c.MultiCurrency = f.OneOf("PURSER_MULTI_CURRENCY", s.MultiCurrency, "true", "false") == "true"
+	c.Convert = f.OneOf("PURSER_FEATURE_MCA_CONVERT", s.FeatureConvert, "true", "false") == "true"
+	c.Ramp = f.OneOf("PURSER_RAMP", s.Ramp, "true", "false") == "true"
+	c.PhysicalCards = f.OneOf("PURSER_PHYSICAL_CARDS", s.PhysicalCards, "true", "false") == "true"
+	c.NetworkSecrets = f.Secrets("PURSER_NETWORK_SECRET", s.NetworkSecret)
 	c.PartnerSecrets = f.partnerSecrets(s)
 	c.PartnerSignatures = f.signatures("PURSER_PARTNER_SIGNATURES", s.PartnerSignatures)
 	c.DataKeys = f.dataKeys(s.DataKey)
 	c.RateLimits = f.limits(s.RateLimits)
 	c.PayoutLimits = f.payoutLimits(s.PayoutLimits)
 	c.BacklogMax = f.integer("PURSER_BACKLOG_MAX", s.BacklogMax, minBacklog, maxBacklog)
-	c.SandboxDelay = f.delay(s.SandboxDelay)
-	c.LogFormat = f.oneOf("PURSER_LOG_FORMAT", s.LogFormat, logText, logJSON)
-	c.SignupOpen = f.oneOf("PURSER_SIGNUP", s.Signup, "open", "closed") == "open"
-	c.Issuer = f.oneOf("PURSER_ISSUER", s.Issuer, httpapi.IssuerFixture, httpapi.IssuerConnected)
-	c.AuthorizerCacheBytes = f.bytes("PURSER_AUTHORIZER_CACHE", s.AuthorizerCache, minCacheBytes)
-	c.BodyBudget = f.bytes("PURSER_BODY_BUDGET", s.BodyBudget, minBodyBudget)
-	c.DiskReserve = f.bytes("PURSER_DISK_RESERVE", s.DiskReserve, minDiskReserve)
+	c.SandboxDelay = f.Delay(s.SandboxDelay)
+	c.LogFormat = f.OneOf("PURSER_LOG_FORMAT", s.LogFormat, LogText, LogJSON)
+	c.SignupOpen = f.OneOf("PURSER_SIGNUP", s.Signup, "open", "closed") == "open"
+	c.Issuer = f.OneOf("PURSER_ISSUER", s.Issuer, httpapi.IssuerFixture, httpapi.IssuerConnected)
+	c.AuthorizerCacheBytes = f.Bytes("PURSER_AUTHORIZER_CACHE", s.AuthorizerCache, minCacheBytes)
+	c.BodyBudget = f.Bytes("PURSER_BODY_BUDGET", s.BodyBudget, minBodyBudget)
+	c.DiskReserve = f.Bytes("PURSER_DISK_RESERVE", s.DiskReserve, MinDiskReserve)
 	if s.Refusals != "off" {
 		c.Refusals = f.integer("PURSER_REFUSALS", s.Refusals, 1, maxRefusals)
 	}
 	c.Connections = f.connections(s.Connections)
 	c.Proxies = f.readProxies(s)
 	c.Certificate = f.readCertificate(s)
-	c.AuthorizerSync = f.oneOf("PURSER_AUTHORIZER_SYNC", s.AuthorizerSync, "true", "false") == "true"
-	c.PrivateWebhooks = f.oneOf("PURSER_ALLOW_PRIVATE_WEBHOOKS", s.PrivateWebhooks, "true", "false") == "true"
+	c.AuthorizerSync = f.OneOf("PURSER_AUTHORIZER_SYNC", s.AuthorizerSync, "true", "false") == "true"
+	c.PrivateWebhooks = f.OneOf("PURSER_ALLOW_PRIVATE_WEBHOOKS", s.PrivateWebhooks, "true", "false") == "true"
 	c.CheckoutAccounts = f.checkoutAccounts(s)
 	c.CheckoutTolerance = f.checkoutTolerance(s.CheckoutTolerance)
 	c.DatabaseURL = f.database(s)
-	c.Kafka = f.readKafka(s)
+	c.Kafka = f.ReadKafka(s)
 	c.ChainURLs = f.chainURLs(s)
 	return c, errors.Join(f...)
 }
 
 // checkoutAccounts reads the accounts that receive payments. When one of them is set, the other is none: a sandbox's address must
 // not stand beside a real one. The texts are not shown: one may be a private key.
-func (f *faults) checkoutAccounts(s Settings) *address.Accounts {
+func (f *Faults) checkoutAccounts(s Settings) *address.Accounts {
 	if s.CheckoutXpubEVM == "" && s.CheckoutXpubBTC == "" {
 		return nil
 	}
 	if _, err := address.New(s.CheckoutXpubEVM, ""); err != nil {
-		f.add("PURSER_CHECKOUT_XPUB_EVM", "%v", err)
+		f.Add("PURSER_CHECKOUT_XPUB_EVM", "%v", err)
 	}
 	if _, err := address.New("", s.CheckoutXpubBTC); err != nil {
-		f.add("PURSER_CHECKOUT_XPUB_BTC", "%v", err)
+		f.Add("PURSER_CHECKOUT_XPUB_BTC", "%v", err)
 	}
 	accounts, err := address.New(s.CheckoutXpubEVM, s.CheckoutXpubBTC)
 	if err != nil {
@@ -216,176 +222,176 @@ func (f *faults) checkoutAccounts(s Settings) *address.Accounts {
 	return accounts
 }
 
-func (f *faults) checkoutTolerance(value string) checkout.Tolerance {
+func (f *Faults) checkoutTolerance(value string) checkout.Tolerance {
 	tolerance, err := checkout.ParseTolerance(value)
 	if err != nil {
-		f.add("PURSER_CHECKOUT_TOLERANCE", "%v", err)
+		f.Add("PURSER_CHECKOUT_TOLERANCE", "%v", err)
 	}
 	return tolerance
 }
 
 // database checks how to reach Postgres. The text may have a password in it and is never shown.
-func (f *faults) database(s Settings) string {
+func (f *Faults) database(s Settings) string {
 	if s.DatabaseURL == "" {
 		return ""
 	}
 	if _, err := pgx.ParseConfig(s.DatabaseURL); err != nil {
-		f.add("DATABASE_URL", "is neither a postgres:// URL nor keywords and values")
+		f.Add("DATABASE_URL", "is neither a postgres:// URL nor keywords and values")
 	}
 	if s.DataKey == "" {
-		f.add("PURSER_DATA_KEY",
+		f.Add("PURSER_DATA_KEY",
 			"is required with DATABASE_URL: a database that outlives this directory must not be sealed under a key in it; "+
-				"`openssl rand -hex %d` makes one", dataKeyBytes)
+				"`openssl rand -hex %d` makes one", DataKeyBytes)
 	}
 	return s.DatabaseURL
 }
 
-func (f *faults) brokers(value string) []string {
+func (f *Faults) brokers(value string) []string {
 	if value == "" {
 		return nil
 	}
 	brokers := strings.Split(value, ",")
 	for i := range brokers {
 		brokers[i] = strings.TrimSpace(brokers[i])
-		f.address("KAFKA_BROKERS", brokers[i])
+		f.Address("KAFKA_BROKERS", brokers[i])
 	}
 	return brokers
 }
 
-func (f *faults) address(name, value string) {
+func (f *Faults) Address(name, value string) {
 	_, port, err := net.SplitHostPort(value)
 	if err != nil {
-		f.add(name, "%q is not host:port", value)
+		f.Add(name, "%q is not host:port", value)
 		return
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		f.add(name, "%q has no port from 0 to 65535", value)
+		f.Add(name, "%q has no port from 0 to 65535", value)
 	}
 }
 
 // ownAddresses refuses one address for two ports; port 0 is another one each time.
-func (f *faults) ownAddresses(s Settings) {
+func (f *Faults) ownAddresses(s Settings) {
 	taken := map[string]string{}
 	for _, a := range [][2]string{{"PURSER_HTTP_ADDR", s.HTTPAddr}, {"PURSER_AUTHORIZER_ADDR", s.AuthorizerAddr},
 		{"PURSER_ADMIN_ADDR", s.AdminAddr}} {
 		name, address := a[0], a[1]
 		if other, twice := taken[address]; twice && !strings.HasSuffix(address, ":0") {
-			f.add(name, "%q is the address of %s too", address, other)
+			f.Add(name, "%q is the address of %s too", address, other)
 		}
 		taken[address] = name
 	}
 }
 
-func (f *faults) baseURL(name, value string) string {
+func (f *Faults) BaseURL(name, value string) string {
 	if value == "" {
 		return ""
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		f.add(name, "%q is not an http or https URL", value)
+		f.Add(name, "%q is not an http or https URL", value)
 	} else if u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil {
-		f.add(name, "has more than a scheme, a host and a path")
+		f.Add(name, "has more than a scheme, a host and a path")
 	}
 	return strings.TrimRight(value, "/")
 }
 
-// secrets reads one secret, or two with a comma while it rotates.
-func (f *faults) secrets(name, value string) []string {
+// Secrets reads one secret, or two with a comma while it rotates.
+func (f *Faults) Secrets(name, value string) []string {
 	if value == "" {
 		return nil
 	}
 	secrets := datadir.SplitSecrets(value)
 	if len(secrets) == 2 && secrets[0] == secrets[1] {
-		f.add(name, "has the same secret twice")
+		f.Add(name, "has the same secret twice")
 	}
 	if len(secrets) > maxSecrets {
-		f.add(name, "has more than %d secrets", maxSecrets)
+		f.Add(name, "has more than %d secrets", maxSecrets)
 	}
 	for _, secret := range secrets {
-		if len(secret) < minSecretChars {
-			f.add(name, "has a secret shorter than %d characters", minSecretChars)
+		if len(secret) < MinSecretChars {
+			f.Add(name, "has a secret shorter than %d characters", MinSecretChars)
 		}
 	}
 	return secrets
 }
 
 // dataKeys reads the data keys, the one that seals first.
-func (f *faults) dataKeys(value string) (keys [][]byte) {
+func (f *Faults) dataKeys(value string) (keys [][]byte) {
 	if value == "" {
 		return nil
 	}
 	for text := range strings.SplitSeq(value, ",") {
 		key, err := hex.DecodeString(strings.TrimSpace(text))
-		if err != nil || len(key) != dataKeyBytes {
-			f.add("PURSER_DATA_KEY", "is not %d hex digits, or several of these with commas", 2*dataKeyBytes)
+		if err != nil || len(key) != DataKeyBytes {
+			f.Add("PURSER_DATA_KEY", "is not %d hex digits, or several of these with commas", 2*DataKeyBytes)
 		}
 		if slices.ContainsFunc(keys, func(other []byte) bool { return bytes.Equal(other, key) }) {
-			f.add("PURSER_DATA_KEY", "has the same key twice")
+			f.Add("PURSER_DATA_KEY", "has the same key twice")
 		}
 		keys = append(keys, key)
 	}
 	if len(keys) > seal.MaxKeys {
-		f.add("PURSER_DATA_KEY", "has more than %d keys", seal.MaxKeys)
+		f.Add("PURSER_DATA_KEY", "has more than %d keys", seal.MaxKeys)
 	}
 	return keys
 }
 
-func (f *faults) limits(value string) httpapi.RateLimits {
+func (f *Faults) limits(value string) httpapi.RateLimits {
 	limits, err := httpapi.ParseRateLimits(value)
 	if err != nil {
-		f.add("PURSER_RATE_LIMITS", "%v", err)
+		f.Add("PURSER_RATE_LIMITS", "%v", err)
 	}
 	return limits
 }
 
-func (f *faults) payoutLimits(value string) balance.PayoutLimits {
+func (f *Faults) payoutLimits(value string) balance.PayoutLimits {
 	limits, err := httpapi.ParsePayoutLimits(value)
 	if err != nil {
-		f.add("PURSER_PAYOUT_LIMITS", "%v", err)
+		f.Add("PURSER_PAYOUT_LIMITS", "%v", err)
 	}
 	return limits
 }
 
-func (f *faults) integer(name, value string, least, most int) int {
+func (f *Faults) integer(name, value string, least, most int) int {
 	n, err := strconv.Atoi(strings.TrimSpace(value))
 	if err != nil || n < least || n > most {
-		f.add(name, "%q is not a number from %d to %d", value, least, most)
+		f.Add(name, "%q is not a number from %d to %d", value, least, most)
 	}
 	return n
 }
 
-func (f *faults) delay(value string) time.Duration {
+func (f *Faults) Delay(value string) time.Duration {
 	d, err := time.ParseDuration(value)
 	if err != nil || d < 0 || d > maxSandboxDelay {
-		f.add("PURSER_SANDBOX_DELAY", "%q is not a duration from 0s to %s", value, maxSandboxDelay)
+		f.Add("PURSER_SANDBOX_DELAY", "%q is not a duration from 0s to %s", value, maxSandboxDelay)
 	}
 	return d
 }
 
-func (f *faults) oneOf(name, value string, allowed ...string) string {
+func (f *Faults) OneOf(name, value string, allowed ...string) string {
 	for _, a := range allowed {
 		if value == a {
 			return value
 		}
 	}
-	f.add(name, "%q is not %s", value, strings.Join(allowed, " or "))
+	f.Add(name, "%q is not %s", value, strings.Join(allowed, " or "))
 	return ""
 }
 
-func (f *faults) level(value string) (level slog.Level) {
+func (f *Faults) Level(value string) (level slog.Level) {
 	plain := strings.Trim(value, "+-0123456789") == value // slog takes INFO+2 too
 	if err := level.UnmarshalText([]byte(value)); err != nil || !plain {
-		f.add("PURSER_LOG_LEVEL", "%q is not debug, info, warn or error", value)
+		f.Add("PURSER_LOG_LEVEL", "%q is not debug, info, warn or error", value)
 	}
 	return level
 }
 
 // connections reads how many connections there may be: "8192,16384,512".
-func (f *faults) connections(value string) (c Connections) {
+func (f *Faults) connections(value string) (c Connections) {
 	parts := strings.Split(value, ",")
 	places := []*int{&c.REST, &c.Network, &c.PerAddress}
 	if len(parts) != len(places) {
-		f.add("PURSER_CONNECTIONS", "%q is not three numbers: REST,card network,of one address", value)
+		f.Add("PURSER_CONNECTIONS", "%q is not three numbers: REST,card network,of one address", value)
 		return c
 	}
 	for i, part := range parts {
@@ -394,8 +400,8 @@ func (f *faults) connections(value string) (c Connections) {
 	return c
 }
 
-// bytes reads a size: a number of bytes, or one with KiB, MiB or GiB.
-func (f *faults) bytes(name, value string, least int64) int64 {
+// Bytes reads a size: a number of bytes, or one with KiB, MiB or GiB.
+func (f *Faults) Bytes(name, value string, least int64) int64 {
 	unit, number := int64(1), value
 	for suffix, size := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
 		if rest, ok := strings.CutSuffix(value, suffix); ok {
@@ -404,22 +410,36 @@ func (f *faults) bytes(name, value string, least int64) int64 {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n > (1<<50)/unit || n*unit < least {
-		f.add(name, "%q is not a size of at least %d MiB, such as 512MiB", value, least>>20)
+		f.Add(name, "%q is not a size of at least %d MiB, such as 512MiB", value, least>>20)
 		return 0
 	}
 	return n * unit
 }
 
 // sandboxAccounts are made of the seed in the data directory.
-func (f *faults) sandboxAccounts(text string) *address.Accounts {
+func (f *Faults) sandboxAccounts(text string) *address.Accounts {
 	seed, err := hex.DecodeString(text)
 	if err != nil || len(seed) != address.SeedBytes {
-		f.add("checkout-seed", "is not %d hex digits", 2*address.SeedBytes)
+		f.Add("checkout-seed", "is not %d hex digits", 2*address.SeedBytes)
 		return nil
 	}
 	accounts, err := address.Sandbox(seed)
 	if err != nil {
-		f.add("checkout-seed", "%v", err)
+		f.Add("checkout-seed", "%v", err)
 	}
 	return accounts
+}
+
+// Connections are how many connections the ports may have.
+type Connections struct {
+	REST, Network int // at once
+	PerAddress    int // of one address; the card network's count here until they have shown their secret
+}
+
+// BackupsIn returns the directory in which a running server writes backups.
+func (c *Config) BackupsIn() string {
+	if c.BackupDir != "" {
+		return c.BackupDir
+	}
+	return filepath.Join(c.DataDir, "backups")
 }

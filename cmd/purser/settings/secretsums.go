@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"crypto/sha256"
@@ -14,10 +14,10 @@ import (
 	"purser/cmd/purser/datadir"
 )
 
-// secretSumsFile has the SHA-256 of each secret's file in its directory, as sha256sum prints it. By
+// SecretSumsFile has the SHA-256 of each secret's file in its directory, as sha256sum prints it. By
 // it a start refuses a damaged secret. A server that ran with one would refuse the card network and
 // the partners, and would give checkout links addresses of another seed.
-const secretSumsFile = "secrets.sha256"
+const SecretSumsFile = "secrets.sha256"
 
 // secretSums are the checksums of secrets' files by file name, in hexadecimal digits.
 type secretSums map[string]string
@@ -25,9 +25,9 @@ type secretSums map[string]string
 func secretSum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 // readSums reads the checksums of a directory. They are empty when the directory has no
-// secretSumsFile.
+// SecretSumsFile.
 func readSums(dir string) (secretSums, error) {
-	path := filepath.Join(dir, secretSumsFile)
+	path := filepath.Join(dir, SecretSumsFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return secretSums{}, nil
@@ -39,7 +39,7 @@ func readSums(dir string) (secretSums, error) {
 	for line := range strings.Lines(string(text)) {
 		sum, name, _ := strings.Cut(line, "  ")
 		name, whole := strings.CutSuffix(name, "\n")
-		if !whole || len(sum) != 2*sha256.Size || settingOf(name) == "" {
+		if !whole || len(sum) != 2*sha256.Size || SettingOf(name) == "" {
 			return nil, fmt.Errorf("%s is damaged at the line %q: remove it if the secrets beside it are those in use",
 				path, line)
 		}
@@ -52,7 +52,7 @@ func readSums(dir string) (secretSums, error) {
 }
 
 func (s secretSums) write(dir string) error {
-	path := filepath.Join(dir, secretSumsFile)
+	path := filepath.Join(dir, SecretSumsFile)
 	if len(s) == 0 {
 		return os.Remove(path)
 	}
@@ -74,7 +74,7 @@ func verifySum(path string, text []byte) error {
 	if want, known := sums[name]; known && want != secretSum(text) {
 		return fmt.Errorf("%s differs from its checksum in %s, so one of the two is damaged: put the secret back from "+
 			"where the secrets are kept; if it was changed by hand, remove its line of checksums", path,
-			filepath.Join(dir, secretSumsFile))
+			filepath.Join(dir, SecretSumsFile))
 	}
 	return nil
 }
@@ -94,8 +94,8 @@ func addSum(path string) error {
 	return sums.write(dir)
 }
 
-// dropSum removes the checksum of a file, before the file is written or removed.
-func dropSum(path string) error {
+// DropSum removes the checksum of a file, before the file is written or removed.
+func DropSum(path string) error {
 	dir, name := filepath.Split(path)
 	sums, err := readSums(dir)
 	if err != nil || sums[name] == "" {
@@ -105,10 +105,10 @@ func dropSum(path string) error {
 	return sums.write(dir)
 }
 
-// writeSecret writes a secret's file, or several secrets with commas, and its checksum. A crash
+// WriteSecret writes a secret's file, or several secrets with commas, and its checksum. A crash
 // between the two leaves a file without a checksum, and the next start adds it.
-func writeSecret(path, secret string) error {
-	if err := dropSum(path); err != nil {
+func WriteSecret(path, secret string) error {
+	if err := DropSum(path); err != nil {
 		return err
 	}
 	if err := datadir.WriteDurably(path, secret+"\n"); err != nil {

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"crypto/tls"
@@ -18,15 +18,15 @@ type kafkaConfig struct {
 	SASL    sasl.Mechanism // nil: Kafka does not ask who this is
 }
 
-// topicOptions returns the options of a topic on these brokers.
-func (c kafkaConfig) topicOptions() kafka.Options {
+// TopicOptions returns the options of a topic on these brokers.
+func (c kafkaConfig) TopicOptions() kafka.Options {
 	return kafka.Options{Brokers: c.Brokers, TLS: c.TLS, SASL: c.SASL}
 }
 
-// readKafka reads the settings KAFKA_*.
-func (f *faults) readKafka(s Settings) kafkaConfig {
+// ReadKafka reads the settings KAFKA_*.
+func (f *Faults) ReadKafka(s Settings) kafkaConfig {
 	c := kafkaConfig{Brokers: f.brokers(s.KafkaBrokers)}
-	encrypted := f.oneOf("KAFKA_TLS", s.KafkaTLS, "true", "false") == "true"
+	encrypted := f.OneOf("KAFKA_TLS", s.KafkaTLS, "true", "false") == "true"
 	c.TLS = f.kafkaTLS(s, encrypted)
 	c.SASL = f.kafkaSASL(s, encrypted, c.Brokers)
 	return c
@@ -34,11 +34,11 @@ func (f *faults) readKafka(s Settings) kafkaConfig {
 
 // kafkaTLS reads the files of certificates and keys. A connection reads this program's own
 // certificate anew, so that a renewed one needs no start.
-func (f *faults) kafkaTLS(s Settings, encrypted bool) *tls.Config {
+func (f *Faults) kafkaTLS(s Settings, encrypted bool) *tls.Config {
 	for _, setting := range [][2]string{{"KAFKA_TLS_CA", s.KafkaTLSCA}, {"KAFKA_TLS_CERT", s.KafkaTLSCert},
 		{"KAFKA_TLS_KEY", s.KafkaTLSKey}} {
 		if setting[1] != "" && !encrypted {
-			f.add(setting[0], "needs KAFKA_TLS=true")
+			f.Add(setting[0], "needs KAFKA_TLS=true")
 		}
 	}
 	if !encrypted {
@@ -47,20 +47,20 @@ func (f *faults) kafkaTLS(s Settings, encrypted bool) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.KafkaTLSCA != "" {
 		var err error
-		if config.RootCAs, err = readAuthorities(s.KafkaTLSCA); err != nil {
-			f.add("KAFKA_TLS_CA", "%v", err)
+		if config.RootCAs, err = ReadAuthorities(s.KafkaTLSCA); err != nil {
+			f.Add("KAFKA_TLS_CA", "%v", err)
 		}
 	}
 	switch {
 	case s.KafkaTLSCert == "" && s.KafkaTLSKey == "":
 		return config
 	case s.KafkaTLSCert == "":
-		f.add("KAFKA_TLS_CERT", "is missing beside KAFKA_TLS_KEY")
+		f.Add("KAFKA_TLS_CERT", "is missing beside KAFKA_TLS_KEY")
 	case s.KafkaTLSKey == "":
-		f.add("KAFKA_TLS_KEY", "is missing beside KAFKA_TLS_CERT")
+		f.Add("KAFKA_TLS_KEY", "is missing beside KAFKA_TLS_CERT")
 	default:
 		if _, err := tls.LoadX509KeyPair(s.KafkaTLSCert, s.KafkaTLSKey); err != nil {
-			f.add("KAFKA_TLS_CERT", "with KAFKA_TLS_KEY: %v", err)
+			f.Add("KAFKA_TLS_CERT", "with KAFKA_TLS_KEY: %v", err)
 		}
 	}
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -72,25 +72,25 @@ func (f *faults) kafkaTLS(s Settings, encrypted bool) *tls.Config {
 
 // kafkaSASL reads how this program authenticates itself. PLAIN sends the password as it is, so that
 // it needs TLS or a broker on this machine.
-func (f *faults) kafkaSASL(s Settings, encrypted bool, brokers []string) sasl.Mechanism {
+func (f *Faults) kafkaSASL(s Settings, encrypted bool, brokers []string) sasl.Mechanism {
 	if s.KafkaSASLMechanism == "" {
 		for _, setting := range [][2]string{{"KAFKA_SASL_USERNAME", s.KafkaSASLUsername},
 			{"KAFKA_SASL_PASSWORD", s.KafkaSASLPassword}} {
 			if setting[1] != "" {
-				f.add(setting[0], "needs KAFKA_SASL_MECHANISM")
+				f.Add(setting[0], "needs KAFKA_SASL_MECHANISM")
 			}
 		}
 		return nil
 	}
-	name := f.oneOf("KAFKA_SASL_MECHANISM", s.KafkaSASLMechanism, kafka.Mechanisms...)
+	name := f.OneOf("KAFKA_SASL_MECHANISM", s.KafkaSASLMechanism, kafka.Mechanisms...)
 	if s.KafkaSASLUsername == "" {
-		f.add("KAFKA_SASL_USERNAME", "is missing beside KAFKA_SASL_MECHANISM")
+		f.Add("KAFKA_SASL_USERNAME", "is missing beside KAFKA_SASL_MECHANISM")
 	}
 	if s.KafkaSASLPassword == "" {
-		f.add("KAFKA_SASL_PASSWORD", "is missing beside KAFKA_SASL_MECHANISM")
+		f.Add("KAFKA_SASL_PASSWORD", "is missing beside KAFKA_SASL_MECHANISM")
 	}
 	if name == kafka.Plain && !encrypted && slices.ContainsFunc(brokers, isElsewhere) {
-		f.add("KAFKA_SASL_MECHANISM", "%s sends the password unencrypted to a broker elsewhere: "+
+		f.Add("KAFKA_SASL_MECHANISM", "%s sends the password unencrypted to a broker elsewhere: "+
 			"set KAFKA_TLS=true, or use %s", kafka.Plain, kafka.ScramSHA512)
 	}
 	if name == "" {
@@ -98,7 +98,7 @@ func (f *faults) kafkaSASL(s Settings, encrypted bool, brokers []string) sasl.Me
 	}
 	mechanism, err := kafka.Mechanism(name, s.KafkaSASLUsername, s.KafkaSASLPassword)
 	if err != nil { // the error may have the password in it
-		f.add("KAFKA_SASL_PASSWORD", "or KAFKA_SASL_USERNAME has a character that SCRAM does not take")
+		f.Add("KAFKA_SASL_PASSWORD", "or KAFKA_SASL_USERNAME has a character that SCRAM does not take")
 	}
 	return mechanism
 }

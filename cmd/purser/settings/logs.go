@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"io"
@@ -7,14 +7,14 @@ import (
 
 // Formats of the log.
 const (
-	logText = "text"
-	logJSON = "json"
+	LogText = "text"
+	LogJSON = "json"
 )
 
-// newLogger writes lines of key=value, or a JSON document a line.
-func newLogger(to io.Writer, c Config) *slog.Logger {
+// NewLogger writes lines of key=value, or a JSON document a line.
+func NewLogger(to io.Writer, c Config) *slog.Logger {
 	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: plainError}
-	if c.LogFormat == logJSON {
+	if c.LogFormat == LogJSON {
 		return slog.New(slog.NewJSONHandler(to, options))
 	}
 	return slog.New(slog.NewTextHandler(to, options))

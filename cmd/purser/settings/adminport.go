@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"path/filepath"
@@ -11,15 +11,15 @@ import (
 const maxAdminHosts = 16
 
 // adminAddress checks the address of the admin port.
-func (f *faults) adminAddress(name, value string) {
+func (f *Faults) adminAddress(name, value string) {
 	path, isUnix := adminport.SocketPath(value)
 	switch {
 	case !isUnix:
-		f.address(name, value)
+		f.Address(name, value)
 	case !filepath.IsAbs(path):
-		f.add(name, "%q is not unix: and an absolute path", value)
+		f.Add(name, "%q is not unix: and an absolute path", value)
 	case len(path) > adminport.MaxSocketPath:
-		f.add(name, "the path of a socket has at most %d bytes, this one has %d", adminport.MaxSocketPath, len(path))
+		f.Add(name, "the path of a socket has at most %d bytes, this one has %d", adminport.MaxSocketPath, len(path))
 	}
 }
 
@@ -28,18 +28,18 @@ func (f *faults) adminAddress(name, value string) {
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,251}[a-z0-9])?$`)
 
 // adminHosts reads the names under which operators reach the admin port.
-func (f *faults) adminHosts(name, value string) []string {
+func (f *Faults) adminHosts(name, value string) []string {
 	if value == "" {
 		return nil
 	}
 	hosts := strings.Split(strings.ToLower(value), ",")
 	if len(hosts) > maxAdminHosts {
-		f.add(name, "has more than %d names", maxAdminHosts)
+		f.Add(name, "has more than %d names", maxAdminHosts)
 	}
 	for i := range hosts {
 		hosts[i] = strings.TrimSpace(hosts[i])
 		if !hostName.MatchString(hosts[i]) {
-			f.add(name, "%q is not a host name without a port", hosts[i])
+			f.Add(name, "%q is not a host name without a port", hosts[i])
 		}
 	}
 	return hosts

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+
+	"purser/cmd/purser/settings"
+)
+
+// A compose file passes unset variables to every command as empty ones.
+func TestAnEmptySettingIsTheDefault(t *testing.T) {
+	data, _ := small(t)
+	parsed := errors.New("parsed")
+	settings := func(args []string) map[string]string {
+		values := map[string]string{}
+		require.ErrorIs(t, runAs(args, io.Discard, func(chosen *kong.Context, _ []string) error {
+			for _, flag := range chosen.Flags() {
+				if len(flag.Envs) > 0 {
+					values[flag.Envs[0]] = flag.Target.String()
+				}
+			}
+			return parsed
+		}), parsed)
+		return values
+	}
+	commands := [][]string{{"serve"}, {"backup", "dir"}, {"sandbox-bank"}, {"topics"}, {"demo"}, {"audit"}}
+	var before []map[string]string
+	for _, command := range commands {
+		before = append(before, settings(command))
+	}
+	for _, values := range before {
+		for name := range values {
+			t.Setenv(name, "")
+		}
+	}
+	for i, command := range commands {
+		require.Equal(t, before[i], settings(command), command[0])
+	}
+	runs(t, "backup", "--data-dir", data, filepath.Join(t.TempDir(), "backup"))
+}
+
+// withDefaults gives each empty field its default.
+func withDefaults(t *testing.T, s settings.Settings) settings.Settings {
+	t.Helper()
+	filled, given := defaults(t), reflect.ValueOf(s)
+	for i := range given.NumField() {
+		if value := given.Field(i).String(); value != "" {
+			reflect.ValueOf(&filled).Elem().Field(i).SetString(value)
+		}
+	}
+	return filled
+}
+
+// Ports that cannot be had are all named too.
+func TestEveryTakenPortIsNamed(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	config := testConfig(t, t.TempDir())
+	config.HTTPAddr, config.AdminAddr = taken.Addr().String(), taken.Addr().String()
+	err = NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context())
+	require.ErrorContains(t, err, "REST address")
+	require.ErrorContains(t, err, "admin address")
+}
+
+// defaults returns the settings of a command line without flags.
+func defaults(t *testing.T) settings.Settings {
+	t.Helper()
+	var s settings.Settings
+	parser, err := kong.New(&s)
+	require.NoError(t, err)
+	_, err = parser.Parse(nil)
+	require.NoError(t, err)
+	return s
+}
