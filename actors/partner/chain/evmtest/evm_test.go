@@ -1,6 +1,6 @@
-// Package evmtest has the program as it is shipped watch a real EVM, go-ethereum's, over JSON-RPC and HTTP: customers pay USDC,
-// the chain reorganises, the node comes back with less than it had. It is a module of its own, because go-ethereum is no part of
-// the product.
+// Package evmtest tests the shipped program against a real EVM, go-ethereum's, over JSON-RPC and
+// HTTP: customers pay USDC, the chain reorganises, and the node is restored from an older copy. It
+// is a module of its own, because go-ethereum is no dependency of the product.
 package evmtest
 
 import (
@@ -11,235 +11,247 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is paid, and how deep it has to lie on ethereum.
+// Amounts of the payments, and the threshold of ethereum.
 const (
-	askedCents = 25_00
-	units      = 25_000_000 // of USDC
-	threshold  = 12
-	crowd      = 1000 // links at once
+	askedCents   = 25_00
+	units        = 25_000_000 // in smallest units of USDC
+	threshold    = 12
+	openSessions = 1000 // open at the same time
 )
 
-func start(t *testing.T) (*node, *program) {
+func startNodeAndProgram(t *testing.T) (*node, *program) {
 	t.Helper()
 	n := startNode(t)
 	return n, startProgram(t, n, "ethereum")
 }
 
-// confirming waits until a link has one payment, there and not final.
-func (p *program) confirming(s *session) *session {
+// awaitConfirming waits until a session has one payment that is not final.
+func (p *program) awaitConfirming(s *checkoutSession) *checkoutSession {
 	p.t.Helper()
-	return p.becomes(s, "confirming", func(now *session) bool {
+	return p.awaitSession(s, "confirming", func(now *checkoutSession) bool {
 		return now.Status == "confirming" && len(now.Payments) == 1 && now.Payments[0].Status == "confirming"
 	})
 }
 
-// A payment is seen in its block, stays unconfirmed one block before the threshold, and completes the link at it.
-func TestPayConfirmComplete(t *testing.T) {
-	n, p := start(t)
-	s, _ := p.link("USDC", "ethereum")
-	tx := n.send(usdc, nil, transfer(s.address(), units))
+// A payment is shown in its block, stays unconfirmed one block before the threshold, and completes
+// the session at it.
+func TestAPaymentConfirmsAndCompletesItsSession(t *testing.T) {
+	n, p := startNodeAndProgram(t)
+	s, _ := p.createSession("USDC", "ethereum")
+	tx := n.send(usdc, nil, encodeTransfer(s.address(), units))
 	n.mine(1)
-	seen := p.confirming(s)
+	seen := p.awaitConfirming(s)
 	require.Equal(t, tx.Hash().Hex(), seen.Payments[0].TxHash)
 	require.Zero(t, seen.Confirmations.Seen)
 	n.mine(threshold - 2)
-	p.becomes(s, "two of three", func(now *session) bool { return now.Confirmations.Seen == 2 })
-	n.looked(3)
-	require.Equal(t, "confirming", p.read(s).Status)
-	balance, _ := p.stablecoin(s)
+	p.awaitSession(s, "two of three", func(now *checkoutSession) bool { return now.Confirmations.Seen == 2 })
+	n.awaitHeadPolls(3)
+	require.Equal(t, "confirming", p.readSession(s).Status)
+	balance, _ := p.stablecoinBalance(s)
 	require.Zero(t, balance)
 	n.mine(1)
-	p.completes(s, tx.Hash())
-	require.Equal(t, int64(0), p.read(s).DueUsdCents)
-	require.Equal(t, n.payer(), common.HexToAddress(*p.read(s).PayerAddress))
+	p.requireCompleted(s, tx.Hash())
+	require.Equal(t, int64(0), p.readSession(s).DueUsdCents)
+	require.Equal(t, n.payer(), common.HexToAddress(*p.readSession(s).PayerAddress))
 }
 
-// A reorganisation takes the payment out of its block and into another: the depth counts anew from there.
-func TestReorganisedBeforeTheThreshold(t *testing.T) {
-	n, p := start(t)
-	s, _ := p.link("USDC", "ethereum")
-	tx := n.send(usdc, nil, transfer(s.address(), units))
+// A reorganisation moves the payment to another block; its confirmations are counted again from
+// there.
+func TestAReorganisationBeforeTheThresholdRestartsTheCount(t *testing.T) {
+	n, p := startNodeAndProgram(t)
+	s, _ := p.createSession("USDC", "ethereum")
+	tx := n.send(usdc, nil, encodeTransfer(s.address(), units))
 	n.mine(9)
-	p.becomes(s, "two of three", func(now *session) bool { return now.Confirmations.Seen == 2 })
-	before := n.block(tx)
+	p.awaitSession(s, "two of three", func(now *checkoutSession) bool { return now.Confirmations.Seen == 2 })
+	before := n.blockOf(tx)
 	n.fork(9)
 	n.mine(2)
-	require.NotEqual(t, before, n.block(tx))
-	p.becomes(s, "none of three", func(now *session) bool { return now.Confirmations.Seen == 0 })
-	p.confirming(s)
-	n.mine(threshold - 3) // eleven deep in its second block, the eighteenth since it was sent
-	n.looked(3)
-	require.Equal(t, "confirming", p.read(s).Status)
+	require.NotEqual(t, before, n.blockOf(tx))
+	p.awaitSession(s, "none of three", func(now *checkoutSession) bool { return now.Confirmations.Seen == 0 })
+	p.awaitConfirming(s)
+	n.mine(threshold - 3) // eleven blocks deep in its second block, seventeen after the first
+	n.awaitHeadPolls(3)
+	require.Equal(t, "confirming", p.readSession(s).Status)
 	n.mine(1)
-	p.completes(s, tx.Hash())
+	p.requireCompleted(s, tx.Hash())
 }
 
-// What was final is reorganised: first the payment only moves, then it is gone for good. Neither takes the credit back or makes
-// another; that it is gone is shown, for people to act on.
-func TestReorganisedAfterTheThreshold(t *testing.T) {
-	n, p := start(t)
-	s, _ := p.link("USDC", "ethereum")
-	tx := n.send(usdc, nil, transfer(s.address(), units))
+// A reorganisation beyond the threshold first moves the payment and then drops it. Neither undoes
+// the credit nor makes another. The session shows that the payment is gone.
+func TestAReorganisationAfterTheThresholdKeepsTheCredit(t *testing.T) {
+	n, p := startNodeAndProgram(t)
+	s, _ := p.createSession("USDC", "ethereum")
+	tx := n.send(usdc, nil, encodeTransfer(s.address(), units))
 	n.mine(threshold)
-	p.completes(s, tx.Hash())
-	before := n.block(tx)
+	p.requireCompleted(s, tx.Hash())
+	before := n.blockOf(tx)
 	n.fork(threshold)
 	n.mine(threshold + 1)
-	require.NotEqual(t, before, n.block(tx))
-	n.looked(3)
-	p.becomes(s, "paid in full", func(now *session) bool { return now.ReceivedUsdCents == askedCents && now.DueUsdCents == 0 })
-	p.creditedOnce(s, tx.Hash())
+	require.NotEqual(t, before, n.blockOf(tx))
+	n.awaitHeadPolls(3)
+	p.awaitSession(s, "paid in full", func(now *checkoutSession) bool {
+		return now.ReceivedUsdCents == askedCents &&
+			now.DueUsdCents == 0
+	})
+	p.requireCreditedOnce(s, tx.Hash())
 	n.fork(threshold + 1)
-	n.replace(tx)
+	n.replaceTransaction(tx)
 	n.mine(threshold + 2)
-	gone := p.becomes(s, "the payment is gone", func(now *session) bool { return now.DueUsdCents == askedCents })
+	gone := p.awaitSession(s, "the payment is gone",
+		func(now *checkoutSession) bool { return now.DueUsdCents == askedCents })
 	require.Equal(t, "completed", gone.Status)
 	require.Zero(t, gone.ReceivedUsdCents)
 	require.Equal(t, "withdrawn", gone.Payments[0].Status)
-	n.looked(3)
-	p.creditedOnce(s, tx.Hash())
+	n.awaitHeadPolls(3)
+	p.requireCreditedOnce(s, tx.Hash())
 }
 
-// A payment that a reorganisation drops, because its payer spent the nonce on something else, completes nothing. The next one
-// does.
-func TestDroppedPayment(t *testing.T) {
-	n, p := start(t)
-	s, _ := p.link("USDC", "ethereum")
-	tx := n.send(usdc, nil, transfer(s.address(), units))
+// A payment that a reorganisation drops, because its payer reused the nonce, completes nothing. The
+// next payment does.
+func TestADroppedPaymentIsWithdrawn(t *testing.T) {
+	n, p := startNodeAndProgram(t)
+	s, _ := p.createSession("USDC", "ethereum")
+	tx := n.send(usdc, nil, encodeTransfer(s.address(), units))
 	n.mine(6)
-	p.confirming(s)
+	p.awaitConfirming(s)
 	n.fork(6)
-	n.replace(tx)
+	n.replaceTransaction(tx)
 	n.mine(threshold + 6)
-	gone := p.becomes(s, "withdrawn", func(now *session) bool { return now.Payments[0].Status == "withdrawn" })
+	gone := p.awaitSession(s, "withdrawn",
+		func(now *checkoutSession) bool { return now.Payments[0].Status == "withdrawn" })
 	require.Equal(t, []int64{0, askedCents}, []int64{gone.ReceivedUsdCents, gone.DueUsdCents})
-	n.looked(3)
-	require.Empty(t, p.events(s.ID))
-	balance, _ := p.stablecoin(s)
+	n.awaitHeadPolls(3)
+	require.Empty(t, p.webhookBodies(s.ID))
+	balance, _ := p.stablecoinBalance(s)
 	require.Zero(t, balance)
-	again := n.send(usdc, nil, transfer(s.address(), units))
+	again := n.send(usdc, nil, encodeTransfer(s.address(), units))
 	n.mine(threshold)
-	p.completes(s, again.Hash())
+	p.requireCompleted(s, again.Hash())
 }
 
-// Two transfers of one transaction are two payments: neither alone would do.
-func TestTwoTransfersInOneTransaction(t *testing.T) {
-	n, p := start(t)
-	s, _ := p.link("USDC", "ethereum")
-	tx := n.send(twice, nil, call("pay(address,address,uint256,uint256)", usdc.Bytes(), s.address().Bytes(),
+// Two transfers of one transaction are two payments; only both together complete the session.
+func TestTwoTransfersOfOneTransactionAreTwoPayments(t *testing.T) {
+	n, p := startNodeAndProgram(t)
+	s, _ := p.createSession("USDC", "ethereum")
+	tx := n.send(doublePayer, nil, encodeCall("pay(address,address,uint256,uint256)", usdc.Bytes(), s.address().Bytes(),
 		big.NewInt(15_000_000).Bytes(), big.NewInt(10_000_000).Bytes()))
 	n.mine(threshold)
-	p.completes(s, tx.Hash())
-	now := p.read(s)
+	p.requireCompleted(s, tx.Hash())
+	now := p.readSession(s)
 	require.Len(t, now.Payments, 2)
 	require.NotEqual(t, now.Payments[0].Index, now.Payments[1].Index)
 	require.Equal(t, []string{"15000000", "10000000"}, []string{now.Payments[0].Units, now.Payments[1].Units})
 	require.Equal(t, int64(askedCents), now.ReceivedUsdCents)
 }
 
-// Somebody else's transfer comes into the block before them, so that the node's indexes of both are others: nothing is lost or
-// counted twice.
-func TestTwoTransfersMovedWithinTheirBlock(t *testing.T) {
-	n, p := start(t)
-	s, _ := p.link("USDC", "ethereum")
-	tx := n.send(twice, nil, call("pay(address,address,uint256,uint256)", usdc.Bytes(), s.address().Bytes(),
+// A competing transfer moves into the block before them, which changes the log indexes of both. No
+// payment is lost or counted twice.
+func TestTransfersThatMoveWithinTheirBlockCountOnce(t *testing.T) {
+	n, p := startNodeAndProgram(t)
+	s, _ := p.createSession("USDC", "ethereum")
+	tx := n.send(doublePayer, nil, encodeCall("pay(address,address,uint256,uint256)", usdc.Bytes(), s.address().Bytes(),
 		big.NewInt(units/2).Bytes(), big.NewInt(units/2).Bytes()))
 	n.mine(3)
-	p.becomes(s, "both", func(now *session) bool { return len(now.Payments) == 2 && now.ReceivedUsdCents == askedCents })
+	p.awaitSession(s, "both", func(now *checkoutSession) bool {
+		return len(now.Payments) == 2 &&
+			now.ReceivedUsdCents == askedCents
+	})
 	n.fork(3)
-	n.overtake(transfer(n.payer(), 1))
+	n.sendCompeting(encodeTransfer(n.payer(), 1))
 	n.mine(5)
 	require.EqualValues(t, 1, n.receipt(tx).Logs[0].Index)
-	n.looked(3)
-	require.EqualValues(t, askedCents, p.read(s).ReceivedUsdCents)
+	n.awaitHeadPolls(3)
+	require.EqualValues(t, askedCents, p.readSession(s).ReceivedUsdCents)
 	n.mine(threshold)
-	p.completes(s, tx.Hash())
-	require.EqualValues(t, askedCents, p.read(s).ReceivedUsdCents)
+	p.requireCompleted(s, tx.Hash())
+	require.EqualValues(t, askedCents, p.readSession(s).ReceivedUsdCents)
 }
 
-// A token that only calls itself USDC counts for nothing: one that is known for a bridged look-alike is shown as the wrong token,
-// one that nobody knows is not looked at. Both lie deeper than the part of the link that is then paid in the real thing.
-func TestBridgedLookAlike(t *testing.T) {
+// A false USDC counts for nothing: a known bridged look-alike is shown as the wrong token, an
+// unknown token is ignored. Both are deeper than the later part that is paid in real USDC.
+func TestABridgedLookAlikeIsTheWrongToken(t *testing.T) {
 	n := startNode(t)
 	p := startProgram(t, n, "ethereum", "polygon")
-	s, _ := p.link("USDC", "polygon", "ethereum")
-	n.send(stranger, nil, transfer(s.address(), units))
-	n.send(bridged, nil, transfer(s.address(), units))
+	s, _ := p.createSession("USDC", "polygon", "ethereum")
+	n.send(unknownToken, nil, encodeTransfer(s.address(), units))
+	n.send(bridged, nil, encodeTransfer(s.address(), units))
 	n.mine(1)
-	wrong := p.becomes(s, "the wrong token", func(now *session) bool { return len(now.Payments) == 1 })
+	wrong := p.awaitSession(s, "the wrong token", func(now *checkoutSession) bool { return len(now.Payments) == 1 })
 	require.Equal(t, "USDC.e", wrong.Payments[0].Asset)
 	require.Equal(t, "wrong_token", *wrong.Payments[0].Reason)
 	require.Equal(t, "awaiting_payment", wrong.Status)
-	n.send(native, nil, transfer(s.address(), units/5))
+	n.send(native, nil, encodeTransfer(s.address(), units/5))
 	n.mine(50)
-	short := p.becomes(s, "underpaid", func(now *session) bool { return now.Status == "underpaid" })
+	short := p.awaitSession(s, "underpaid", func(now *checkoutSession) bool { return now.Status == "underpaid" })
 	require.Len(t, short.Payments, 2)
 	require.Equal(t, []int64{askedCents / 5, askedCents * 4 / 5}, []int64{short.ReceivedUsdCents, short.DueUsdCents})
-	tx := n.send(usdc, nil, transfer(s.address(), units*4/5))
+	tx := n.send(usdc, nil, encodeTransfer(s.address(), units*4/5))
 	n.mine(threshold)
-	p.completes(s, tx.Hash())
+	p.requireCompleted(s, tx.Hash())
 }
 
-// The node is restored from a copy that is older than the payment, and then follows another chain. While it is behind nothing is
-// concluded from it; what the new chain does not have is withdrawn, what it has is found, once. So it is when the copy is older
-// than all that the watcher has left behind for good, which is what lies more than 32 blocks deep.
-func TestNodeRestartedFromAnOlderHead(t *testing.T) {
+// The node is restored from a copy older than the payment, and then follows another chain. While it
+// is behind, the program concludes nothing. A payment missing on the new chain is withdrawn, and
+// one found there counts once. The same holds for a copy older than the 32 blocks that the watcher
+// reads again.
+func TestANodeRestoredFromAnOlderHeadIsFollowed(t *testing.T) {
 	for name, blocks := range map[string]int{"a little older": 2, "older than what is read anew": 40} {
 		t.Run(name, func(t *testing.T) {
 			n := startNode(t)
-			copied := n.copy()
+			copied := n.copyDirectory()
 			n.mine(blocks)
 			p := startProgram(t, n, "ethereum")
-			s, _ := p.link("USDC", "ethereum")
-			tx := n.send(usdc, nil, transfer(s.address(), units))
+			s, _ := p.createSession("USDC", "ethereum")
+			tx := n.send(usdc, nil, encodeTransfer(s.address(), units))
 			n.mine(6)
-			p.confirming(s)
+			p.awaitConfirming(s)
 			n.restore(copied)
-			n.looked(3)
-			p.confirming(s)
+			n.awaitHeadPolls(3)
+			p.awaitConfirming(s)
 			n.mine(blocks + 10)
-			p.becomes(s, "withdrawn", func(now *session) bool { return now.Payments[0].Status == "withdrawn" })
-			require.Empty(t, p.events(s.ID))
-			again := n.send(usdc, nil, transfer(s.address(), units))
+			p.awaitSession(s, "withdrawn",
+				func(now *checkoutSession) bool { return now.Payments[0].Status == "withdrawn" })
+			require.Empty(t, p.webhookBodies(s.ID))
+			again := n.send(usdc, nil, encodeTransfer(s.address(), units))
 			require.Equal(t, tx.Hash(), again.Hash(), "the customer's wallet sends the same transaction")
 			n.mine(threshold)
-			p.completes(s, tx.Hash())
-			require.Len(t, p.read(s).Payments, 1)
+			p.requireCompleted(s, tx.Hash())
+			require.Len(t, p.readSession(s).Payments, 1)
 		})
 	}
 }
 
-// Ether leaves no log: it is found in the transactions of the blocks.
-func TestEther(t *testing.T) {
-	n, p := start(t)
-	s, wei := p.link("ETH", "ethereum")
+// Ether has no log: it is found in the transactions of the blocks.
+func TestEtherIsFoundInTransactions(t *testing.T) {
+	n, p := startNodeAndProgram(t)
+	s, wei := p.createSession("ETH", "ethereum")
 	due, ok := new(big.Int).SetString(wei, 10)
 	require.True(t, ok)
 	tx := n.send(s.address(), due, nil)
 	n.mine(threshold)
-	p.completes(s, tx.Hash())
-	require.Len(t, p.read(s).Payments, 1)
+	p.requireCompleted(s, tx.Hash())
+	require.Len(t, p.readSession(s).Payments, 1)
 }
 
-// However many links are open, a block costs one query for logs, and no block costs none.
-func TestAThousandLinksOneQuery(t *testing.T) {
-	n, p := start(t)
-	var last *session
-	for range crowd {
-		last, _ = p.link("USDC", "ethereum")
+// For any number of open sessions, a block costs one query for logs, and no block costs none.
+func TestAThousandSessionsCostOneLogQueryPerBlock(t *testing.T) {
+	n, p := startNodeAndProgram(t)
+	var last *checkoutSession
+	for range openSessions {
+		last, _ = p.createSession("USDC", "ethereum")
 	}
 	n.mine(1)
-	await(t, "every link is looked for", func() bool { return n.lookedFor() == crowd })
-	n.looked(3)
+	await(t, "every link is looked for", func() bool { return n.watchedAddresses() == openSessions })
+	n.awaitHeadPolls(3)
 	for range 3 {
-		before := n.asked("eth_getLogs")
+		before := n.callCount("eth_getLogs")
 		n.mine(1)
-		n.looked(3)
-		require.Equal(t, before+1, n.asked("eth_getLogs"))
-		n.looked(2)
-		require.Equal(t, before+1, n.asked("eth_getLogs"))
+		n.awaitHeadPolls(3)
+		require.Equal(t, before+1, n.callCount("eth_getLogs"))
+		n.awaitHeadPolls(2)
+		require.Equal(t, before+1, n.callCount("eth_getLogs"))
 	}
-	tx := n.send(usdc, nil, transfer(last.address(), units))
+	tx := n.send(usdc, nil, encodeTransfer(last.address(), units))
 	n.mine(threshold)
-	p.completes(last, tx.Hash())
+	p.requireCompleted(last, tx.Hash())
 }

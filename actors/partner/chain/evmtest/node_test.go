@@ -27,39 +27,39 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Contracts of the chain. Those of the program's own table are where the program expects them.
+// Contracts of the chain. Those in the program's table have their real addresses.
 var (
-	usdc     = common.HexToAddress("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48") // on ethereum
-	stranger = common.HexToAddress("0x00000000000000000000000000000000000c0de1") // calls itself USDC and is in no table
-	bridged  = common.HexToAddress("0x2791Bca1f2de4661ED88A30C99A7a9449Aa84174") // USDC.e on polygon
-	native   = common.HexToAddress("0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359") // USDC on polygon
-	twice    = common.HexToAddress("0x00000000000000000000000000000000000c0de2") // makes two transfers of one call
+	usdc         = common.HexToAddress("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48") // on ethereum
+	unknownToken = common.HexToAddress("0x00000000000000000000000000000000000c0de1") // named USDC, in no table
+	bridged      = common.HexToAddress("0x2791Bca1f2de4661ED88A30C99A7a9449Aa84174") // USDC.e on polygon
+	native       = common.HexToAddress("0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359") // USDC on polygon
+	doublePayer  = common.HexToAddress("0x00000000000000000000000000000000000c0de2") // makes two transfers in one call
 )
 
-// What the customer has, and what a transaction costs.
+// Balances of the customer, and prices of a transaction.
 const (
 	customerUnits = 1_000_000_000_000 // a million of each token
 	gas           = 200_000
 	tipWei        = 1_000_000_000
 	feeCapWei     = 50_000_000_000
-	olderBlocks   = 60 // before anybody pays
+	olderBlocks   = 60 // before any payment
 )
 
-// node is a real EVM behind its own JSON-RPC over HTTP. The gate in front of it stays where it is while the node is restarted,
-// and counts what is asked.
+// node is a real EVM behind its own JSON-RPC over HTTP. The gate in front of it keeps its address
+// across restarts of the node, and counts the calls.
 type node struct {
-	t        *testing.T
-	alloc    types.GenesisAlloc
-	dir      string
-	backend  *simulated.Backend
-	gate     *httptest.Server
-	customer *ecdsa.PrivateKey
-	other    *ecdsa.PrivateKey // somebody who is in a hurry
+	t          *testing.T
+	alloc      types.GenesisAlloc
+	dir        string
+	backend    *simulated.Backend
+	gate       *httptest.Server
+	customer   *ecdsa.PrivateKey
+	competitor *ecdsa.PrivateKey // pays for earlier inclusion
 
 	mu    sync.Mutex
-	url   string         // "": the node is gone
-	calls map[string]int // answered, by method; "head" is eth_getBlockByNumber of latest
-	// recipients is how many addresses the last eth_getLogs was about
+	url   string         // "" while the node is stopped
+	calls map[string]int // by method; "head" is eth_getBlockByNumber of latest
+	// recipients is the number of addresses in the last eth_getLogs.
 	recipients int
 }
 
@@ -69,16 +69,17 @@ func startNode(t *testing.T) *node {
 	require.NoError(t, err)
 	other, err := crypto.GenerateKey()
 	require.NoError(t, err)
-	n := &node{t: t, dir: t.TempDir(), customer: customer, other: other, calls: map[string]int{}}
-	token, units := code(t, "token"), common.BigToHash(big.NewInt(customerUnits))
+	n := &node{t: t, dir: t.TempDir(), customer: customer, competitor: other, calls: map[string]int{}}
+	token, units := contractCode(t, "token"), common.BigToHash(big.NewInt(customerUnits))
 	ether := new(big.Int).Mul(big.NewInt(1000), big.NewInt(1e18))
 	n.alloc = types.GenesisAlloc{n.payer(): {Balance: ether}, addressOf(other): {Balance: ether},
-		twice: {Balance: new(big.Int), Code: code(t, "twice")}}
-	for _, contract := range []common.Address{usdc, stranger, bridged, native} {
+		doublePayer: {Balance: new(big.Int), Code: contractCode(t, "twice")}}
+	for _, contract := range []common.Address{usdc, unknownToken, bridged, native} {
 		n.alloc[contract] = types.Account{Balance: new(big.Int), Code: token,
-			Storage: map[common.Hash]common.Hash{holding(n.payer()): units, holding(addressOf(other)): units, holding(twice): units}}
+			Storage: map[common.Hash]common.Hash{balanceSlot(n.payer()): units, balanceSlot(addressOf(other)): units,
+				balanceSlot(doublePayer): units}}
 	}
-	n.gate = httptest.NewServer(http.HandlerFunc(n.pass))
+	n.gate = httptest.NewServer(http.HandlerFunc(n.proxyRequest))
 	t.Cleanup(func() {
 		n.gate.Close()
 		n.stop()
@@ -88,8 +89,8 @@ func startNode(t *testing.T) *node {
 	return n
 }
 
-// code is what a contract of testdata runs.
-func code(t *testing.T, name string) []byte {
+// contractCode is the code of a contract of testdata.
+func contractCode(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".hex"))
 	require.NoError(t, err)
@@ -98,8 +99,8 @@ func code(t *testing.T, name string) []byte {
 	return b
 }
 
-// holding is where a token keeps what somebody has: in the map of slot 0.
-func holding(who common.Address) common.Hash {
+// balanceSlot is the storage key of an address's token balance, in the map of slot 0.
+func balanceSlot(who common.Address) common.Hash {
 	return crypto.Keccak256Hash(common.LeftPadBytes(who.Bytes(), 32), make([]byte, 32))
 }
 
@@ -107,24 +108,24 @@ func addressOf(key *ecdsa.PrivateKey) common.Address { return crypto.PubkeyToAdd
 
 func (n *node) payer() common.Address { return addressOf(n.customer) }
 
-// start starts the node on its directory. Of the blocks there it takes only the first for the chain: head says where that ends,
-// when there are others.
+// start starts the node on its directory. It takes only the first stored block for the chain, so
+// head names the end of the chain, if there are more.
 func (n *node) start(head common.Hash) {
 	n.t.Helper()
 	var log nodeLog
 	n.backend = simulated.NewBackend(n.alloc, func(c *gethnode.Config, e *ethconfig.Config) {
 		c.DataDir, c.HTTPHost, c.HTTPPort, c.HTTPModules = n.dir, "127.0.0.1", 0, []string{"eth"}
 		c.Logger = gethlog.NewLogger(&log)
-		e.Miner.Recommit = within // a block that takes as long is mined without what was sent
+		e.Miner.Recommit = within // longer blocks would be mined without the pending transactions
 	})
 	if head != (common.Hash{}) {
 		require.NoError(n.t, n.backend.Fork(head))
 	}
 	require.NotEmpty(n.t, log.url, "the node says where it listens")
-	n.open(log.url)
+	n.setURL(log.url)
 }
 
-// nodeLog is what the node writes. The port is the system's choice, which nobody else can take meanwhile; it is told here alone.
+// nodeLog is the node's log. The system chooses the port, and only the log names it.
 type nodeLog struct{ url string }
 
 func (l *nodeLog) Handle(_ context.Context, r slog.Record) error {
@@ -144,52 +145,52 @@ func (l *nodeLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l *nodeLog) WithGroup(string) slog.Handler { return l }
 
 func (n *node) stop() {
-	n.open("")
+	n.setURL("")
 	if n.backend != nil {
 		require.NoError(n.t, n.backend.Close())
 		n.backend = nil
 	}
 }
 
-func (n *node) open(url string) {
+func (n *node) setURL(url string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.url = url
 }
 
-// older is a node's directory as it was, and its head then.
-type older struct {
+// nodeCopy is a copy of a node's directory, and its head.
+type nodeCopy struct {
 	dir  string
 	head common.Hash
 }
 
-// copy stops the node, copies what it has, and starts it again where it was.
-func (n *node) copy() (o older) {
+// copyDirectory stops the node, copies its directory, and starts it again.
+func (n *node) copyDirectory() (o nodeCopy) {
 	n.t.Helper()
-	o = older{n.t.TempDir(), n.head().Hash()}
+	o = nodeCopy{n.t.TempDir(), n.head().Hash()}
 	n.stop()
 	require.NoError(n.t, os.CopyFS(o.dir, os.DirFS(n.dir)))
 	n.start(o.head)
 	return o
 }
 
-// restore ends the node and starts it on a copy. While it is gone it is asked in vain.
-func (n *node) restore(o older) {
+// restore stops the node and starts it on a copy. Meanwhile its calls fail.
+func (n *node) restore(o nodeCopy) {
 	n.t.Helper()
 	n.stop()
-	n.looked(2)
+	n.awaitHeadPolls(2)
 	n.dir = o.dir
 	n.start(o.head)
 }
 
-// pass hands a request on to the node.
-func (n *node) pass(w http.ResponseWriter, r *http.Request) {
+// proxyRequest forwards a request to the node.
+func (n *node) proxyRequest(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	n.mu.Lock()
 	url := n.url
 	n.mu.Unlock()
 	if err != nil || url == "" {
-		n.count(body)
+		n.countCall(body)
 		http.Error(w, "no node here", http.StatusServiceUnavailable)
 		return
 	}
@@ -201,10 +202,10 @@ func (n *node) pass(w http.ResponseWriter, r *http.Request) {
 	defer func() { _ = answer.Body.Close() }()
 	w.WriteHeader(answer.StatusCode)
 	_, _ = io.Copy(w, answer.Body)
-	n.count(body)
+	n.countCall(body)
 }
 
-func (n *node) count(body []byte) {
+func (n *node) countCall(body []byte) {
 	var asked struct {
 		Method string
 		Params []json.RawMessage
@@ -223,30 +224,31 @@ func (n *node) count(body []byte) {
 	case "eth_getLogs":
 		var filter struct{ Topics []json.RawMessage }
 		var to []string
-		if json.Unmarshal(asked.Params[0], &filter) == nil && len(filter.Topics) == 3 && json.Unmarshal(filter.Topics[2], &to) == nil {
+		if json.Unmarshal(asked.Params[0], &filter) == nil && len(filter.Topics) == 3 &&
+			json.Unmarshal(filter.Topics[2], &to) == nil {
 			n.recipients = len(to)
 		}
 	}
 }
 
-// lookedFor is for how many addresses there was a look the last time.
-func (n *node) lookedFor() int {
+// watchedAddresses is the number of addresses in the last query for logs.
+func (n *node) watchedAddresses() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.recipients
 }
 
-func (n *node) asked(method string) int {
+func (n *node) callCount(method string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.calls[method]
 }
 
-// looked waits until the program has begun so many further looks at the head: all but the last are over.
-func (n *node) looked(times int) {
+// awaitHeadPolls waits for so many more polls of the head: all but the last have then ended.
+func (n *node) awaitHeadPolls(times int) {
 	n.t.Helper()
-	until := n.asked("head") + times
-	await(n.t, "the next look at the chain", func() bool { return n.asked("head") >= until })
+	until := n.callCount("head") + times
+	await(n.t, "the next look at the chain", func() bool { return n.callCount("head") >= until })
 }
 
 func (n *node) mine(blocks int) {
@@ -263,7 +265,7 @@ func (n *node) head() *types.Header {
 	return h
 }
 
-// fork takes the newest blocks away. What was in them is mined again in the next block.
+// fork removes the newest depth blocks. Their transactions are pending again.
 func (n *node) fork(depth uint64) {
 	n.t.Helper()
 	number := new(big.Int).SetUint64(n.head().Number.Uint64() - depth)
@@ -272,12 +274,12 @@ func (n *node) fork(depth uint64) {
 	require.NoError(n.t, n.backend.Fork(h.Hash()))
 }
 
-// transfer is the call transfer(to, units) of a token.
-func transfer(to common.Address, units int64) []byte {
-	return call("transfer(address,uint256)", to.Bytes(), big.NewInt(units).Bytes())
+// encodeTransfer is the call transfer(to, units) of a token.
+func encodeTransfer(to common.Address, units int64) []byte {
+	return encodeCall("transfer(address,uint256)", to.Bytes(), big.NewInt(units).Bytes())
 }
 
-func call(signature string, arguments ...[]byte) []byte {
+func encodeCall(signature string, arguments ...[]byte) []byte {
 	data := crypto.Keccak256([]byte(signature))[:4]
 	for _, a := range arguments {
 		data = append(data, common.LeftPadBytes(a, 32)...)
@@ -285,36 +287,41 @@ func call(signature string, arguments ...[]byte) []byte {
 	return data
 }
 
-// send gives a transaction of the customer's to the node; it is in the next block that is mined.
+// send sends a transaction of the customer, which the next mined block includes.
 func (n *node) send(to common.Address, wei *big.Int, data []byte) *types.Transaction {
 	n.t.Helper()
 	nonce, err := n.backend.Client().PendingNonceAt(context.Background(), n.payer())
 	require.NoError(n.t, err)
-	return n.sign(n.customer, &types.DynamicFeeTx{Nonce: nonce, GasTipCap: big.NewInt(tipWei), GasFeeCap: big.NewInt(feeCapWei),
-		To: &to, Value: wei, Data: data})
+	return n.signAndSend(n.customer, &types.DynamicFeeTx{Nonce: nonce, GasTipCap: big.NewInt(tipWei),
+		GasFeeCap: big.NewInt(feeCapWei),
+		To:        &to, Value: wei, Data: data})
 }
 
-// replace spends the same nonce on nothing, for more: the node drops what it was spent on. After a fork the node has yet to see
-// that what was in the blocks is to be mined again; until then the nonce is spent.
-func (n *node) replace(tx *types.Transaction) {
+// replaceTransaction reuses the nonce for an empty transaction with a higher fee, so that the node
+// drops tx. After a fork it first waits until tx is pending again; until then its nonce counts as
+// used.
+func (n *node) replaceTransaction(tx *types.Transaction) {
 	n.t.Helper()
 	await(n.t, "the transaction is to be mined again", func() bool {
 		_, pending, err := n.backend.Client().TransactionByHash(context.Background(), tx.Hash())
 		return err == nil && pending
 	})
 	to := n.payer()
-	n.sign(n.customer, &types.DynamicFeeTx{Nonce: tx.Nonce(), GasTipCap: big.NewInt(3 * tipWei),
+	n.signAndSend(n.customer, &types.DynamicFeeTx{Nonce: tx.Nonce(), GasTipCap: big.NewInt(3 * tipWei),
 		GasFeeCap: big.NewInt(3 * feeCapWei), To: &to})
 }
 
-// overtake is a call of USDC by somebody else that pays so much for it that it is the first of its block.
-func (n *node) overtake(data []byte) {
+// sendCompeting sends a call of USDC by another account with a fee that makes it the first of its
+// block.
+func (n *node) sendCompeting(data []byte) {
 	n.t.Helper()
-	n.sign(n.other, &types.DynamicFeeTx{GasTipCap: big.NewInt(10 * tipWei), GasFeeCap: big.NewInt(feeCapWei), To: &usdc, Data: data})
+	n.signAndSend(n.competitor, &types.DynamicFeeTx{GasTipCap: big.NewInt(10 * tipWei),
+		GasFeeCap: big.NewInt(feeCapWei), To: &usdc, Data: data})
 }
 
-// sign gives a transaction to the node, and waits until that counts it: the sender's next one is asked for its nonce.
-func (n *node) sign(key *ecdsa.PrivateKey, fields *types.DynamicFeeTx) *types.Transaction {
+// signAndSend sends a transaction and waits until the node counts its nonce, which the sender's
+// next one needs.
+func (n *node) signAndSend(key *ecdsa.PrivateKey, fields *types.DynamicFeeTx) *types.Transaction {
 	n.t.Helper()
 	id, err := n.backend.Client().ChainID(context.Background())
 	require.NoError(n.t, err)
@@ -329,10 +336,10 @@ func (n *node) sign(key *ecdsa.PrivateKey, fields *types.DynamicFeeTx) *types.Tr
 	return tx
 }
 
-// block is where a transaction is now.
-func (n *node) block(tx *types.Transaction) common.Hash { return n.receipt(tx).BlockHash }
+// blockOf is the block of a transaction.
+func (n *node) blockOf(tx *types.Transaction) common.Hash { return n.receipt(tx).BlockHash }
 
-// receipt is a transaction's, which must have succeeded.
+// receipt is the receipt of a transaction, which must have succeeded.
 func (n *node) receipt(tx *types.Transaction) *types.Receipt {
 	n.t.Helper()
 	receipt, err := n.backend.Client().TransactionReceipt(context.Background(), tx.Hash())

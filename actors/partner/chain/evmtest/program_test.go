@@ -27,7 +27,7 @@ const (
 	askAgain = 20 * time.Millisecond
 )
 
-// binary is the program as it is shipped; TestMain builds it.
+// binary is the path of the shipped program, which TestMain builds.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -51,7 +51,7 @@ func await(t *testing.T, what string, holds func() bool) {
 	require.Eventually(t, holds, within, askAgain, what)
 }
 
-// program is the product as a process, one workspace in it, and the endpoint that the workspace has its webhooks sent to.
+// program is the product as a process with one workspace, and the receiver of its webhooks.
 type program struct {
 	t                *testing.T
 	cmd              *exec.Cmd
@@ -61,20 +61,22 @@ type program struct {
 	rest, admin, key string
 	receiver         *httptest.Server
 
-	mu   sync.Mutex
-	told map[string]map[string]string // session → webhook-id → body
+	mu       sync.Mutex
+	webhooks map[string]map[string]string // session → webhook-id → body
 }
 
-// startProgram starts it with the node for the chains; the others are the sandbox's.
+// startProgram starts the program with the node for the given chains, and sandbox chains for the
+// others.
 func startProgram(t *testing.T, n *node, chains ...string) *program {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	require.NoError(t, err)
 	p := &program{t: t, data: filepath.Join(t.TempDir(), "data"), http: &http.Client{Jar: jar, Timeout: within},
-		told: map[string]map[string]string{}}
-	p.receiver = httptest.NewServer(http.HandlerFunc(p.receive))
+		webhooks: map[string]map[string]string{}}
+	p.receiver = httptest.NewServer(http.HandlerFunc(p.receiveWebhook))
 	p.cmd = exec.Command(binary, "serve", "--data-dir", p.data)
-	p.cmd.Env = []string{"PURSER_HTTP_ADDR=127.0.0.1:0", "PURSER_AUTHORIZER_ADDR=127.0.0.1:0", "PURSER_ADMIN_ADDR=127.0.0.1:0",
+	p.cmd.Env = []string{"PURSER_HTTP_ADDR=127.0.0.1:0", "PURSER_AUTHORIZER_ADDR=127.0.0.1:0",
+		"PURSER_ADMIN_ADDR=127.0.0.1:0",
 		"PURSER_RATE_LIMITS=off", "PURSER_AUTHORIZER_CACHE=64MiB", "PURSER_ALLOW_PRIVATE_WEBHOOKS=true"}
 	for _, chain := range chains {
 		p.cmd.Env = append(p.cmd.Env, fmt.Sprintf("PURSER_CHAIN_%s_URL=%s", strings.ToUpper(chain), n.gate.URL))
@@ -91,7 +93,7 @@ func startProgram(t *testing.T, n *node, chains ...string) *program {
 	return p
 }
 
-// stop ends the program in good order, and tells what it wrote when the test has failed.
+// stop ends the program with SIGTERM, and logs its output after a failed test.
 func (p *program) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	err := p.cmd.Wait()
@@ -118,24 +120,25 @@ func (p *program) findAddresses() bool {
 
 func (p *program) signUp() {
 	p.t.Helper()
-	p.ask("POST", "/api/dashboard/signup", map[string]any{"email": "evm@example.com", "password": "a long password"}, nil)
-	p.ask("POST", "/api/workspaces", map[string]any{"name": "Corner Books"}, nil)
-	p.ask("POST", "/api/webhooks/endpoints", map[string]any{"url": p.receiver.URL,
+	p.mustRequest("POST", "/api/dashboard/signup", map[string]any{"email": "evm@example.com",
+		"password": "a long password"}, nil)
+	p.mustRequest("POST", "/api/workspaces", map[string]any{"name": "Corner Books"}, nil)
+	p.mustRequest("POST", "/api/webhooks/endpoints", map[string]any{"url": p.receiver.URL,
 		"events": []string{"checkout.session.completed"}}, nil)
 	var made struct{ Secret string }
-	p.ask("POST", "/api/auth/keys",
+	p.mustRequest("POST", "/api/auth/keys",
 		map[string]any{"label": "evm", "scopes": []string{"read:checkout", "write:checkout", "read:treasury"}}, &made)
 	p.key = made.Secret
 }
 
-// ask sends a request that must succeed.
-func (p *program) ask(method, path string, body, into any) {
+// mustRequest sends a request that must succeed.
+func (p *program) mustRequest(method, path string, body, into any) {
 	p.t.Helper()
-	require.NoError(p.t, p.try(method, path, body, into))
+	require.NoError(p.t, p.request(method, path, body, into))
 }
 
-// try sends a request: with the key, once there is one, else with the dashboard's cookie.
-func (p *program) try(method, path string, body, into any) error {
+// request sends a request with the API key, or with the dashboard's cookie before there is a key.
+func (p *program) request(method, path string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -164,8 +167,8 @@ func (p *program) try(method, path string, body, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// receive is the merchant's server.
-func (p *program) receive(_ http.ResponseWriter, r *http.Request) {
+// receiveWebhook is the merchant's server.
+func (p *program) receiveWebhook(_ http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	var told struct{ ID string }
 	if err != nil || json.Unmarshal(body, &told) != nil {
@@ -173,23 +176,23 @@ func (p *program) receive(_ http.ResponseWriter, r *http.Request) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.told[told.ID] == nil {
-		p.told[told.ID] = map[string]string{}
+	if p.webhooks[told.ID] == nil {
+		p.webhooks[told.ID] = map[string]string{}
 	}
-	p.told[told.ID][r.Header.Get("webhook-id")] = string(body)
+	p.webhooks[told.ID][r.Header.Get("webhook-id")] = string(body)
 }
 
-func (p *program) events(session string) (bodies []string) {
+func (p *program) webhookBodies(session string) (bodies []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, body := range p.told[session] {
+	for _, body := range p.webhooks[session] {
 		bodies = append(bodies, body)
 	}
 	return bodies
 }
 
-// session is a link as the merchant sees it.
-type session struct {
+// checkoutSession is a checkout session as the merchant sees it.
+type checkoutSession struct {
 	ID, Status                    string
 	ReceivedUsdCents, DueUsdCents int64
 	TxHash, PayerAddress          *string
@@ -204,57 +207,60 @@ type payment struct {
 	Reason                              *string
 }
 
-// address is where a link is paid: one for all EVM chains.
-func (s *session) address() common.Address {
+// address is the receiving address, one for all EVM chains.
+func (s *checkoutSession) address() common.Address {
 	return common.HexToAddress(s.ReceivingAddresses[0].Address)
 }
 
-// link makes a link that takes an asset on chains, and picks the first of them. The answer says in units what that is to be paid
-// with.
-func (p *program) link(asset string, chains ...string) (s *session, units string) {
+// createSession creates a session that accepts an asset on chains, and selects the first chain.
+// units is the amount due in smallest units.
+func (p *program) createSession(asset string, chains ...string) (s *checkoutSession, units string) {
 	p.t.Helper()
-	var made struct{ Session *session }
-	p.ask("POST", "/api/v1/checkout/sessions", map[string]any{"amountUsdCents": askedCents,
-		"successUrl": "https://shop.example.com/thanks", "acceptedAssets": []string{asset}, "acceptedChains": chains}, &made)
+	var made struct{ Session *checkoutSession }
+	p.mustRequest("POST", "/api/v1/checkout/sessions", map[string]any{"amountUsdCents": askedCents,
+		"successUrl": "https://shop.example.com/thanks", "acceptedAssets": []string{asset}, "acceptedChains": chains},
+		&made)
 	var picked struct{ AmountUnits string }
-	p.ask("POST", "/api/v1/checkout/sessions/"+made.Session.ID+"/select", map[string]any{"asset": asset, "chain": chains[0]},
+	p.mustRequest("POST", "/api/v1/checkout/sessions/"+made.Session.ID+"/select", map[string]any{"asset": asset,
+		"chain": chains[0]},
 		&picked)
 	return made.Session, picked.AmountUnits
 }
 
-func (p *program) read(s *session) *session {
+func (p *program) readSession(s *checkoutSession) *checkoutSession {
 	p.t.Helper()
-	now, err := p.tryRead(s)
+	now, err := p.tryReadSession(s)
 	require.NoError(p.t, err)
 	return now
 }
 
-func (p *program) tryRead(s *session) (*session, error) {
-	var answer struct{ Session *session }
-	err := p.try("GET", "/api/v1/checkout/sessions/"+s.ID, nil, &answer)
+func (p *program) tryReadSession(s *checkoutSession) (*checkoutSession, error) {
+	var answer struct{ Session *checkoutSession }
+	err := p.request("GET", "/api/v1/checkout/sessions/"+s.ID, nil, &answer)
 	return answer.Session, err
 }
 
-// becomes waits until a link is as it should be. A reading that a busy machine refuses is made again.
-func (p *program) becomes(s *session, what string, is func(now *session) bool) *session {
+// awaitSession waits until a session satisfies is. A read that a busy machine refuses is retried.
+func (p *program) awaitSession(s *checkoutSession, what string, is func(now *checkoutSession) bool) *checkoutSession {
 	p.t.Helper()
-	var now *session
+	var now *checkoutSession
 	await(p.t, what, func() bool {
-		read, err := p.tryRead(s)
+		read, err := p.tryReadSession(s)
 		now = read
 		return err == nil && is(now)
 	})
 	return now
 }
 
-// stablecoin is the workspace's balance of it, and how many lines of the ledger credit a link.
-func (p *program) stablecoin(s *session) (cents int64, credits int) {
+// stablecoinBalance is the workspace's stablecoins, and the number of ledger lines that credit a
+// session.
+func (p *program) stablecoinBalance(s *checkoutSession) (cents int64, credits int) {
 	p.t.Helper()
 	var treasury struct {
 		Snapshot struct{ StablecoinUsdCents int64 }
 		Ledger   []struct{ Reference string }
 	}
-	p.ask("GET", "/api/treasury", nil, &treasury)
+	p.mustRequest("GET", "/api/treasury", nil, &treasury)
 	for _, line := range treasury.Ledger {
 		if line.Reference == s.ID {
 			credits++
@@ -263,24 +269,25 @@ func (p *program) stablecoin(s *session) (cents int64, credits int) {
 	return treasury.Snapshot.StablecoinUsdCents, credits
 }
 
-// completes waits until a link that is the workspace's only one is completed, credited and announced, and holds it to one of
-// each.
-func (p *program) completes(s *session, tx common.Hash) {
+// requireCompleted waits until the only session of the workspace is completed, credited and
+// announced, and requires one credit and one event.
+func (p *program) requireCompleted(s *checkoutSession, tx common.Hash) {
 	p.t.Helper()
-	now := p.becomes(s, "completed", func(now *session) bool { return now.Status == "completed" })
+	now := p.awaitSession(s, "completed", func(now *checkoutSession) bool { return now.Status == "completed" })
 	require.Equal(p.t, tx.Hex(), *now.TxHash)
-	await(p.t, "the event", func() bool { return len(p.events(s.ID)) > 0 })
-	p.creditedOnce(s, tx)
+	await(p.t, "the event", func() bool { return len(p.webhookBodies(s.ID)) > 0 })
+	p.requireCreditedOnce(s, tx)
 }
 
-// creditedOnce holds it to one credit and one event.
-func (p *program) creditedOnce(s *session, tx common.Hash) {
+// requireCreditedOnce requires one credit and one event.
+func (p *program) requireCreditedOnce(s *checkoutSession, tx common.Hash) {
 	p.t.Helper()
-	balance, credits := p.stablecoin(s)
+	balance, credits := p.stablecoinBalance(s)
 	require.EqualValues(p.t, askedCents, balance)
 	require.Equal(p.t, 1, credits)
-	events := p.events(s.ID)
+	events := p.webhookBodies(s.ID)
 	require.Len(p.t, events, 1)
-	require.JSONEq(p.t, fmt.Sprintf(`{"id": %q, "amountUsdCents": %d, "txHash": %q, "payerAddress": %q}`, s.ID, askedCents,
-		tx.Hex(), *p.read(s).PayerAddress), events[0])
+	require.JSONEq(p.t, fmt.Sprintf(`{"id": %q, "amountUsdCents": %d, "txHash": %q, "payerAddress": %q}`, s.ID,
+		askedCents,
+		tx.Hex(), *p.readSession(s).PayerAddress), events[0])
 }
