@@ -18,7 +18,7 @@ import (
 	"purser/authorizer/network"
 )
 
-// Under the race detector sync.Pool drops tickets at random, so this runs in make test only.
+// The race detector makes sync.Pool drop tickets at random, so this test runs without it only.
 func TestDecisionAllocatesNothing(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	c := cardOf(50, 1)
@@ -32,7 +32,8 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 	require.Zero(t, allocs)
 }
 
-// judged goes the way of a message up to the decision, without the look for a repeat and the commit, which are Pebble's.
+// judged decides a message without the look-up of a repeat and without the commit, which belong to
+// Pebble.
 func (r *rig) judged(m *hold.Message) hold.Decision {
 	tk := r.e.newTicket(actDecide)
 	defer r.e.release(tk)
@@ -58,7 +59,8 @@ func (r *rig) judged(m *hold.Message) hold.Decision {
 	return tk.entry.Decision
 }
 
-// From the socket to the decision and back to the socket: the HTTP library's loop, the parser, the decision, the answer.
+// The path from the socket to the decision and back allocates nothing: fasthttp's loop, the parser,
+// the decision, the answer.
 func TestSwipeOverTheSocketAllocatesNothing(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	c := cardOf(50, 1)
@@ -66,7 +68,8 @@ func TestSwipeOverTheSocketAllocatesNothing(t *testing.T) {
 	r.deposit(c.workspace, 1_000_000)
 	r.approved(authorization("a1", c, 100))
 	address := serveSwipes(t, func(m *hold.Message) hold.Answer {
-		return hold.Answer{Status: hold.StatusOK, ID: m.ID, Decision: r.judged(m), Reason: hold.ReasonApproved, Approved: m.Amount}
+		return hold.Answer{Status: hold.StatusOK, ID: m.ID, Decision: r.judged(m), Reason: hold.ReasonApproved,
+			Approved: m.Amount}
 	})
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
@@ -74,7 +77,8 @@ func TestSwipeOverTheSocketAllocatesNothing(t *testing.T) {
 	body := fmt.Sprintf(`{"id":"a2","cardToken":%q,"amountCents":100,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`,
 		c.token)
 	request := fmt.Appendf(nil,
-		"POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", networkSecret,
+		"POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+		networkSecret,
 		len(body), body)
 	var buffer [2048]byte
 	allocs := testing.AllocsPerRun(1000, func() {
@@ -89,10 +93,11 @@ func TestSwipeOverTheSocketAllocatesNothing(t *testing.T) {
 	require.Zero(t, allocs)
 }
 
-// A whole swipe of a card in memory: from the socket by Submit to a decider, the look for its network id in the store (memtable
-// and tables), the decision, the commit, the sync, and back to the socket. Pebble's share is nothing too, for it pools its
-// batches and iterators. AllocsPerRun rounds down: what Pebble takes once a memtable or a table is not seen here. A card that is
-// not in memory takes its rule and its workspace's funds as they are read, and what Pebble takes where it reads them from tables.
+// A whole swipe of a cached card allocates nothing: socket, Submit, decider, the look-up of its
+// network id in the store (memtable and tables), decision, commit, sync, and back to the socket.
+// Pebble pools its batches and iterators. AllocsPerRun rounds down, so it does not count Pebble's
+// allocations per memtable or table. A card outside the cache allocates its rule, its workspace's
+// funds, and Pebble's reads of tables.
 func TestDurableSwipeAllocatesNothing(t *testing.T) {
 	for name, cents := range map[string]int{"approved": 100, "declined": 1_000_001} {
 		t.Run(name, func(t *testing.T) {
@@ -113,17 +118,19 @@ func TestDurableSwipeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// allocsOfSwipes sends swipes of new ids over one connection to an engine, whose answers must contain want.
+// allocsOfSwipes sends swipes of new ids to an engine over one connection. Each answer must contain
+// want.
 func (r *rig) allocsOfSwipes(t *testing.T, c testCard, cents int, want []byte) (allocs float64, answered int) {
 	address := serveSwipes(t, r.e.Submit)
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
-	const first = 1_000_000 // of as many digits as the last
+	const first = 1_000_000 // has as many digits as the last id
 	body := fmt.Sprintf(`{"id":"%d","cardToken":%q,"amountCents":%d,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`,
 		first, c.token, cents)
 	request := fmt.Appendf(nil,
-		"POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", networkSecret,
+		"POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+		networkSecret,
 		len(body), body)
 	id := request[bytes.Index(request, []byte(`"id":"`))+len(`"id":"`):][:0]
 	var buffer [2048]byte
@@ -144,7 +151,7 @@ func (r *rig) allocsOfSwipes(t *testing.T, c testCard, cents int, want []byte) (
 // networkSecret is the secret of serveSwipes.
 const networkSecret = "network-secret"
 
-// serveSwipes serves the card network's port and returns its address. No peer is too slow for it.
+// serveSwipes serves the card network's port and returns its address. Its timeouts never expire.
 func serveSwipes(t *testing.T, submit func(*hold.Message) hold.Answer) string {
 	server, err := network.New(network.Options{Decider: decider(submit), Secrets: []string{networkSecret},
 		Clock:       func() time.Time { return epoch },

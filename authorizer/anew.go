@@ -13,21 +13,24 @@ const anewBytes = 4 << 20
 
 // Errors of following anew.
 var (
-	// ErrHalfAnew: FollowAnew was interrupted. Nothing may be decided by what is left; call it again.
+	// ErrHalfAnew means that FollowAnew was interrupted. The store must not decide; call FollowAnew
+	// again.
 	ErrHalfAnew = errors.New("authorizer: the store was being set back to follow a journal anew, and that was interrupted")
-	// ErrHole: the journal lacks decisions that the log no longer has.
+	// ErrHole means that the journal lacks decisions that the log no longer has.
 	ErrHole = errors.New("authorizer: the log no longer has what the journal lacks")
-	// ErrLogBehind: the journal knows of decisions that the log does not have.
+	// ErrLogBehind means that the journal has decisions that the log does not have.
 	ErrLogBehind = errors.New("authorizer: the log ends before what the journal has")
 )
 
-// FollowAnew sets the store of a directory that nobody has open back to the position 0 of every shard of a journal: another one
-// of the same deployment, or an older state of the same. Rules, ledgerCents and reservations are forgotten, for Follow brings
-// them again; log, cardCents, holds, spends and repeats stay. told is, by shard, the decision up to which the journal has the
-// log: what comes after counts as not relayed from now on and is kept until it is.
+// FollowAnew resets a closed store to position 0 of every shard of a journal: another journal of
+// the same deployment, or an older state of the same one. It drops rules, ledgerCents and
+// reservations, which Follow restores; log, cardCents, holds, spends and repeats stay. told holds,
+// per shard, the decision up to which the journal has the log. Later entries count as not relayed
+// and are kept until they are.
 //
-// The journal must be one that the log reaches (ErrLogBehind, ErrHole); then nothing has changed. It is durable when it returns
-// nil. After a crash in between Open answers ErrHalfAnew until it was called again.
+// The log must reach the journal, or FollowAnew returns ErrLogBehind or ErrHole and changes
+// nothing. It is durable when it returns nil. After a crash in between, Open returns ErrHalfAnew
+// until FollowAnew succeeds.
 func FollowAnew(o Options, told [ident.Shards]uint64) (err error) {
 	o.ensureDefaults()
 	if err := o.Validate(); err != nil {
@@ -47,7 +50,7 @@ func FollowAnew(o Options, told [ident.Shards]uint64) (err error) {
 	return a.forget()
 }
 
-// Reaches is nil when FollowAnew would keep the log of this store, and else ErrHole or
+// Reaches returns nil when FollowAnew would keep the log of this store, or else ErrHole or
 // ErrLogBehind. It changes nothing.
 func (e *Engine) Reaches(told [ident.Shards]uint64) error {
 	a := anew{store: e.store, told: told}
@@ -102,7 +105,8 @@ func (h *shardHeads) read(s *store, shard ident.Shard) error {
 	if p != nil {
 		h.seq = logSeq(p.key)
 	}
-	if p, err = s.last(appendRelayedKey(nil, shard, 0), appendRelayedKey(nil, shard, ^uint32(0))); err != nil || p == nil {
+	if p, err = s.last(appendRelayedKey(nil, shard, 0), appendRelayedKey(nil, shard, ^uint32(0))); err != nil ||
+		p == nil {
 		return err
 	}
 	err = decodeUint64(&h.relayed)(p.value)
@@ -187,9 +191,9 @@ func (s *store) whole() error {
 	return err
 }
 
-// Checkpoint writes the store as it is now into a new directory, on the same file system by links. What it holds is what a crash
-// would have left: every decision that was answered before the call, and the last ones in the order in which they were decided.
-// It holds up no decision.
+// Checkpoint writes the current store into a new directory on the same file system, with links. The
+// copy holds the data that a crash would leave: every decision that was answered before the call,
+// and the last ones in order. It delays no decision.
 func (e *Engine) Checkpoint(dir string) error {
 	if err := e.store.checkpoint(dir); err != nil {
 		return fmt.Errorf("authorizer: checkpoint %s: %w", dir, err)

@@ -14,7 +14,8 @@ import (
 	"purser/persistence/money"
 )
 
-// anewRig is a stopped engine whose tenant has 700 of 1000 ledger cents: 200 are held, 100 reserved. All is relayed.
+// anewRig is a stopped engine whose tenant has 700 of 1000 ledger cents: 200 are held and 100
+// reserved. All entries are relayed.
 func anewRig(t *testing.T, fs vfs.FS) (r *rig, c testCard) {
 	r = newRig(t, fs)
 	c = cardOf(300, 1)
@@ -31,7 +32,7 @@ func anewRig(t *testing.T, fs vfs.FS) (r *rig, c testCard) {
 	return r, c
 }
 
-// requireAnew opens the store and looks at all that following anew keeps and forgets.
+// requireAnew opens the store and checks the data that FollowAnew keeps and drops.
 func requireAnew(t *testing.T, r *rig, c testCard, relayed uint64) {
 	shard := c.card.Shard()
 	require.Equal(t, Funds{CardCents: -200}, r.funds(c.workspace))
@@ -40,9 +41,13 @@ func requireAnew(t *testing.T, r *rig, c testCard, relayed uint64) {
 	require.Equal(t, relayed, r.e.Relayed(shard))
 	require.EqualValues(t, 2, r.e.Synced(shard))
 	require.EqualValues(t, 2-relayed, r.e.Backlog())
-	require.NoError(t, r.e.WalkReservations(func(_, _ ident.UUID, _ money.Cents) error { t.Error("a reservation"); return nil }))
+	require.NoError(t, r.e.WalkReservations(func(_, _ ident.UUID,
+		_ money.Cents) error {
+		t.Error("a reservation")
+		return nil
+	}))
 	r.declined(authorization("c", c, 1), hold.ReasonCardNotFound)
-	r.approved(authorization("a", c, 150)) // a repeat, which is answered as before
+	r.approved(authorization("a", c, 150)) // a repeat gets its first answer
 	r.follow = map[ident.Shard]uint64{}
 	r.mint(c)
 	r.deposit(c.workspace, 1000)
@@ -74,7 +79,7 @@ func TestFollowAnewKeepsTheLog(t *testing.T) {
 	}
 }
 
-// A journal that the log does not reach is refused, and the store is as it was.
+// A journal that the log does not reach is refused, and the store does not change.
 func TestFollowAnewRefusesAHole(t *testing.T) {
 	r, c := anewRig(t, vfs.NewMem())
 	shard := c.card.Shard()
@@ -87,7 +92,8 @@ func TestFollowAnewRefusesAHole(t *testing.T) {
 	require.Empty(t, r.log(shard))
 	require.NoError(t, r.e.Close())
 	told[shard] = 1
-	require.ErrorContains(t, FollowAnew(r.options(), told), "decisions up to 1, of those after it the log has none before 3")
+	require.ErrorContains(t, FollowAnew(r.options(), told),
+		"decisions up to 1, of those after it the log has none before 3")
 	require.ErrorIs(t, FollowAnew(r.options(), told), ErrHole)
 	told[shard] = 2
 	r.open()
@@ -98,14 +104,14 @@ func TestFollowAnewRefusesAHole(t *testing.T) {
 	require.EqualValues(t, 2, r.e.Synced(shard), "the numbers go on")
 }
 
-// The machine loses power at every write: what is left is the store as it was, one that is refused until the second call, or the
-// end.
+// The machine loses power at every write. The store is then unchanged, refused until a second call,
+// or complete.
 func TestFollowAnewIsInterrupted(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	r, c := anewRig(t, disk)
 	var told [ident.Shards]uint64
 	told[c.card.Shard()] = 1
-	var mu sync.Mutex // logs are written and old files removed side by side
+	var mu sync.Mutex // logs are written and old files removed concurrently
 	var clones []*vfs.MemFS
 	crashing := errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
@@ -141,7 +147,7 @@ func TestFollowAnewIsInterrupted(t *testing.T) {
 // before are the funds of anewRig.
 var before = Funds{LedgerCents: 1000, CardCents: -200, ReservedCents: 100}
 
-// A checkpoint of a running engine is a store that answers as the engine did.
+// A checkpoint of a running engine is a store that gives the engine's answers.
 func TestCheckpoint(t *testing.T) {
 	r, c := anewRig(t, vfs.NewMem())
 	r.open()

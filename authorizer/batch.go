@@ -6,15 +6,15 @@ import (
 	"purser/authorizer/hold"
 )
 
-// MaxBatch is the most messages of one SubmitBatch.
+// MaxBatch bounds the messages of one SubmitBatch.
 const MaxBatch = 256
 
-// SubmitBatch decides messages as if each were submitted by a caller of its own, in their order where they name the same network
-// id, and returns when all may leave; answers has a place for each. The messages share syncs, and their caller one goroutine: it
-// is for a connection that carries many messages at once.
+// SubmitBatch decides messages like separate calls of Submit, in their order where they name the
+// same network id. It returns when all answers may be sent; answers has a place for each. The
+// messages share syncs and one goroutine, for a connection that carries many messages at once.
 //
-// A message that would have to wait for a place or for an id waits only when all before it are answered, so that no two batches
-// wait for each other.
+// A message that would have to wait for a place or an id waits only after all earlier ones are
+// answered, so that two batches never wait for each other.
 func (e *Engine) SubmitBatch(messages []hold.Message, answers []hold.Answer) {
 	if len(messages) > MaxBatch || len(answers) != len(messages) {
 		panic("BUG: a batch beyond MaxBatch, or without a place for each answer")

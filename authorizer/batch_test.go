@@ -12,7 +12,8 @@ import (
 	"purser/authorizer/hold"
 )
 
-// A batch of several lives, each in its order, with repeats of the batch's own messages and a second message under an id.
+// A batch holds several lives, each in its order, with repeats of its own messages and a second
+// message under an id.
 func TestABatchIsAnsweredAsItsMessagesWouldBe(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	c := cardOf(91, 1)
@@ -45,7 +46,7 @@ func TestABatchIsAnsweredAsItsMessagesWouldBe(t *testing.T) {
 	r.agree()
 }
 
-// Batches that want each other's ids in opposite orders, with no deadline to part them.
+// Batches that claim each other's ids in opposite orders do not deadlock, even without deadlines.
 func TestBatchesDoNotWaitForEachOther(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	c := cardOf(92, 1)

@@ -21,7 +21,7 @@ import (
 	"purser/persistence/money"
 )
 
-// prepared is a ticket as a decider gets it.
+// prepared returns a ticket in the state in which a decider gets it.
 func (r *rig) prepared(m *hold.Message) *ticket {
 	t := r.e.newTicket(actDecide)
 	t.keep(m)
@@ -30,7 +30,7 @@ func (r *rig) prepared(m *hold.Message) *ticket {
 	return t
 }
 
-// BenchmarkDecideCached is a decision under the lock on a cached card, without the commit.
+// BenchmarkDecideCached measures a decision under the lock on a cached card, without the commit.
 func BenchmarkDecideCached(b *testing.B) {
 	r := newRig(b, vfs.NewMem())
 	c := cardOf(50, 1)
@@ -53,10 +53,10 @@ func BenchmarkDecideCached(b *testing.B) {
 	}
 }
 
-// fillPage is how many rules are in one Follow of fill.
+// fillPage is the number of rules per Follow of fill.
 const fillPage = 1000
 
-// fill follows n cards of the slots but the system's, a workspace in each, shard by shard.
+// fill follows n cards, with a workspace in each slot except the system's, shard by shard.
 func (r *rig) fill(n int) []ident.Token {
 	tokens := make([]ident.Token, n)
 	entropy := rand.NewChaCha8([32]byte{7})
@@ -87,13 +87,13 @@ func (r *rig) fill(n int) []ident.Token {
 
 const million = 1_000_000
 
-// bodies are authorizations of as many cards as there are tokens, in an order drawn beforehand, so that a card is as cold as a
-// million others leave it. Each is written into the one buffer before it is read: a request comes from a socket, and is in the
-// processor's cache.
+// bodies are authorizations of all tokens in random order, so that each card is as cold as among a
+// million others. Each body is written into one buffer before it is read, because a request comes
+// from a socket and is in the processor's cache.
 type bodies struct {
 	buffer []byte
-	token  []byte // its place in the buffer
-	texts  []byte // of the tokens, one after another
+	token  []byte // its part of the buffer
+	texts  []byte // all tokens, concatenated
 	next   int
 }
 
@@ -117,7 +117,7 @@ func (b *bodies) draw() []byte {
 	return b.buffer
 }
 
-// BenchmarkDrawBody is what BenchmarkParseLookUpDecide spends on writing its bodies.
+// BenchmarkDrawBody measures the part of BenchmarkParseLookUpDecide that writes the bodies.
 func BenchmarkDrawBody(b *testing.B) {
 	tokens := make([]ident.Token, million)
 	for i := range tokens {
@@ -129,8 +129,8 @@ func BenchmarkDrawBody(b *testing.B) {
 	}
 }
 
-// BenchmarkParseLookUpDecide reads a request, finds its card among a million in memory, and decides, under the lock and without
-// the commit.
+// BenchmarkParseLookUpDecide parses a request, finds its card among a million cached ones, and
+// decides under the lock, without the commit.
 func BenchmarkParseLookUpDecide(b *testing.B) {
 	r := newRig(b, vfs.NewMem(), func(o *Options) { o.CacheBytes = 4 << 30 })
 	tokens := r.fill(million)
@@ -166,7 +166,7 @@ func BenchmarkParseLookUpDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkRecallNew looks for an id that is new among a million, in as many buckets as can be alive.
+// BenchmarkRecallNew looks up a new id among a million, in as many buckets as can be live.
 func BenchmarkRecallNew(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "store")
 	r := onDisk(b, dir)
@@ -176,7 +176,8 @@ func BenchmarkRecallNew(b *testing.B) {
 		r.e.buckets.mark(bucket)
 		for range million / 4 {
 			id := networkIDOf(routeAuthorizations, strconv.Itoa(n))
-			require.NoError(b, batch.Set(appendRepeatKey(nil, bucket, &id), appendRemembered(nil, &hold.Entry{}, false), nil))
+			require.NoError(b, batch.Set(appendRepeatKey(nil, bucket, &id), appendRemembered(nil, &hold.Entry{}, false),
+				nil))
 			if n++; n%1000 == 0 {
 				require.NoError(b, r.e.store.applyLazily(batch))
 				batch = r.e.store.newBatch()
@@ -203,7 +204,8 @@ func onDisk(b testing.TB, dir string) *rig {
 	})
 }
 
-// BenchmarkDurableAuthorize is Submit on a real disk, by callers that each wait for their answer.
+// BenchmarkDurableAuthorize measures Submit on a real disk, by callers that each wait for their
+// answer.
 func BenchmarkDurableAuthorize(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
@@ -230,7 +232,8 @@ func BenchmarkDurableAuthorize(b *testing.B) {
 
 func (r *rig) swipe(tokens []ident.Token, n int64, late *atomic.Int64) {
 	m := hold.Message{
-		Kind: hold.Authorization, ID: strconv.FormatInt(n, 10), Token: tokens[int(n)%len(tokens)], Amount: 100, Currency: usd,
+		Kind: hold.Authorization, ID: strconv.FormatInt(n, 10), Token: tokens[int(n)%len(tokens)], Amount: 100,
+		Currency: usd,
 		Merchant: hold.Merchant{ID: "m-77", Name: "Corner Shop", Country: "US", MCC: 5411},
 	}
 	m.Fingerprint = m.Sum()
@@ -243,7 +246,7 @@ func (r *rig) swipe(tokens []ident.Token, n int64, late *atomic.Int64) {
 	}
 }
 
-// BenchmarkFdatasync is the disk's own time, beside which the durable answers are to be read.
+// BenchmarkFdatasync measures the disk's own sync time, for comparison with the durable answers.
 func BenchmarkFdatasync(b *testing.B) {
 	const size = 64 << 20
 	for _, zeroed := range []bool{true, false} {
@@ -269,7 +272,7 @@ func BenchmarkFdatasync(b *testing.B) {
 	}
 }
 
-// BenchmarkOpen is a start with a million cards in the store.
+// BenchmarkOpen measures a start with a million cards in the store.
 func BenchmarkOpen(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "store")
 	r := onDisk(b, dir)
@@ -283,8 +286,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkBytesPerSwipe is what a swipe leaves on the disk, by the parts of the store, once everything is compacted. It wants a
-// fixed number of swipes: -benchtime 500000x.
+// BenchmarkBytesPerSwipe measures the bytes of a swipe in each part of the compacted store. It
+// needs a fixed number of swipes: -benchtime 500000x.
 func BenchmarkBytesPerSwipe(b *testing.B) {
 	r := newRig(b, nil, func(o *Options) {
 		o.Dir, o.NoSync, o.Deadline = filepath.Join(b.TempDir(), "store"), true, nil
@@ -300,7 +303,8 @@ func BenchmarkBytesPerSwipe(b *testing.B) {
 	b.StopTimer()
 	require.NoError(b, r.e.store.db.Flush())
 	require.NoError(b, r.e.store.db.Compact(b.Context(), []byte{0}, []byte{0xff}, false))
-	for name, prefix := range map[string]byte{"log": prefixLog, "holds": prefixHold, "repeats": prefixRepeat, "due": prefixDue} {
+	for name, prefix := range map[string]byte{"log": prefixLog, "holds": prefixHold, "repeats": prefixRepeat,
+		"due": prefixDue} {
 		used, err := r.e.store.db.EstimateDiskUsage([]byte{prefix}, []byte{prefix + 1})
 		require.NoError(b, err)
 		b.ReportMetric(float64(used)/float64(next.Load()), name+"-B/swipe")

@@ -8,15 +8,16 @@ import (
 	"purser/persistence/money"
 )
 
-// cache holds what is hot of one shard: cards, each with its rule and its spend, and funds, bounded in bytes. The store is
-// always as new as the cache, so that any item may be dropped at any time. It belongs to the shard's lock, and so do pointers to
-// its items: what is dropped makes room for another in the same place.
+// cache holds what is hot of one shard: cards, each with its rule and its spend, and funds, bounded
+// in bytes. The store is always as new as the cache, so that any item may be dropped at any time.
+// It belongs to the shard's lock, and so do pointers to its items: what is dropped makes room for
+// another in the same place.
 //
-// Rule and spend lie in one item, for a swipe looks at both: over a million cards each item that is looked up is a wait for
-// memory, longer than the decision.
+// Rule and spend lie in one item, for a swipe looks at both: over a million cards each item that is
+// looked up is a wait for memory, longer than the decision.
 //
-// The order is a queue with a second chance: a hit sets one bit on a line that is read anyway, where moving the item to the
-// front would touch three others.
+// The order is a queue with a second chance: a hit sets one bit on a line that is read anyway,
+// where moving the item to the front would touch three others.
 type cache struct {
 	limit int64
 	bytes int64
@@ -42,9 +43,9 @@ type node struct {
 // ofFunds tells the items of funds from those of cards in the queue.
 const ofFunds ref = 1 << 31
 
-// cardItem has no rule but its card (its version is 0) when only a hold of the card was looked at: a hold names the card, not the
-// token. Of its 160 bytes those that a swipe looks at lie in three lines of the processor's cache, wherever in its slab: the last
-// eight are the capacity of a list.
+// cardItem has no rule but its card (its version is 0) when only a hold of the card was looked at:
+// a hold names the card, not the token. Of its 160 bytes those that a swipe looks at lie in three
+// lines of the processor's cache, wherever in its slab: the last eight are the capacity of a list.
 type cardItem struct {
 	node
 	spend hold.Spend
@@ -178,8 +179,8 @@ func (c *cache) unlink(r ref) {
 	c.bytes -= int64(n.bytes)
 }
 
-// trim evicts the oldest items until the cache is within its limit. It runs at the end of a critical section, when no
-// pointer into the cache is in use.
+// trim evicts the oldest items until the cache is within its limit. It runs at the end of a
+// critical section, when no pointer into the cache is in use.
 func (c *cache) trim() {
 	for c.bytes > c.limit && c.head.next != none {
 		r := c.head.next
@@ -195,7 +196,7 @@ func (c *cache) trim() {
 	}
 }
 
-// CacheStats says how the memory for hot cards is used, summed over the shards.
+// CacheStats is the use of the cache, summed over the shards.
 type CacheStats struct {
 	Bytes, LimitBytes       int64
 	Hits, Misses, Evictions uint64
@@ -216,10 +217,10 @@ func (e *Engine) CacheStats() CacheStats {
 	return s
 }
 
-// Funds are the three terms of what a workspace can spend with its cards.
+// Funds are the three terms of a workspace's spendable balance.
 type Funds struct {
-	LedgerCents   money.Cents // what the journal originated; only Follow writes it
-	CardCents     money.Cents // the sum of the decision log; only decisions write it
+	LedgerCents   money.Cents // from the journal; only Follow writes it
+	CardCents     money.Cents // sum of the decision log; only decisions write it
 	ReservedCents money.Cents // debits reserved before their journal append
 }
 

@@ -13,7 +13,7 @@ import (
 	"purser/persistence/money"
 )
 
-// cached is what a model of the cache knows of an item: in it are a list, the oldest first, and no pools or numbers.
+// cached is an item in the model of the cache: a list, oldest first, without pools or references.
 type cached struct {
 	id      ident.UUID
 	funds   bool
@@ -29,7 +29,7 @@ type cacheModel struct {
 	items []cached
 }
 
-// idOf and tokenOf are of few cards and workspaces, so that they come and go.
+// idOf and tokenOf return few ids and tokens, so that items are evicted and return.
 func idOf(n int) (id ident.UUID) {
 	binary.LittleEndian.PutUint64(id[8:], uint64(n)+1)
 	return id
@@ -37,7 +37,7 @@ func idOf(n int) (id ident.UUID) {
 
 func tokenOf(id ident.UUID, which int) (t ident.Token) {
 	copy(t[len(t)-8:], id[8:])
-	t[len(t)-1] = byte(which) // which its hash is of
+	t[len(t)-1] = byte(which) // the byte that its hash covers
 	return t
 }
 
@@ -45,7 +45,7 @@ func (m *cacheModel) find(id ident.UUID, funds bool) int {
 	return slices.IndexFunc(m.items, func(it cached) bool { return it.id == id && it.funds == funds })
 }
 
-// again puts an item behind all others, changed.
+// again moves an item behind all others, changed.
 func (m *cacheModel) again(i int, change func(it *cached)) {
 	it := m.items[i]
 	change(&it)
@@ -57,7 +57,8 @@ func (m *cacheModel) putCard(t *rapid.T) {
 	i := m.find(id, false)
 	if rapid.Bool().Draw(t, "with its rule") {
 		rule := hold.Rule{Card: id, Token: tokenOf(id, rapid.IntRange(0, 1).Draw(t, "token")),
-			Version: rapid.Uint64Range(1, 9).Draw(t, "version"), MCCs: make([]uint16, rapid.IntRange(0, 50).Draw(t, "categories"))}
+			Version: rapid.Uint64Range(1, 9).Draw(t, "version"),
+			MCCs:    make([]uint16, rapid.IntRange(0, 50).Draw(t, "categories"))}
 		m.cache.putRule(&rule, hold.Spend{Cents: cents})
 		if i < 0 {
 			i, m.items = len(m.items), append(m.items, cached{id: id, cents: cents})
@@ -117,7 +118,7 @@ func (m *cacheModel) size() (bytes int64) {
 	return bytes
 }
 
-// check compares the queue, and what is found by key.
+// check compares the queue and the look-ups by key.
 func (m *cacheModel) check(t *rapid.T) {
 	require.Equal(t, m.size(), m.cache.bytes)
 	at := m.cache.head.next
@@ -154,18 +155,19 @@ func many(do func(t *rapid.T)) func(t *rapid.T) {
 	}
 }
 
-// TestTheCacheIsAQueueWithASecondChance: what is dropped is the oldest that was not looked at, and nothing of it is found, nor in
-// what takes its place.
+// The cache evicts the oldest item that was not looked up. An evicted item is not found, and
+// neither are its data in the item that reuses its place.
 func TestTheCacheIsAQueueWithASecondChance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := cacheModel{cache: newCache(1 << 40)}
 		t.Repeat(map[string]func(*rapid.T){
-			"": m.check, "put cards": many(m.putCard), "put funds": many(m.putFunds), "look": many(m.look), "trim": m.trim,
+			"": m.check, "put cards": many(m.putCard), "put funds": many(m.putFunds), "look": many(m.look),
+			"trim": m.trim,
 		})
 	})
 }
 
-// TestAPoolNamesItsItems: what is taken is empty and nobody else's, and stays where it is.
+// An item of the pool is empty when taken, has one owner, and does not move.
 func TestAPoolNamesItsItems(t *testing.T) {
 	p, taken := &pool[pinned]{}, map[ref]*pinned{}
 	take := func(n int) {

@@ -12,8 +12,8 @@ import (
 	"purser/persistence/money"
 )
 
-// A month that a suspect clock says has begun does not open the monthly limit again; a card's first
-// swipe has a month though.
+// A month that begins by a suspect clock does not reset the monthly limit. A card's first swipe
+// gets a month even then.
 func TestNoMonthTurnsWhileTheClockIsSuspect(t *testing.T) {
 	var suspect atomic.Bool
 	r := newRig(t, vfs.NewMem(), func(o *Options) { o.ClockSuspect = suspect.Load })

@@ -9,8 +9,8 @@ import (
 	"purser/persistence/money"
 )
 
-// read fetches from the store all that a ticket's decision looks at. What it finds holds as long as the shard has not changed
-// since it began; fill checks that under the lock.
+// read fetches from the store all that a ticket's decision looks at. What it finds holds as long as
+// the shard has not changed since it began; fill checks that under the lock.
 func (e *Engine) read(t *ticket) (err error) {
 	l := &t.load
 	*l = loaded{at: t.shard.changes.Load()}
@@ -125,7 +125,7 @@ func (e *Engine) hotFunds(t *ticket, sh *shard, workspace *ident.UUID) (*fundsIt
 	return sh.cache.putFunds(it), nil
 }
 
-// Funds returns the terms of a workspace, false when it was never seen or cannot be read.
+// Funds returns the terms of a workspace, and false when it is unknown or cannot be read.
 func (e *Engine) Funds(workspace ident.UUID) (Funds, bool) {
 	t := e.newTicket(actWrite)
 	defer e.release(t)
@@ -144,14 +144,14 @@ func (e *Engine) Funds(workspace ident.UUID) (Funds, bool) {
 
 func (it *fundsItem) seen() bool { return it.wsSeq != 0 || it.funds != Funds{} }
 
-// Spend returns the counter of a card, zero when it never spent.
+// Spend returns the counter of a card, zero for a card without one.
 func (e *Engine) Spend(card ident.UUID) (hold.Spend, error) {
 	t := e.newTicket(actWrite)
 	defer e.release(t)
 	return e.readSpend(t, &card)
 }
 
-// Rule returns the rule of a card, false for an unknown one.
+// Rule returns the rule of a card, and false for an unknown one.
 func (e *Engine) Rule(token ident.Token) (hold.Rule, bool, error) {
 	t := e.newTicket(actWrite)
 	defer e.release(t)
@@ -162,7 +162,7 @@ func (e *Engine) Rule(token ident.Token) (hold.Rule, bool, error) {
 	return *r, true, nil
 }
 
-// Hold returns an authorization as it stands, false for an unknown one.
+// Hold returns the state of an authorization, and false for an unknown one.
 func (e *Engine) Hold(id ident.UUID) (h hold.Hold, found bool, err error) {
 	t := e.newTicket(actWrite)
 	defer e.release(t)

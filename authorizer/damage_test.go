@@ -70,8 +70,8 @@ func (a *acknowledged) reservationsAfterDamage(e *Engine, lost *int) error {
 	return err
 }
 
-// damagedStores are the disks of an authorizer under swipes: young, with tables, and while a table
-// is written.
+// damagedStores returns the disks of an authorizer under swipes: young, with tables, and while a
+// table is written.
 func damagedStores(t *testing.T, random *rand.Rand) []damagetest.Disk {
 	fs := vfs.NewCrashableMem()
 	r := newRig(t, fs)
@@ -103,8 +103,8 @@ func damagedStores(t *testing.T, random *rand.Rand) []damagetest.Disk {
 	return disks
 }
 
-// TestAttackDamageToAnAuthorizerIsRefused alters single places of a store's files: every answer is
-// repeated, or the damage ends the start or the process.
+// Damage at single places of a store's files either loses no answer, or ends the start or the
+// process.
 func TestAttackDamageToAnAuthorizerIsRefused(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 7))
 	var all damagetest.Outcome

@@ -19,7 +19,7 @@ import (
 	"purser/persistence/money"
 )
 
-// acknowledged is what the engine has promised so far.
+// acknowledged holds the promises that the engine has made.
 type acknowledged struct {
 	mu       sync.Mutex
 	told     []told
@@ -49,7 +49,8 @@ func (a *acknowledged) so() *acknowledged {
 
 const depositCents = 10_000
 
-// load runs swipes, deposits and reservations of four tenants at once, until all is done or the engine has stopped.
+// load runs concurrent swipes, deposits and reservations of four tenants, until all are done or the
+// engine has stopped.
 func (a *acknowledged) load(r *rig, steps int) {
 	var group sync.WaitGroup
 	for n := range 4 {
@@ -86,7 +87,7 @@ func (a *acknowledged) load(r *rig, steps int) {
 	group.Wait()
 }
 
-// lost counts the promises that a store does not keep.
+// lost counts the broken promises of a store.
 func (a *acknowledged) lost(t *testing.T, fs vfs.FS, logBytes int) (lost int) {
 	r := newRig(t, fs, func(o *Options) { o.logBytes = logBytes })
 	r.agree()
@@ -119,8 +120,8 @@ func (a *acknowledged) lost(t *testing.T, fs vfs.FS, logBytes int) (lost int) {
 	return lost
 }
 
-// crashes does something with a store, crashes at every step-th write of it and after the last answer, and returns what was lost in
-// all.
+// crashes runs do on a store, crashes it at every step-th write and after the last answer, and
+// returns the total of lost promises.
 func crashes(t *testing.T, noSync bool, logBytes int, step int64, do func(*rig, *acknowledged)) (clones, lost int) {
 	fs := vfs.NewCrashableMem()
 	var a acknowledged
@@ -134,7 +135,8 @@ func crashes(t *testing.T, noSync bool, logBytes int, step int64, do func(*rig, 
 	clone := func() {
 		mu.Lock()
 		defer mu.Unlock()
-		had := a.so() // first: what is answered while the clone is made is not promised of it
+		// First, because answers during the clone are not promised by it.
+		had := a.so()
 		cfg := vfs.CrashCloneCfg{}
 		if len(all)%2 == 1 {
 			cfg = vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: random}
@@ -169,7 +171,7 @@ func TestCrashesLoseNothing(t *testing.T) {
 
 func storm(r *rig, a *acknowledged) { a.load(r, 64) }
 
-// A log begins where the one before it ends: in place of a spare one, which is renamed for it.
+// A log begins where the previous one ends, and replaces a spare log, which is renamed for it.
 func TestCrashesWhereALogBeginsLoseNothing(t *testing.T) {
 	renamed := 0
 	clones, lost := crashes(t, false, 64<<10, 1, func(r *rig, a *acknowledged) {
@@ -183,7 +185,8 @@ func TestCrashesWhereALogBeginsLoseNothing(t *testing.T) {
 		after, err := r.fs.List("store")
 		require.NoError(t, err)
 		for _, name := range after {
-			if info, err := r.fs.Stat(r.fs.PathJoin("store", name)); strings.HasSuffix(name, ".log") && !slices.Contains(before, name) {
+			if info, err := r.fs.Stat(r.fs.PathJoin("store", name)); strings.HasSuffix(name, ".log") &&
+				!slices.Contains(before, name) {
 				require.NoError(t, err)
 				require.EqualValues(t, 64<<10, info.Size(), "it was the spare")
 				renamed++
@@ -216,8 +219,9 @@ func TestFailedDiskStopsEverything(t *testing.T) {
 		r := newRig(t, errorfs.Wrap(fs, failing))
 		armed.Store(true)
 		var a acknowledged
-		// Fewer bytes than a block of Pebble's log, 32 KiB: at the end of one after the failure Pebble panics with its commits locked,
-		// and who commits at that moment, before Fatal has ended the process, waits for ever.
+		// Fewer bytes than a block of Pebble's log, 32 KiB. At the end of a block after the failure
+		// Pebble panics with its commits locked, and a commit at that moment would wait for ever,
+		// before Fatal ends the process.
 		a.load(r, 16)
 		armed.Store(false)
 		if r.fatals.Load() == 0 {
@@ -236,7 +240,7 @@ func TestFailedDiskStopsEverything(t *testing.T) {
 	require.Greater(t, stopped, 5)
 }
 
-// slowDisk is a file system whose write-ahead log can be made to wait before it is synced.
+// slowDisk is a file system that can delay the syncs of its write-ahead log.
 type slowDisk struct {
 	vfs.FS
 	mu   sync.Mutex
@@ -272,7 +276,7 @@ func (d *slowDisk) resume() {
 	d.gate = nil
 }
 
-// deadlines hands out deadlines that a test lets pass by hand.
+// deadlines returns deadlines that a test lets pass.
 type deadlines struct {
 	mu  sync.Mutex
 	all []chan time.Time
@@ -327,10 +331,11 @@ func TestNoSyncInTimeIsATimeoutThatIsTakenBack(t *testing.T) {
 	inLog(3)
 	send(clearing("c1", "", c, 10))
 	inLog(4)
-	send(authorization("a1", c, 300)) // a repeat while the first is under way
+	send(authorization("a1", c, 300)) // a repeat while the first message is in progress
 	for i := range 4 {
 		if i == 0 {
-			late.pass(4) // the repeat's deadline comes first: it must not be told otherwise than the first
+			// The repeat's deadline comes first, and both must get the same answer.
+			late.pass(4)
 			require.Equal(t, hold.ReasonTimeout, (<-answers).Reason)
 			continue
 		}
@@ -344,7 +349,7 @@ func TestNoSyncInTimeIsATimeoutThatIsTakenBack(t *testing.T) {
 	}
 	require.Equal(t, uint64(1), r.e.Synced(c.card.Shard()))
 	disk.resume()
-	inLog(6) // the two approvals come back
+	inLog(6) // the two approvals are undone
 	r.declined(authorization("a1", c, 300), hold.ReasonTimeout)
 	r.declined(incremental("i1", "a0", c, 50), hold.ReasonTimeout)
 	require.Equal(t, hold.Posted, r.submit(clearing("c1", "", c, 10)).Decision, "the fact stands")
@@ -407,7 +412,8 @@ func TestAStalledDiskHoldsUpNoAnswer(t *testing.T) {
 	for i := range late.count() {
 		late.pass(i)
 	}
-	group.Wait() // although Pebble, which must sync its first small log to go on to the next, lets nobody commit
+	// Pebble, which must sync its first small log before it begins the next, accepts no commits.
+	group.Wait()
 	require.Equal(t, int64(MaxUnsynced+10), tooMany.Load())
 	disk.resume()
 	require.Eventually(t, func() bool { return len(r.e.slots) == 0 }, time.Minute, time.Millisecond)

@@ -15,15 +15,16 @@ import (
 
 // Limits of the engine.
 const (
-	// MaxUnsynced is how many commits may wait for a sync at once; more callers wait for a place. It is below Pebble's own
-	// limit, at which a commit would block under a shard's lock.
+	// MaxUnsynced bounds the commits that wait for a sync; further callers wait for a place. It is
+	// below Pebble's own limit, at which a commit would block under a shard's lock.
 	MaxUnsynced = 3584
-	// DefaultCacheBytes and DefaultBacklogMax are used where Options say nothing.
+	// DefaultCacheBytes and DefaultBacklogMax apply where Options sets none.
 	DefaultCacheBytes = 512 << 20
 	DefaultBacklogMax = 10_000_000
 	// approvalsPercent of the backlog is where approvals stop; facts are taken up to the whole.
 	approvalsPercent = 80
-	// loadAttempts is how often what is cold is read before the lock; the last time it is read under it.
+	// loadAttempts is how often what is cold is read before the lock; the last time it is read
+	// under it.
 	loadAttempts = 4
 	// deciders is how many messages are decided at once; each may wait for a cold read.
 	deciders = 64
@@ -31,29 +32,32 @@ const (
 
 // Errors of the engine.
 var (
-	// ErrStopped says that a commit or a sync has failed: nothing more is decided, answered or written.
+	// ErrStopped means that a commit or a sync has failed: the engine decides, answers and writes
+	// nothing more.
 	ErrStopped = errors.New("authorizer: stopped after a failed commit")
 	errLate    = errors.New("authorizer: no sync within the deadline")
 	errBusy    = errors.New("authorizer: the message would have to wait")
 )
 
-// Options configure an Engine. Dir, Entropy and Fatal are required.
+// Options configures an Engine. Dir, Entropy and Fatal are required.
 type Options struct {
 	FS         FS // nil: the operating system's
 	Dir        string
-	Deployment ident.UUID // zero: whatever the store says, which must be there
+	Deployment ident.UUID // zero: the deployment of the store, which must exist
 	CacheBytes int64      // memory for hot rules, spends and funds; 0: DefaultCacheBytes
 	OpenTables int        // tables of the store that are kept open; 0: Pebble's default
 	BacklogMax int        // entries not yet relayed; 0: DefaultBacklogMax
-	NoSync     bool       // answers before anything is durable: only to compare
+	NoSync     bool       // answers before decisions are durable: only for comparisons
 	Clock      func() time.Time
 	// ClockSuspect reports that Clock may be wrong: no card's month turns meanwhile. nil: never.
 	ClockSuspect func() bool
 	Entropy      io.Reader // read under a lock; need not be safe for concurrent use
 	Listener     Listener
-	// Fatal is told of the first failed commit or sync. It should end the process; while it runs nothing is answered.
+	// Fatal is called with the first failed commit or sync. It should end the process; the engine
+	// answers nothing afterwards.
 	Fatal func(error)
-	// Deadline gives the channel that ends an answer's wait; nil: AnswerWithin by the machine's clock. Tests turn it by hand.
+	// Deadline returns the channel that ends an answer's wait; nil: AnswerWithin by the machine's
+	// clock. Tests control it.
 	Deadline func() <-chan time.Time
 
 	logBytes int // the length of a write-ahead log before its first record; 0: it grows
@@ -80,7 +84,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// Validate names every fault of the options at once.
+// Validate returns all faults of the options.
 func (o *Options) Validate() error {
 	var faults []error
 	fault := func(bad bool, text string) {
@@ -96,20 +100,22 @@ func (o *Options) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Listener is told what happens, on the goroutine on which it happens; it must be quick and safe for concurrent use.
+// Listener observes the engine, on the goroutine of each event. It must be fast and safe for
+// concurrent use.
 type Listener interface {
-	// Decided is called once per Submit with what was answered; took is from its call to its answer.
+	// Decided is called once per Submit with the answer; took is the time from its call to its
+	// answer.
 	Decided(kind hold.Kind, decision hold.Decision, reason hold.Reason, took time.Duration)
-	// Staged is called when a message is decided, before its sync; took is from the call of Submit. A message that ran out of
-	// time before is not staged.
+	// Staged is called when a message is decided, before its sync; took is the time from the call
+	// of Submit. It is not called for a message that timed out before.
 	Staged(kind hold.Kind, took time.Duration)
-	// Repeated is called for an answer that was given before, beside Decided.
+	// Repeated is called for a repeated answer, beside Decided.
 	Repeated(kind hold.Kind)
-	// Synced is called for each commit that became durable.
+	// Synced is called for each durable commit.
 	Synced(shard ident.Shard)
-	// Followed is called when rules and funds up to a journal position are durable here.
+	// Followed is called when rules and funds up to a journal position are durable.
 	Followed(shard ident.Shard, through uint64)
-	// Expired is called with the number of holds that ran out in one call of Expire.
+	// Expired is called with the number of holds that expired in one call of Expire.
 	Expired(holds int)
 }
 
@@ -122,7 +128,8 @@ func (silent) Synced(ident.Shard)                                           {}
 func (silent) Followed(ident.Shard, uint64)                                 {}
 func (silent) Expired(int)                                                  {}
 
-// Engine is the authorizer of one process and one directory.
+// Engine is the authorizer of one process and one directory. Its methods are safe for concurrent
+// use, unless they name a limit of callers.
 type Engine struct {
 	store    *store
 	shards   [ident.Shards]*shard
@@ -171,7 +178,7 @@ type shard struct {
 	waiters atomic.Pointer[chan struct{}]
 }
 
-// Open opens the store of a directory, or makes it. It reads a few keys per shard, never all of anything.
+// Open opens or creates the store of a directory. It reads a few keys per shard, and no card.
 func Open(o Options) (*Engine, error) {
 	o.ensureDefaults()
 	if err := o.Validate(); err != nil {
@@ -181,7 +188,8 @@ func Open(o Options) (*Engine, error) {
 		claims: newClaims(), listener: o.Listener, clock: o.Clock, suspect: o.ClockSuspect, deadline: o.Deadline,
 		fatal:   o.Fatal,
 		entropy: entropy{source: o.Entropy},
-		slots:   make(chan struct{}, MaxUnsynced), work: make(chan *ticket, MaxUnsynced), queue: make(chan *ticket, MaxUnsynced),
+		slots:   make(chan struct{}, MaxUnsynced), work: make(chan *ticket, MaxUnsynced),
+		queue:   make(chan *ticket, MaxUnsynced),
 		returns: make(chan *ticket, MaxUnsynced), tickets: newTicketPool(),
 		backlogMax: int64(o.BacklogMax), approvalsMax: int64(o.BacklogMax) * approvalsPercent / 100,
 		failed: make(chan struct{}),
@@ -222,13 +230,13 @@ func (e *Engine) readHeads(cacheBytes int64) (err error) {
 	return nil
 }
 
-// Store returns the identity of this store; a new one has another.
+// Store returns the identity of this store. Every new store has another one.
 func (e *Engine) Store() ident.UUID { return e.store.uuid }
 
-// Deployment returns the deployment that the store is stamped with.
+// Deployment returns the deployment that the store belongs to.
 func (e *Engine) Deployment() ident.UUID { return e.store.deployment }
 
-// Close waits for what is under way and closes the store. Nothing may be called during or after it.
+// Close waits for running calls and closes the store. No method may be called during or after it.
 func (e *Engine) Close() error {
 	for range cap(e.slots) {
 		e.slots <- struct{}{}
@@ -263,7 +271,8 @@ type entropy struct {
 	source io.Reader
 }
 
-// randomBits hands out a shard's share of them. It belongs to the shard's lock, so that a decision takes no second one.
+// randomBits hands out a shard's share of them. It belongs to the shard's lock, so that a decision
+// takes no second one.
 type randomBits struct {
 	buffer [512]byte
 	left   int

@@ -39,7 +39,8 @@ func TestLifeOfAnAuthorization(t *testing.T) {
 	final := clearing("c2", "a1", c, 1_000)
 	final.Final = true
 	require.Equal(t, hold.Posted, r.submit(signed(final)).Decision)
-	require.Equal(t, money.Cents(-21_000), r.funds(c.workspace).CardCents, "what was cleared is gone, the rest came back")
+	require.Equal(t, money.Cents(-21_000), r.funds(c.workspace).CardCents,
+		"what was cleared is gone, the rest came back")
 
 	require.Equal(t, hold.Posted, r.submit(refund("f1", "a1", c, 1_000)).Decision)
 	require.Equal(t, money.Cents(-20_000), r.funds(c.workspace).CardCents)
@@ -95,7 +96,8 @@ func TestRepeatsAnswerTheSame(t *testing.T) {
 	r.deposit(c.workspace, 10_000)
 	first := r.approved(authorization("a1", c, 9_000))
 	poor := r.declined(authorization("a2", c, 9_000), hold.ReasonInsufficientFunds)
-	clear := r.submit(clearing("a1", "a1", c, 9_000)) // repeats are per route: the same id is another message here
+	// Repeats are per route, so the same id is another message here.
+	clear := r.submit(clearing("a1", "a1", c, 9_000))
 	require.Equal(t, hold.Posted, clear.Decision)
 	r.deposit(c.workspace, 100_000)
 
@@ -150,7 +152,7 @@ func TestNoApprovalExceedsFundsOrLimits(t *testing.T) {
 					o.CacheBytes = 1
 				}
 			})
-			poor, capped := cardOf(40, 1), cardOf(41, 1) // one short of funds, one of its monthly limit
+			poor, capped := cardOf(40, 1), cardOf(41, 1) // one short of funds, one at its monthly limit
 			r.mint(poor)
 			r.mint(capped, func(rule *hold.Rule) { rule.MonthCents = 5_000 })
 			r.deposit(poor.workspace, 7_777)
@@ -177,7 +179,7 @@ func TestNoApprovalExceedsFundsOrLimits(t *testing.T) {
 }
 
 func TestAFreezeIsAFreeze(t *testing.T) {
-	for _, cacheBytes := range []int64{1, 1 << 20} { // cold and hot: a rule that is being loaded may be overtaken
+	for _, cacheBytes := range []int64{1, 1 << 20} { // cold and hot: a change may overtake a rule that is being loaded
 		r := newRig(t, vfs.NewMem(), func(o *Options) { o.CacheBytes = cacheBytes })
 		c := cardOf(1000, 1)
 		r.mint(c)
@@ -227,7 +229,7 @@ func TestTombstone(t *testing.T) {
 	require.Equal(t, a, r.submit(reversal("r1", "late")))
 	require.Len(t, r.log(c.card.Shard()), 1)
 
-	// An id that was answered without an authorization is no authorization either; its answer must survive the reversal.
+	// An id whose answer has no authorization names none, and its answer must survive the reversal.
 	missing := r.declined(incremental("i1", "nothing", c, 1), hold.ReasonAuthorizationNotFound)
 	r.submit(reversal("r2", "i1"))
 	require.Equal(t, missing, r.submit(incremental("i1", "nothing", c, 1)))
@@ -257,7 +259,7 @@ func TestHoldsExpire(t *testing.T) {
 	}
 	held := func(id ident.UUID) money.Cents { h, _, _ := r.e.Hold(id); return h.Held }
 	expire(0, 7*24*time.Hour-time.Millisecond)
-	expire(2, 7*24*time.Hour) // a1, and the key that the increment of a3 left behind
+	expire(2, 7*24*time.Hour) // a1, and the old key of a3's increment
 	require.Zero(t, held(a.Authorization))
 	require.Equal(t, money.Cents(150), held(moved.Authorization))
 	expire(0, 8*24*time.Hour)
@@ -279,7 +281,7 @@ func TestBacklogLimits(t *testing.T) {
 		r.approved(authorization(fmt.Sprint("a", i), c, 10))
 	}
 	r.declined(authorization("a8", c, 10), hold.ReasonBacklogFull)
-	r.approved(authorization("a7", c, 10)) // a repeat takes no room
+	r.approved(authorization("a7", c, 10)) // a repeat needs no room
 	for i := range 2 {
 		require.Equal(t, hold.StatusOK, r.submit(clearing(fmt.Sprint("c", i), fmt.Sprint("a", i), c, 10)).Status)
 	}
@@ -365,7 +367,8 @@ func TestReservations(t *testing.T) {
 	require.NoError(t, r.e.WalkReservations(func(_, id ident.UUID, _ money.Cents) error {
 		return fmt.Errorf("%x is still there", id)
 	}))
-	require.NoError(t, r.e.Follow(w.Shard(), Follow{Through: r.follow[w.Shard()], Credits: []Credit{{Workspace: w, Cents: 5}}}))
+	require.NoError(t, r.e.Follow(w.Shard(), Follow{Through: r.follow[w.Shard()],
+		Credits: []Credit{{Workspace: w, Cents: 5}}}))
 	require.Equal(t, Funds{LedgerCents: 400}, r.funds(w), "a position is followed once")
 	require.ErrorIs(t, r.e.Follow(1, Follow{Through: 99, Credits: []Credit{{Workspace: w}}}), ErrForeignShard)
 }
@@ -390,7 +393,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 		require.NoError(t, anew.e.Replay(shard, r.log(shard)), "again changes nothing")
 		require.Equal(t, r.e.Synced(shard), anew.e.Synced(shard))
 	}
-	traffic.follow(anew) // rules and ledgerCents come from the journal
+	traffic.follow(anew) // the journal brings rules and ledgerCents
 	require.Equal(t, traffic.walks(r), traffic.walks(anew))
 	require.Zero(t, anew.e.Backlog())
 	for _, told := range traffic.told {
@@ -528,7 +531,7 @@ func TestListenerHearsOfEverything(t *testing.T) {
 	r.declined(authorization("a3", cardOf(9, 2), 100), hold.ReasonCardNotFound)
 	_, err := r.e.Expire(epoch.Add(8 * 24 * time.Hour))
 	require.NoError(t, err)
-	require.NoError(t, r.e.Close()) // an answer may leave before its decider has told of the decision
+	require.NoError(t, r.e.Close()) // an answer may precede the call of its decider's listener
 	r.e = nil
 	heard.mu.Lock()
 	defer heard.mu.Unlock()

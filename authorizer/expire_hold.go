@@ -5,8 +5,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// ExpireHold lets one authorization's hold run out now, whenever it was due, as a simulation asks for. It is durable when it
-// returns; an authorization that is unknown or holds nothing stays as it is.
+// ExpireHold expires one authorization's hold now, whatever its expiry, for a simulation. It is
+// durable when it returns. An authorization that is unknown or holds nothing does not change.
 func (e *Engine) ExpireHold(id ident.UUID) error {
 	var h hold.Hold
 	for range loadAttempts {

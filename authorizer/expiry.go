@@ -10,11 +10,12 @@ import (
 	"purser/persistence/ident"
 )
 
-// MaxExpire is the most holds one call of Expire lets run out.
+// MaxExpire bounds the holds that one call of Expire expires.
 const MaxExpire = 1024
 
-// Expire lets the holds run out whose time has come, at most MaxExpire of them, and returns how many it looked at once they
-// are durable: the caller comes again at once while that is MaxExpire. One caller at a time.
+// Expire expires at most MaxExpire due holds. It returns the number of examined holds once their
+// entries are durable; the caller calls again at once while it is MaxExpire. It allows one caller
+// at a time.
 func (e *Engine) Expire(now time.Time) (int, error) {
 	seen, expired := 0, 0
 	start := e.expireFrom.Load()
@@ -88,8 +89,8 @@ func (e *Engine) forgetDue(sh *shard, d dueHold) error {
 	return e.store.applyLazily(b)
 }
 
-// returnLoop takes back what was answered "timeout": it commits the entry that undoes the approval, after which repeats of
-// the message are answered "timeout" too.
+// returnLoop takes back what was answered "timeout": it commits the entry that undoes the approval,
+// after which repeats of the message are answered "timeout" too.
 func (e *Engine) returnLoop() {
 	for t := range e.returns {
 		if err := e.giveBack(t); err != nil {

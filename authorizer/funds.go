@@ -16,8 +16,8 @@ var (
 	ErrForeignShard        = errors.New("authorizer: it does not belong to this shard")
 )
 
-// Follow is what a stretch of a shard's journal changes here, up to and including position Through. The slices of the rules
-// are kept: they must not be changed afterwards.
+// Follow holds the changes of a shard's journal up to and including position Through. The engine
+// retains the slices of the rules, which must not change afterwards.
 type Follow struct {
 	Through uint64
 	Rules   []hold.Rule
@@ -25,19 +25,20 @@ type Follow struct {
 	Settles []Settle
 }
 
-// Credit is an amount that the journal originated, negative for a debit. Settles is the reservation it replaces, or zero.
+// Credit is an amount from the journal, negative for a debit. Settles is the reservation that it
+// replaces, or zero.
 type Credit struct {
 	Workspace ident.UUID
 	Cents     money.Cents
 	Settles   ident.UUID
 }
 
-// Settle ends a reservation that nothing replaces.
+// Settle ends a reservation without a debit.
 type Settle struct{ Workspace, Reservation ident.UUID }
 
-// Follow makes rules and funds what the journal says up to f.Through, durably before it returns: no approval is decided
-// against an older rule from then on. One caller per shard, in position order. What was followed already changes nothing, an
-// older version of a rule neither.
+// Follow applies rules and funds of the journal up to f.Through, durably before it returns: no
+// later approval uses an older rule. A shard has one caller, in position order. A position that was
+// already followed changes nothing, nor does an older version of a rule.
 func (e *Engine) Follow(shard ident.Shard, f Follow) error {
 	err := e.writeDurably(e.shards[shard], func(t *ticket) error { return e.follow(t, f) })
 	if err == nil {
@@ -46,7 +47,7 @@ func (e *Engine) Follow(shard ident.Shard, f Follow) error {
 	return err
 }
 
-// Followed returns the journal position that the shard's rules and funds stand at.
+// Followed returns the journal position of the shard's rules and funds.
 func (e *Engine) Followed(shard ident.Shard) uint64 {
 	sh := e.shards[shard]
 	sh.mu.Lock()
@@ -54,7 +55,8 @@ func (e *Engine) Followed(shard ident.Shard) uint64 {
 	return sh.follow
 }
 
-// writeDurably makes a batch under the shard's lock and waits for its sync. A fill that leaves no batch wrote nothing.
+// writeDurably makes a batch under the shard's lock and waits for its sync. A fill that leaves no
+// batch wrote nothing.
 func (e *Engine) writeDurably(sh *shard, fill func(t *ticket) error) error {
 	if err := e.failure(); err != nil {
 		return err
@@ -246,8 +248,9 @@ func (sh *shard) adopt(done *followed) {
 	}
 }
 
-// Reserve takes cents out of what the workspace can spend, durably before it returns true, for a debit that is about to be
-// appended to the journal. It is false when the funds do not suffice. The same reservation twice is one.
+// Reserve subtracts cents from the workspace's spendable balance, for a debit that is about to be
+// appended to the journal. It is durable before it returns true, and false when the funds do not
+// suffice. A repeated reservation counts once.
 func (e *Engine) Reserve(workspace, reservation ident.UUID, cents money.Cents) (bool, error) {
 	if cents < 0 || cents > money.MaxAmount {
 		return false, fmt.Errorf("authorizer: a reservation of %d cents", cents)
@@ -282,7 +285,10 @@ func (e *Engine) reserve(t *ticket, workspace, reservation *ident.UUID, cents mo
 		}
 		funds.ReservedCents += cents
 	}
-	return true, e.setReservation(t, it, funds, func(b *batch) error { return b.Set(key, appendCents(nil, cents), nil) })
+	return true, e.setReservation(t, it, funds, func(b *batch) error {
+		return b.Set(key, appendCents(nil, cents),
+			nil)
+	})
 }
 
 // setReservation writes a reservation's key with the sum of them all.
@@ -299,8 +305,8 @@ func (e *Engine) setReservation(t *ticket, it *fundsItem, funds Funds, set func(
 	return nil
 }
 
-// Release gives back a reservation whose debit will not be appended, durably before it returns. One that does not exist
-// changes nothing.
+// Release ends a reservation whose debit will not be appended, durably before it returns. An
+// unknown reservation changes nothing.
 func (e *Engine) Release(workspace, reservation ident.UUID) error {
 	return e.writeDurably(e.shards[workspace.Shard()], func(t *ticket) error {
 		it, err := e.hotFunds(t, t.shard, &workspace)

@@ -14,8 +14,8 @@ import (
 	"purser/persistence/money"
 )
 
-// TestADebitIsSeenWhole: while a reservation is replaced by its debit, who reads the funds sees the one or the other, never both
-// and never neither; in memory and in the store.
+// While a debit replaces its reservation, a reader of the funds sees exactly one of them, in the
+// cache and in the store.
 func TestADebitIsSeenWhole(t *testing.T) {
 	for name, cache := range map[string]int64{"memory": 64 << 20, "store": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -32,7 +32,8 @@ func TestADebitIsSeenWhole(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, granted)
 				d.granted.Add(1)
-				r.follows(d.workspace.Shard(), Follow{Credits: []Credit{{Workspace: d.workspace, Cents: -debitCents, Settles: id}}})
+				r.follows(d.workspace.Shard(), Follow{Credits: []Credit{{Workspace: d.workspace, Cents: -debitCents,
+					Settles: id}}})
 			}
 			d.over.Store(true)
 			watching.Wait()
@@ -47,14 +48,15 @@ const (
 	debitCents = 7
 )
 
-// debits are what a workspace is debited, one after the other.
+// debits are successive debits of a workspace.
 type debits struct {
 	workspace      ident.UUID
 	begun, granted atomic.Int64
 	over           atomic.Bool
 }
 
-// watch reads the funds again and again: what is left lies between what had been granted before and what was begun after.
+// watch reads the funds repeatedly: they lie between the amount left by the debits granted before
+// and by those begun after.
 func (d *debits) watch(t *testing.T, e *Engine) {
 	for !d.over.Load() {
 		most := money.Cents(debitsMade-d.granted.Load()) * debitCents
@@ -65,6 +67,7 @@ func (d *debits) watch(t *testing.T, e *Engine) {
 			t.Errorf("%d to %d cents must be left, seen %+v, %v", least, most, funds, err)
 			return
 		}
-		runtime.Gosched() // on one processor the debits would wait a time slice for each step
+		// On one processor the debits would otherwise wait a time slice for each step.
+		runtime.Gosched()
 	}
 }

@@ -5,16 +5,18 @@ import (
 	"math/bits"
 )
 
-// index finds the items of a pool by a key that they carry. It is a hash table of buckets of 32 bytes: a look-up waits for memory
-// once, and once for the item, where a map has it wait three or four times.
+// index finds the items of a pool by a key that they carry. It is a hash table of buckets of 32
+// bytes: a look-up waits for memory once, and once for the item, where a map has it wait three or
+// four times.
 //
-// An item whose bucket is full goes on to the next with a place. Each bucket counts who passed it by, so that a look-up knows
-// where to stop; who leaves has one of them come back, so that an index in which items come and go stays as it was filled. It grows
-// by all its buckets at once, under the shard's lock: that touches every item, once in as many as there are. It does not shrink: a
-// cache that is full stays so.
+// An item whose bucket is full goes on to the next with a place. Each bucket counts who passed it
+// by, so that a look-up knows where to stop; who leaves has one of them come back, so that an index
+// in which items come and go stays as it was filled. It grows by all its buckets at once, under the
+// shard's lock: that touches every item, once in as many as there are. It does not shrink: a cache
+// that is full stays so.
 //
-// Keys are ids and tokens, made here. Their last eight bytes are random or of a SHA-256: nobody chooses in which bucket a key
-// lies, and whoever asks for what is not there meets a bucket or two.
+// Keys are ids and tokens, made here. Their last eight bytes are random or of a SHA-256: nobody
+// chooses in which bucket a key lies, and whoever asks for what is not there meets a bucket or two.
 type index[T any] struct {
 	pool    *pool[T]
 	key     func(*T) []byte
@@ -81,7 +83,8 @@ func (x *index[T]) find(key []byte) (at uint64, place int, r ref, it *T) {
 	return 0, 0, none, nil
 }
 
-// tagged has the highest bit set of each byte whose place has the tag; above such a byte it may be set of others.
+// tagged has the highest bit set of each byte whose place has the tag; above such a byte it may be
+// set of others.
 func (b *bucket) tagged(tag uint8) uint64 {
 	const each = 1 << (8 * bucketPlaces) / 255
 	differ := binary.LittleEndian.Uint64(b.tags[:]) ^ each*uint64(tag)

@@ -29,13 +29,13 @@ func (x pinnedIndex) add(key ident.UUID) *pinned {
 	return it
 }
 
-// An index holds what a map would, whatever the keys, when it grows, and when its buckets overflow and empty again.
+// An index equals a map for all keys, when it grows, and when its buckets overflow and empty again.
 func TestIndexIsAMap(t *testing.T) {
 	require.Equal(t, uintptr(160), unsafe.Sizeof(cardItem{}), "three lines, but for what no swipe looks at")
 	require.Equal(t, uintptr(bucketBytes), unsafe.Sizeof(bucket{}), "half a line of the processor's cache")
 	rapid.Check(t, func(t *rapid.T) {
 		x, model := newPinned(), make(map[ident.UUID]*pinned)
-		// Few keys in the last eight bytes: they collide, in bucket and tag.
+		// Few keys in the last eight bytes collide, in bucket and tag.
 		spread := rapid.SampledFrom([]uint64{1, 3, 1 << 16, 1 << 63}).Draw(t, "spread")
 		key := rapid.Custom(func(t *rapid.T) (k ident.UUID) {
 			k[0] = rapid.Byte().Draw(t, "first")
@@ -105,7 +105,8 @@ func TestIndexFindsWhatOneBucketCannotCount(t *testing.T) {
 	}
 }
 
-// However many items have come and gone, most lie in their own buckets, and a key that is not there is missed after a few.
+// After many additions and removals most items lie in their own buckets, and the look-up of a
+// missing key ends after a few.
 func TestRandomKeysLieInTheirOwnBuckets(t *testing.T) {
 	x, draw := newPinned(), newEntropy()
 	var there []ident.UUID
@@ -115,10 +116,10 @@ func TestRandomKeysLieInTheirOwnBuckets(t *testing.T) {
 		x.add(id)
 		there = append(there, id)
 	}
-	for x.items < 1500 || x.items < bucketFill*len(x.buckets) { // it would grow next: never is it fuller
+	for x.items < 1500 || x.items < bucketFill*len(x.buckets) { // fullest just before it grows
 		add()
 	}
-	for range 30 * x.items { // as a full cache does
+	for range 30 * x.items { // like a full cache
 		x.remove(there[0][:])
 		there = there[1:]
 		add()
@@ -149,7 +150,7 @@ func cacheCards(caches []*cache, n int) {
 	}
 }
 
-// A card whose rule has another token is not found by the one before, neither while it is here nor after.
+// A card whose rule gets another token is not found by the old token, neither at once nor later.
 func TestACardIsFoundByItsLastToken(t *testing.T) {
 	c, rule := newCache(1<<40), hold.Rule{Card: ident.UUID{1}, Version: 1, Token: ident.Token{12: 1}}
 	c.putRule(&rule, hold.Spend{})
@@ -163,7 +164,7 @@ func TestACardIsFoundByItsLastToken(t *testing.T) {
 	require.Zero(t, c.tokens.items+c.cards.items)
 }
 
-// What the cache says it takes is what it takes, with the indexes just grown or full.
+// The cache's count equals its memory, with the indexes just grown or full.
 func TestTheCacheCountsItsIndexes(t *testing.T) {
 	for _, n := range []int{bucketFill << 10, bucketFill<<10 + 1, 10_000} {
 		c := newCache(1 << 40)
@@ -177,7 +178,8 @@ func TestTheCacheCountsItsIndexes(t *testing.T) {
 	}
 }
 
-// BenchmarkCachedCards is what a card takes in the cache, by the cache's own count and by the heap's.
+// BenchmarkCachedCards measures the memory of a cached card, by the cache's own count and by the
+// heap's.
 func BenchmarkCachedCards(b *testing.B) {
 	for b.Loop() {
 		caches, before, counted := make([]*cache, ident.Shards), heapBytes(), int64(0)

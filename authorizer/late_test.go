@@ -10,8 +10,8 @@ import (
 	"purser/authorizer/hold"
 )
 
-// A message that has lain in its socket for 150 ms is declined without a decision, and its repeat
-// is judged afresh.
+// A message that waited 150 ms in its socket is declined without a decision, and its repeat is
+// decided anew.
 func TestAMessageThatIsTooOldIsNotDecided(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	c := cardOf(70, 1)
@@ -30,8 +30,8 @@ func TestAMessageThatIsTooOldIsNotDecided(t *testing.T) {
 	r.agree()
 }
 
-// A process that wakes up finds the sync and the deadline both there: the answer is late, and what
-// was approved is taken back.
+// A process that resumes finds the sync and the deadline at once: the answer is late, and the
+// approval is undone.
 func TestASyncThatIsFoundAfterTheDeadlineIsLate(t *testing.T) {
 	overdue := make(chan time.Time)
 	r := newRig(t, vfs.NewMem(), func(o *Options) { o.Deadline = func() <-chan time.Time { return overdue } })

@@ -7,10 +7,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// This file says in plain values what the authorizer does with a workspace, one call after the other. It imports nothing of the
-// product (TestModelStandsAlone): what the engine gets wrong cannot be wrong here for the same reason. The month stands still.
+// This file specifies the authorizer for one workspace in plain values, call by call. It imports no
+// package of the product (TestModelStandsAlone), so that an error of the engine is not repeated
+// here. The month does not change.
 
-// Kinds of calls. A take back is no call of a client: it is what follows an approval that was answered "timeout".
+// Kinds of calls. A take back is not a client's call: it follows an approval that was answered
+// "timeout".
 const (
 	kindAuthorization = "authorization"
 	kindIncremental   = "incremental"
@@ -23,11 +25,11 @@ const (
 	kindRelease       = "release"
 )
 
-// call is what a client asks of the engine.
+// call is a client's call of the engine.
 type call struct {
 	Workspace int
 	Kind      string
-	Number    int // of the call, for a take back that of the call it undoes
+	Number    int // of the call, or for a take back of the undone call
 
 	ID string // of the network's message
 	content
@@ -41,7 +43,7 @@ type call struct {
 	Reservation string
 }
 
-// content is what makes two messages of one id the same.
+// content is the part of a message that its repeats share.
 type content struct {
 	Card          int
 	Cents         int64
@@ -57,7 +59,8 @@ type rule struct {
 	PerTxn, Monthly int64
 }
 
-// answer is what a call is told. Unknown stands for "timeout": the call may or may not have done what it does.
+// answer is the answer to a call. Unknown stands for "timeout": the call may have had its effect or
+// not.
 type answer struct {
 	Status        int
 	Decision      string
@@ -68,7 +71,8 @@ type answer struct {
 	Unknown       bool
 }
 
-// outcome is an answer as the model predicts it: it cannot know the id that the engine draws, only which hold it is of.
+// outcome is a predicted answer. The model cannot predict the id that the engine draws, so it names
+// the hold.
 type outcome struct {
 	Status   int
 	Decision string
@@ -78,15 +82,15 @@ type outcome struct {
 	Hold     string
 }
 
-// tenant is a workspace. Its maps are never changed: a step makes new ones.
+// tenant is a workspace. A step copies its maps instead of changing them.
 type tenant struct {
 	through  uint64
-	funds    int64 // what the journal and the card decisions have brought, before reservations
+	funds    int64 // from the journal and the card decisions, before reservations
 	cards    [cardsPerWorkspace]card
 	reserved map[string]int64
-	holds    map[string]authorization // by the route and id of the message that made them
+	holds    map[string]authorization // by the route and id of the message that created them
 	seen     map[string]first
-	late     map[int]bool // calls of unknown outcome that have been placed
+	late     map[int]bool // placed calls of unknown outcome
 }
 
 const cardsPerWorkspace = 2
@@ -97,22 +101,22 @@ type card struct {
 }
 
 type authorization struct {
-	name          string // as the engine calls it, once it has said so
+	name          string // the engine's id, once an answer has named it
 	card          int
 	held, cleared int64
 }
 
-// first is what is remembered of a message for its repeats.
+// first is the remembered part of a message for its repeats.
 type first struct {
 	kind      string
 	content   content
 	outcome   outcome
-	hold      string // that it concerned
+	hold      string // the hold of the message
 	tombstone bool
-	doubt     int // the call of unknown outcome that did it, until it is taken back
+	doubt     int // the call of unknown outcome behind it, until it is undone
 }
 
-// workspaces is the sequential specification; histories are checked workspace by workspace.
+// workspaces is the sequential specification. Histories are checked per workspace.
 var workspaces = porcupine.Model{
 	Partition: partition,
 	Init:      func() any { return &tenant{} },
@@ -156,7 +160,7 @@ func without[K comparable, V any](m map[K]V, k K) map[K]V {
 	return n
 }
 
-// step tells whether the call may be answered so in this state, and the state after it.
+// step reports whether the call may have this answer in this state, and returns the next state.
 func (s *tenant) step(in call, out answer) (bool, *tenant) {
 	n := *s
 	if in.Kind == kindTakeBack {
@@ -171,12 +175,14 @@ func (s *tenant) step(in call, out answer) (bool, *tenant) {
 		return true, &n
 	}
 	told := outcome{
-		Status: out.Status, Decision: out.Decision, Reason: out.Reason, Approved: out.Approved, Held: out.Held, Hold: want.Hold,
+		Status: out.Status, Decision: out.Decision, Reason: out.Reason, Approved: out.Approved, Held: out.Held,
+		Hold: want.Hold,
 	}
 	return told == want && n.named(want.Hold, out.Authorization), &n
 }
 
-// doubt remembers that a call of unknown outcome was placed here, and that an approval of it will be taken back.
+// doubt records that a call of unknown outcome was placed here, and that its approval will be
+// undone.
 func (s *tenant) doubt(before *tenant, in call) {
 	s.late = with(s.late, in.Number, true)
 	own := key(in.Kind, in.ID)
@@ -187,7 +193,7 @@ func (s *tenant) doubt(before *tenant, in call) {
 	}
 }
 
-// named checks that the engine always calls the same authorization by the same name.
+// named checks that the engine always gives the same authorization the same id.
 func (s *tenant) named(key, name string) bool {
 	h, found := s.holds[key]
 	if found && h.name == "" && name != "" {
@@ -244,7 +250,7 @@ func (s *tenant) spendable() int64 {
 	return cents
 }
 
-// key is a message's id within its route: authorizations and their increments share one.
+// key is a message's id within its route. Authorizations and their increments share a route.
 func key(kind, id string) string {
 	if kind == kindIncremental {
 		kind = kindAuthorization
@@ -254,7 +260,8 @@ func key(kind, id string) string {
 
 func asks(kind string) bool { return kind == kindAuthorization || kind == kindIncremental }
 
-// message is a message of the network: a repeat is told what the first was told. A repeat of what is being taken back waits.
+// message decides a message of the network. A repeat gets the first answer, and waits while that is
+// being undone.
 func (s *tenant) message(in call) (outcome, bool) {
 	own := key(in.Kind, in.ID)
 	f, found := s.seen[own]
@@ -274,7 +281,7 @@ func (s *tenant) message(in call) (outcome, bool) {
 func (s *tenant) decide(in call, own string, tombstoned bool) outcome {
 	hold := s.concerned(in)
 	if asks(in.Kind) && s.cards[in.Card].Version == 0 {
-		return outcome{Status: 200, Decision: "declined", Reason: "card_not_found"} // and forgotten
+		return outcome{Status: 200, Decision: "declined", Reason: "card_not_found"} // and not stored
 	}
 	o := outcome{Status: 200, Reason: "approved", Hold: hold}
 	switch in.Kind {
@@ -294,7 +301,8 @@ func (s *tenant) decide(in call, own string, tombstoned bool) outcome {
 	return o
 }
 
-// concerned is the authorization that a message names, "" for none. Another card's is none; a reversal presents no card.
+// concerned returns the authorization that a message names, or "". Another card's counts as none; a
+// reversal presents no card.
 func (s *tenant) concerned(in call) string {
 	hold := s.seen[key(kindAuthorization, in.Original)].hold
 	for k, h := range s.holds {
@@ -341,7 +349,7 @@ func (s *tenant) increment(in call, hold string, tombstoned bool) outcome {
 	return o
 }
 
-// refusal is why a message is declined whatever its amount, "" if it is not.
+// refusal returns the reason to decline a message at any amount, or "".
 func (s *tenant) refusal(in call, tombstoned bool) string {
 	switch c := s.cards[in.Card]; {
 	case c.State == "terminated":
@@ -356,7 +364,7 @@ func (s *tenant) refusal(in call, tombstoned bool) string {
 	return ""
 }
 
-// room is how much of what is asked there is, if that is at least so much.
+// room returns the available part of the requested amount, if it is at least least.
 func (s *tenant) room(in call, before, least int64) (string, int64) {
 	c := s.cards[in.Card]
 	month, funds := min(in.Cents, c.Monthly-c.spent), s.spendable()
@@ -375,7 +383,8 @@ func (s *tenant) room(in call, before, least int64) (string, int64) {
 
 func (s *tenant) take(hold string, cents int64) { s.move(hold, cents, 0) }
 
-// move takes cents into a hold, or gives them back when negative, and forced out of the funds past it.
+// move takes cents into a hold, or releases them when negative, and takes forced cents out of the
+// funds beside it.
 func (s *tenant) move(hold string, cents, forced int64) {
 	h := s.holds[hold]
 	h.held += cents
@@ -400,7 +409,7 @@ func (s *tenant) reverse(in call, o *outcome) {
 	s.move(o.Hold, -back, 0)
 }
 
-// unmatched is a fact that no card takes.
+// unmatched reports a fact that no card takes.
 func (s *tenant) unmatched(in call, o *outcome) bool {
 	if s.cards[in.Card].Version != 0 && in.Currency == "USD" {
 		return false
@@ -437,7 +446,8 @@ func (s *tenant) refund(in call, o *outcome) {
 	s.funds += in.Cents
 }
 
-// takeBack undoes what a call of unknown outcome was approved for; it comes after the call, if that ever came.
+// takeBack undoes the approval of a call of unknown outcome. It follows the call, if that was
+// placed.
 func (s *tenant) takeBack(in call) bool {
 	own := key(kindAuthorization, in.ID)
 	f := s.seen[own]

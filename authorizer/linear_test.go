@@ -24,14 +24,15 @@ import (
 	"purser/persistence/money"
 )
 
-// standing is the time at which the clock of these tests stands: a history has one month.
+// standing is the fixed time of these tests, so that a history has one month.
 var standing = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// checkWithin bounds the search for an order of one history; a search that does not end proves nothing and fails. Most take a
-// second or two; the longest that were seen took half a minute, under the race detector on a busy machine.
+// checkWithin bounds the search for an order of one history; a search that does not end fails. Most
+// take a second or two, and the longest seen took half a minute, under the race detector on a busy
+// machine.
 const checkWithin = 10 * time.Minute
 
-// engine is what clients call; the mutants stand between.
+// engine is the interface of the clients, which the mutants wrap.
 type engine interface {
 	Submit(m *hold.Message) hold.Answer
 	Follow(shard ident.Shard, f authorizer.Follow) error
@@ -39,7 +40,7 @@ type engine interface {
 	Release(workspace, reservation ident.UUID) error
 }
 
-// openEngine opens an engine in memory. No answer is late unless deadline says so.
+// openEngine opens an engine in memory. Answers are late only by deadline.
 func openEngine(t testing.TB, deadline func() <-chan time.Time) *authorizer.Engine {
 	t.Helper()
 	if deadline == nil {
@@ -55,8 +56,8 @@ func openEngine(t testing.TB, deadline func() <-chan time.Time) *authorizer.Engi
 	return e
 }
 
-// account is a workspace with its cards, as the network and the journal know them. Each has a shard of its own, for a shard has
-// one follower.
+// account is a workspace with its cards, for the network and the journal. Each account has its own
+// shard, because a shard has one follower.
 type account struct {
 	number    int
 	workspace ident.UUID
@@ -69,7 +70,7 @@ type account struct {
 	mu       sync.Mutex
 	messages int
 	sent     []sentMessage
-	holds    []ident.UUID // that answers named
+	holds    []ident.UUID // named by answers
 }
 
 type plastic struct {
@@ -77,7 +78,7 @@ type plastic struct {
 	token ident.Token
 }
 
-// sentMessage is a message and the call it is recorded as.
+// sentMessage is a message with its recorded call.
 type sentMessage struct {
 	message hold.Message
 	call    call
@@ -108,21 +109,22 @@ func (a *account) reservation(name string) ident.UUID {
 var cardStates = map[string]hold.CardState{"active": hold.CardActive, "frozen": hold.CardFrozen,
 	"terminated": hold.CardTerminated}
 
-// ruleOf is a rule as the engine takes it.
+// ruleOf converts a rule to the engine's type.
 func (a *account) ruleOf(i int, r rule) hold.Rule {
 	return hold.Rule{
-		Token: a.cards[i].token, Card: a.cards[i].card, Workspace: a.workspace, Version: r.Version, State: cardStates[r.State],
+		Token: a.cards[i].token, Card: a.cards[i].card, Workspace: a.workspace, Version: r.Version,
+		State:       cardStates[r.State],
 		PerTxnCents: r.PerTxn, MonthCents: r.Monthly,
 	}
 }
 
-// recorder gives calls their places in time and numbers.
+// recorder assigns times and numbers to calls.
 type recorder struct {
 	time    atomic.Int64
 	numbers atomic.Int64
 }
 
-// client is one caller: a stream of calls drawn from a seed, and what came of them.
+// client is one caller: a stream of calls drawn from a seed, with their results.
 type client struct {
 	id       int
 	draw     *rand.Rand
@@ -149,7 +151,7 @@ func (c *client) run(calls int) {
 	}
 }
 
-// record makes a call and notes when it began, when it ended and what it was told.
+// record makes a call and records its start, its end and its answer.
 func (c *client) record(in call, do func() answer) answer {
 	in.Number = int(c.recorder.numbers.Add(1))
 	began := c.recorder.time.Add(1)
@@ -158,10 +160,12 @@ func (c *client) record(in call, do func() answer) answer {
 	if out.Unknown {
 		ended = math.MaxInt64 // its effect may come at any time, or never
 	}
-	c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: in, Call: began, Output: out, Return: ended})
+	c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: in, Call: began, Output: out,
+		Return: ended})
 	if out.Unknown && asks(in.Kind) {
 		in.Kind = kindTakeBack
-		c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: in, Call: began, Output: out, Return: ended})
+		c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: in, Call: began, Output: out,
+			Return: ended})
 	}
 	return out
 }
@@ -178,7 +182,7 @@ func (c *client) submit(a *account, s sentMessage) {
 	})
 }
 
-// plain is an answer without the engine's types.
+// plain converts an answer from the engine's types.
 func plain(a hold.Answer) answer {
 	if a.Reason == hold.ReasonTimeout && a.Status != hold.StatusConflict {
 		return answer{Unknown: true}
@@ -193,7 +197,7 @@ func plain(a hold.Answer) answer {
 	return out
 }
 
-// message draws a new message, which may name one that was sent lately or one that comes soon.
+// message draws a new message, which may name a recent or a future one.
 func (c *client) message(a *account) sentMessage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -217,7 +221,7 @@ func (c *client) message(a *account) sentMessage {
 			in.Cents = 0
 		}
 	case in.Kind != kindAuthorization && in.Kind != kindIncremental:
-		in.Cents++ // nothing is posted of nothing
+		in.Cents++ // a posted amount is never zero
 	}
 	if in.Currency != "" && c.draw.IntN(30) == 0 {
 		in.Currency = "EUR"
@@ -227,8 +231,8 @@ func (c *client) message(a *account) sentMessage {
 	return s
 }
 
-// original draws what a message names: mostly an authorization sent lately, of the same card, else whatever has or will have some
-// number, so that reversals also come first.
+// original draws the message that another one names: usually a recent authorization of the same
+// card, or else any past or future number, so that reversals also come first.
 func (c *client) original(a *account, card int) (string, int) {
 	if n := len(a.sent); n > 0 && c.draw.IntN(4) > 0 {
 		for i := n - 1 - c.draw.IntN(min(n, 6)); i >= 0; i-- {
@@ -240,7 +244,7 @@ func (c *client) original(a *account, card int) (string, int) {
 	return fmt.Sprintf("w%d-%d", a.number, max(1, a.messages+2-c.draw.IntN(12))), card
 }
 
-// kind draws a kind of message, by how often each is seen.
+// kind draws a kind of message, by its frequency.
 func (c *client) kind() string {
 	switch n := c.draw.IntN(20); {
 	case n < 10:
@@ -255,7 +259,7 @@ func (c *client) kind() string {
 	return kindRefund
 }
 
-// sentOf completes a message from the call it is recorded as.
+// sentOf completes a message from its recorded call.
 func (a *account) sentOf(in call, m hold.Message) sentMessage {
 	kind, err := hold.ParseKind(in.Kind)
 	if err != nil {
@@ -270,7 +274,8 @@ func (a *account) sentOf(in call, m hold.Message) sentMessage {
 	return sentMessage{message: m, call: in}
 }
 
-// repeat sends again what was sent lately, by whomever, and is perhaps not answered yet; sometimes with another amount.
+// repeat sends a recent message again, of any client and perhaps unanswered, sometimes with another
+// amount.
 func (c *client) repeat(a *account) {
 	a.mu.Lock()
 	if len(a.sent) == 0 {
@@ -286,8 +291,8 @@ func (c *client) repeat(a *account) {
 	c.submit(a, s)
 }
 
-// follow sends what the journal says next: a change of a card's rule, a credit or a debit that ends a reservation. Some come
-// twice, some rules late.
+// follow sends the journal's next change: a card's rule, a credit, or a debit that ends a
+// reservation. Some changes repeat, and some rules come late.
 func (c *client) follow(a *account) {
 	a.following.Lock()
 	defer a.following.Unlock()
@@ -372,15 +377,17 @@ func (c *client) reserve(a *account) {
 	})
 }
 
-// load is how a history is made: so many clients at once, the same number in each of so many workspaces, who move on together to
-// as many new workspaces for each round. A workspace is checked by itself, and the search for its order grows with two to the
-// number of calls that overlap there: that of 8 clients takes milliseconds, that of 32 may not end.
+// load describes a history: the clients, spread evenly over the workspaces, all move to new
+// workspaces for each round. Each workspace is checked by itself. The search for an order grows
+// with two to the number of overlapping calls: with 8 clients it takes milliseconds, with 32 it may
+// not end.
 type load struct {
 	clients, calls, workspaces, rounds int
 	seed                               uint64
 }
 
-// history runs the clients and returns all that they recorded. The workspaces are new to the engine.
+// history runs the clients and returns all recorded operations. The workspaces are new to the
+// engine.
 func (l load) history(t testing.TB, e engine) []porcupine.Operation {
 	t.Helper()
 	t.Logf("%+v", l)
@@ -414,15 +421,16 @@ func (l load) history(t testing.TB, e engine) []porcupine.Operation {
 	return all
 }
 
-// open brings a card and some money; the other card is unknown until a follow brings it.
+// open brings a card and some money. The other card is unknown until a follow brings it.
 func (c *client) open() {
 	a := c.account
 	a.through, a.rules[0] = 1, rule{Version: 1, State: "active", PerTxn: 800, Monthly: 4000}
 	c.sendFollow(a, call{Workspace: a.number, Kind: kindFollow, Through: 1, Rule: a.rules[0], Credit: 3000})
 }
 
-// probe ends a history with what shows each rule and the funds to the cent, whatever the draws were: a swipe of a card that is
-// active and of the same card frozen, one past each limit, and one that asks for more than there can be and gets all there is.
+// probe ends a history with calls that show each rule and the funds to the cent, whatever was
+// drawn: a swipe of an active card and of the same card frozen, one past each limit, and one for
+// more than all funds, which gets them all.
 func (c *client) probe() {
 	const plenty = money.MaxAmount
 	for i, p := range []struct {
@@ -438,14 +446,15 @@ func (c *client) probe() {
 		a := c.account
 		a.through++
 		a.rules[0] = rule{Version: a.rules[0].Version + 1, State: p.state, PerTxn: p.perTxn, Monthly: p.month}
-		c.sendFollow(a, call{Workspace: a.number, Kind: kindFollow, Through: a.through, Rule: a.rules[0], Credit: p.add})
+		c.sendFollow(a, call{Workspace: a.number, Kind: kindFollow, Through: a.through, Rule: a.rules[0],
+			Credit: p.add})
 		in := call{Workspace: a.number, Kind: kindAuthorization, ID: fmt.Sprintf("w%d-probe%d", a.number, i)}
 		in.Cents, in.Currency, in.Partial = p.asked, "USD", p.asked == plenty
 		c.submit(a, a.sentOf(in, hold.Message{ID: in.ID, PartialApproval: in.Partial}))
 	}
 }
 
-// requireSomeOrder checks that the calls could have been made one after the other.
+// requireSomeOrder checks that a sequential order of the calls explains the history.
 func requireSomeOrder(t *testing.T, history []porcupine.Operation) {
 	t.Helper()
 	require.Equal(t, porcupine.Ok, porcupine.CheckOperationsTimeout(workspaces, history, checkWithin))
@@ -465,18 +474,21 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	}
 	t.Log(told)
 	for _, answer := range []string{
-		"authorization approved approved", "authorization declined card_frozen", "authorization declined card_not_found",
+		"authorization approved approved", "authorization declined card_frozen",
+		"authorization declined card_not_found",
 		"authorization declined card_terminated", "authorization declined duplicate_mismatch",
 		"authorization declined insufficient_funds", "authorization declined monthly_limit_exceeded",
 		"authorization declined per_transaction_limit_exceeded", "authorization declined reversed_before_arrival",
-		"incremental approved approved", "clearing posted approved", "clearing posted forced_post", "clearing unmatched approved",
+		"incremental approved approved", "clearing posted approved", "clearing posted forced_post",
+		"clearing unmatched approved",
 		"refund posted approved", "reserve granted ", "reserve refused ", "reserve mismatch ",
 	} {
 		require.NotZero(t, told[answer], "the histories never came to %q", answer)
 	}
 }
 
-// lateNowAndThen lets the deadline of a message pass: of some at once, of some when the next message comes.
+// lateNowAndThen lets the deadline of some messages pass at once, and of some when the next message
+// comes.
 type lateNowAndThen struct {
 	mu       sync.Mutex
 	messages int
@@ -500,8 +512,8 @@ func (l *lateNowAndThen) deadline() <-chan time.Time {
 	return c
 }
 
-// TestLateAnswersAreLinearizable lets deadlines pass: what a message did that was answered "timeout" is not known, and an
-// approval among them is taken back. Each such answer overlaps with all that comes after it, so that the histories are short.
+// Deadlines pass: the effect of a message that was answered "timeout" is unknown, and its approval
+// is undone. Each such answer overlaps with all later calls, so the histories are short.
 func TestLateAnswersAreLinearizable(t *testing.T) {
 	late := &lateNowAndThen{}
 	e := openEngine(t, late.deadline)
@@ -518,7 +530,7 @@ func TestLateAnswersAreLinearizable(t *testing.T) {
 	require.Eventually(t, func() bool { return takenBack(e) > 0 }, time.Minute, time.Millisecond)
 }
 
-// takenBack counts the approvals that the logs take back so far.
+// takenBack counts the undone approvals in the logs.
 func takenBack(e *authorizer.Engine) (count int) {
 	for shard := range ident.Shards {
 		entries, err := e.ReadLog(ident.Shard(shard), 0, authorizer.MaxRead)
@@ -580,7 +592,7 @@ func (m *lateFreeze) apply() error {
 	return m.engine.Follow(m.shard, f)
 }
 
-// changedFollow changes what the engine is told of the journal.
+// changedFollow changes a Follow on its way to the engine.
 type changedFollow struct {
 	engine
 	change func(f *authorizer.Follow)
@@ -591,7 +603,7 @@ func (m *changedFollow) Follow(shard ident.Shard, f authorizer.Follow) error {
 	return m.engine.Follow(shard, f)
 }
 
-// centOff tells the network of an approval of one cent less than was held.
+// centOff answers an approval with one cent less than was held.
 type centOff struct{ engine }
 
 func (m *centOff) Submit(message *hold.Message) hold.Answer {
@@ -602,7 +614,7 @@ func (m *centOff) Submit(message *hold.Message) hold.Answer {
 	return a
 }
 
-// TestMutantsAreFound shows that the check would see an engine that is wrong.
+// The check detects each of these defective engines.
 func TestMutantsAreFound(t *testing.T) {
 	raised := func(limit func(r *hold.Rule)) func(e engine) engine {
 		return func(e engine) engine {
@@ -639,7 +651,7 @@ func TestMutantsAreFound(t *testing.T) {
 	}
 }
 
-// begin gives an account a card of these limits and money.
+// begin gives an account money and a card with these limits.
 func (a *account) begin(t testing.TB, e engine, funds, perTxn, month money.Cents) {
 	t.Helper()
 	a.rules[0] = rule{Version: 1, State: "active", PerTxn: perTxn, Monthly: month}
@@ -650,7 +662,7 @@ func (a *account) begin(t testing.TB, e engine, funds, perTxn, month money.Cents
 	}))
 }
 
-// become moves the card to a state, durably when it returns.
+// become changes the card's state, durably when it returns.
 func (a *account) become(t testing.TB, e engine, state string) {
 	t.Helper()
 	a.through++
@@ -666,7 +678,8 @@ func (a *account) swipe(e engine, id string, cents money.Cents) hold.Answer {
 	return e.Submit(&m)
 }
 
-// swipeDry swipes until not even one cent is approved, and returns the sum and the reason of the last decline.
+// swipeDry swipes until not even one cent is approved, and returns the sum and the reason of the
+// last decline.
 func swipeDry(a *account, e engine, client int, draw *rand.Rand, most money.Cents) (sum money.Cents, last hold.Reason) {
 	for n := 0; ; n++ {
 		asked := 1 + draw.Int64N(most)
@@ -716,16 +729,16 @@ func TestClientsSwipeOneCardDry(t *testing.T) {
 	}
 }
 
-// freezeRace is one freeze of a card that is being swiped.
+// freezeRace is one freeze of a card during swipes.
 type freezeRace struct {
-	underway sync.WaitGroup // until every swiper has had an answer
+	underway sync.WaitGroup // until every swiper has an answer
 	frozen   atomic.Bool    // the freeze has been answered
 	approved atomic.Int64
-	overtook atomic.Int64 // swipes that began before the answer and were declined
+	overtook atomic.Int64 // declined swipes that began before the freeze's answer
 	wrong    atomic.Int64
 }
 
-// swipe swipes until a swipe that began after the freeze was answered has its own answer.
+// swipe swipes until a swipe that began after the freeze's answer is answered.
 func (r *freezeRace) swipe(a *account, e engine, id string) {
 	for n := 0; ; n++ {
 		after := r.frozen.Load()

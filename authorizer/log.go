@@ -13,13 +13,14 @@ import (
 
 // Retention and limits of the log.
 const (
-	// KeepRelayed is how long an entry stays after it was relayed.
+	// KeepRelayed is the retention of an entry after it was relayed.
 	KeepRelayed = 7 * 24 * time.Hour
-	// MaxRead is the most entries one ReadLog returns.
+	// MaxRead bounds the entries of one ReadLog.
 	MaxRead = 4096
 )
 
-// commit numbers the entry of a ticket, writes it with all that it changes, and queues it for the sync. The shard is locked.
+// commit numbers the entry of a ticket, writes it with all that it changes, and queues it for the
+// sync. The shard is locked.
 func (e *Engine) commit(t *ticket) error {
 	sh, n := t.shard, &t.entry
 	if n.Workspace != t.funds.workspace {
@@ -67,8 +68,8 @@ type change struct {
 	own    networkID
 }
 
-// write puts an entry and what it changes into the ticket's batch: the log, the hold, the spend, cardCents with the
-// workspace's sequence, the repeat, and the due index. Six keys at most.
+// write puts an entry and what it changes into the ticket's batch: the log, the hold, the spend,
+// cardCents with the workspace's sequence, the repeat, and the due index. Six keys at most.
 func (e *Engine) write(t *ticket, c *change) error {
 	n, spend := c.entry, c.spend
 	hold.Apply(n, &c.spend, &t.after, &c.funds.CardCents)
@@ -94,8 +95,8 @@ func (e *Engine) write(t *ticket, c *change) error {
 	return e.writeRepeat(t, c)
 }
 
-// writeHold keeps the authorization, and the due index in step with it. A moved expiry leaves its old key behind: Expire
-// drops it when its time comes.
+// writeHold keeps the authorization, and the due index in step with it. A moved expiry leaves its
+// old key behind: Expire drops it when its time comes.
 func (e *Engine) writeHold(t *ticket, c *change) error {
 	h := &c.entry.After
 	if h.ID.IsZero() || c.before != nil && *c.before == *h {
@@ -120,8 +121,8 @@ func (e *Engine) writeHold(t *ticket, c *change) error {
 	return t.batch.Set(t.key, nil, nil)
 }
 
-// writeRepeat remembers the answer for repeats of the message, and a tombstone for the authorization that a reversal
-// overtook.
+// writeRepeat remembers the answer for repeats of the message, and a tombstone for the
+// authorization that a reversal overtook.
 func (e *Engine) writeRepeat(t *ticket, c *change) error {
 	n := c.entry
 	if n.Kind == hold.Expiry {
@@ -138,7 +139,8 @@ func (e *Engine) writeRepeat(t *ticket, c *change) error {
 	return t.batch.Set(t.key, t.val, nil)
 }
 
-// heads reads where a shard stands: the last entry, the journal position followed, and what was relayed.
+// heads reads where a shard stands: the last entry, the journal position followed, and what was
+// relayed.
 func (s *store) heads(shard ident.Shard, relayed *atomic.Uint64) (seq, follow uint64, err error) {
 	p, err := s.last(appendLogKey(nil, shard, 0), appendLogKey(nil, shard, ^uint64(0)))
 	if err != nil {
@@ -162,8 +164,8 @@ func (s *store) heads(shard ident.Shard, relayed *atomic.Uint64) (seq, follow ui
 	return seq, follow, err
 }
 
-// Newest returns the time of the newest decision, zero when there is none. Where a shard's log is
-// trimmed it is the hour in which the last entry was relayed.
+// Newest returns the time of the newest decision, or zero. Where a shard's log is trimmed, it is
+// the hour in which the last entry was relayed.
 func (e *Engine) Newest() (newest time.Time, err error) {
 	for _, sh := range e.shards {
 		at := time.Time{}
@@ -202,7 +204,8 @@ func (sh *shard) advance(seq uint64) {
 // Synced returns the sequence number of the shard's last durable entry, 0 before the first.
 func (e *Engine) Synced(shard ident.Shard) uint64 { return e.shards[shard].synced.Load() }
 
-// WaitSynced returns when an entry after past is durable. Durable means that this returned: nothing else may assume it.
+// WaitSynced returns when an entry after past is durable. Entries are durable only after it has
+// returned.
 func (e *Engine) WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error {
 	sh := e.shards[shard]
 	for {
@@ -226,7 +229,8 @@ func (e *Engine) WaitSynced(ctx context.Context, shard ident.Shard, past uint64)
 	}
 }
 
-// ReadLog returns at most limit (and MaxRead) durable entries of a shard after a sequence number, in order.
+// ReadLog returns at most limit (and MaxRead) durable entries of a shard after a sequence number,
+// in order.
 func (e *Engine) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error) {
 	head := e.Synced(shard)
 	if after >= head {
@@ -246,14 +250,14 @@ func (e *Engine) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Ent
 	return entries, err
 }
 
-// Relayed returns up to which sequence number the journal has the shard's entries.
+// Relayed returns the sequence number up to which the journal has the shard's entries.
 func (e *Engine) Relayed(shard ident.Shard) uint64 { return e.shards[shard].relayed.Load() }
 
-// Backlog returns the number of entries that the journal does not have.
+// Backlog returns the number of entries that are not in the journal.
 func (e *Engine) Backlog() int64 { return e.backlog.Load() }
 
-// MarkRelayed notes that the journal has the shard's entries up to seq. The note may be lost in a crash: the entries are then
-// relayed again and dropped as repeats.
+// MarkRelayed records that the journal has the shard's entries up to seq. A crash may lose the
+// mark: the entries are then relayed again and dropped as repeats.
 func (e *Engine) MarkRelayed(shard ident.Shard, seq uint64) error {
 	sh := e.shards[shard]
 	sh.mark.Lock()
@@ -280,9 +284,9 @@ func (e *Engine) MarkRelayed(shard ident.Shard, seq uint64) error {
 	return nil
 }
 
-// PassRelayed takes the shard's entries up to seq out of the backlog although the journal may lack
+// PassRelayed removes the shard's entries up to seq from the backlog although the journal may lack
 // some of them: those of workspaces that are set aside. The log keeps every entry after the mark of
-// MarkRelayed. The note is not durable.
+// MarkRelayed. The removal is not durable.
 func (e *Engine) PassRelayed(shard ident.Shard, seq uint64) error {
 	sh := e.shards[shard]
 	sh.mark.Lock()
@@ -302,8 +306,8 @@ func (e *Engine) leaveBacklog(sh *shard, seq uint64) {
 	}
 }
 
-// Trim drops the entries that were relayed KeepRelayed ago, the network ids of more than RepeatDays ago, and the finished
-// authorizations of more than KeepHolds ago. One caller at a time.
+// Trim drops the entries that were relayed KeepRelayed ago, the network ids older than RepeatDays,
+// and the finished authorizations older than KeepHolds. It allows one caller at a time.
 func (e *Engine) Trim(now time.Time) error {
 	b := e.store.newBatch()
 	oldest := oldestBucket(now.UnixMilli())
@@ -325,7 +329,8 @@ func (e *Engine) Trim(now time.Time) error {
 	return e.dropHolds(now)
 }
 
-// trimShard drops the entries up to the last mark made before an hour, and the marks before that one.
+// trimShard drops the entries up to the last mark made before an hour, and the marks before that
+// one.
 func (e *Engine) trimShard(b *batch, sh *shard, before uint32) error {
 	p, err := e.store.last(appendRelayedKey(nil, sh.id, 0), appendRelayedKey(nil, sh.id, before))
 	if err != nil || p == nil {

@@ -12,21 +12,24 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// How a spare log is made beside swipes: a piece at a time is on its way to the disk, which is theirs for a while after it.
+// How a spare log is made beside swipes: a piece at a time is on its way to the disk, which is
+// theirs for a while after it.
 const (
 	sparePiece = 256 << 10
 	sparePause = 2 * time.Millisecond
 	spareName  = "spare.zeros"
 )
 
-// zeroedLogs makes each new write-ahead log as long as it will get, of zeros, synced before its first record. A sync of a
-// file that grows writes the file's length and its new blocks to the file system's journal as well, and takes up to twice as long
-// as one over blocks that are there. Zeros are no record: a log ends for its reader where they begin.
+// zeroedLogs makes each new write-ahead log as long as it will get, of zeros, synced before its
+// first record. A sync of a file that grows writes the file's length and its new blocks to the file
+// system's journal as well, and takes up to twice as long as one over blocks that are there. Zeros
+// are no record: a log ends for its reader where they begin.
 //
-// Pebble makes a log while commits wait for it, and 16 MiB of zeros take the disk 50 ms. So one log is always ready under another
-// name, and is renamed when it is asked for; a spare that is not ready yet is not waited for. Pebble uses old logs again, so after
-// the first few of a start no more are made. Without a spare a log grows, and its syncs are slower: no more is lost, so no fault of
-// a spare is a fault of the store.
+// Pebble makes a log while commits wait for it, and 16 MiB of zeros take the disk 50 ms. So one log
+// is always ready under another name, and is renamed when it is asked for; a spare that is not
+// ready yet is not waited for. Pebble uses old logs again, so after the first few of a start no
+// more are made. Without a spare a log grows, and its syncs are slower: no more is lost, so no
+// fault of a spare is a fault of the store.
 type zeroedLogs struct {
 	FS
 	dir   string
@@ -39,7 +42,8 @@ type zeroedLogs struct {
 	making sync.WaitGroup
 }
 
-// newZeroedLogs has a spare ready for the logs of a directory: the one that the last start left, or a new one. Close it.
+// newZeroedLogs has a spare ready for the logs of a directory: the one that the last start left, or
+// a new one. Close it.
 func newZeroedLogs(fs FS, dir string, bytes int) *zeroedLogs {
 	z := &zeroedLogs{FS: fs, dir: dir, bytes: bytes, done: make(chan struct{})}
 	info, err := fs.Stat(z.spare())
@@ -73,7 +77,8 @@ func (z *zeroedLogs) take() bool {
 	return had
 }
 
-// another has the next spare made. After one that failed there is none until the next start: Pebble's old logs do by then.
+// another has the next spare made. After one that failed there is none until the next start:
+// Pebble's old logs do by then.
 func (z *zeroedLogs) another() {
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 
 const spareBytes = sparePiece + 100
 
-// spares is a file system that counts what is written to spare logs, and keeps the writers waiting while stand is there.
+// spares is a file system that counts the bytes written to spare logs. It blocks their writers
+// while stand is set.
 type spares struct {
 	vfs.FS
 	written atomic.Int64
@@ -36,7 +37,7 @@ func newSpares() *spares {
 	return s
 }
 
-// logBytes makes a log as Pebble does, and returns how long it is then, -1 when there is none.
+// logBytes creates a log like Pebble, and returns its length, or -1 on an error.
 func (s *spares) logBytes(t *testing.T, z *zeroedLogs, name string) int64 {
 	f, err := z.Create(name, vfs.WriteCategoryUnspecified)
 	if !assert.NoError(t, err) {
@@ -55,7 +56,8 @@ func (z *zeroedLogs) isReady() bool {
 	return z.ready
 }
 
-// A commit that needs another log gets one of zeros at once, or, while none is ready, one that grows: it waits for neither.
+// A commit that needs another log gets one of zeros at once, or a growing one while none is ready.
+// It waits for neither.
 func TestALogIsNotWaitedFor(t *testing.T) {
 	s := newSpares()
 	z := newZeroedLogs(s, "", spareBytes)
@@ -68,7 +70,8 @@ func TestALogIsNotWaitedFor(t *testing.T) {
 	require.EqualValues(t, spareBytes, s.logBytes(t, z, "3.log"))
 	grows := make(chan int64, 1)
 	go func() { grows <- s.logBytes(t, z, "4.log") }()
-	require.Eventually(t, func() bool { return len(grows) == 1 }, time.Minute, time.Millisecond, "the disk makes no spare now")
+	require.Eventually(t, func() bool { return len(grows) == 1 }, time.Minute, time.Millisecond,
+		"the disk makes no spare now")
 	require.Zero(t, <-grows)
 	s.stand.Store(nil)
 	close(gate)
@@ -78,7 +81,7 @@ func TestALogIsNotWaitedFor(t *testing.T) {
 	z.close()
 }
 
-// What the last start made ready is used by the next; what it had not finished is not.
+// The next start uses a finished spare log, and drops an unfinished one.
 func TestASpareLogOutlivesAStart(t *testing.T) {
 	s := newSpares()
 	z := newZeroedLogs(s, "", spareBytes)
@@ -95,7 +98,7 @@ func TestASpareLogOutlivesAStart(t *testing.T) {
 		s.stand.Store(nil)
 		close(gate)
 	}()
-	z.close() // in the middle of it
+	z.close() // while it is written
 	left, err := s.List("")
 	require.NoError(t, err)
 	require.Equal(t, []string{"1.log"}, left)
@@ -104,7 +107,7 @@ func TestASpareLogOutlivesAStart(t *testing.T) {
 	z.close()
 }
 
-// A disk without room for a spare log has room for a log, and keeps nothing of the spare.
+// A disk without room for a spare log has room for a log, and keeps no part of the spare.
 func TestADiskWithoutASpareLogGoesOn(t *testing.T) {
 	var full atomic.Bool
 	s := newSpares()
@@ -128,7 +131,7 @@ func TestADiskWithoutASpareLogGoesOn(t *testing.T) {
 	require.ElementsMatch(t, []string{"1.log", "2.log", "3.log"}, left)
 }
 
-// Somebody tidied the spare away.
+// A missing spare log is replaced.
 func TestASpareLogMayBeRemoved(t *testing.T) {
 	s := newSpares()
 	z := newZeroedLogs(s, "", spareBytes)
@@ -139,7 +142,7 @@ func TestASpareLogMayBeRemoved(t *testing.T) {
 	z.close()
 }
 
-// A backup may be on another disk, to which nothing can be renamed.
+// A backup may be on another disk, so the spare log is not renamed into it.
 func TestABackupDoesNotTakeTheSpareLog(t *testing.T) {
 	s := newSpares()
 	r := newRig(t, s, func(o *Options) { o.logBytes = spareBytes })

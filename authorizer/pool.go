@@ -5,9 +5,10 @@ type ref uint32
 
 const none ref = 0
 
-// pool keeps items in slabs, which do not move, and names them by numbers, by which they name each other. With pointers instead,
-// Go's collector follows each, and waits for memory as often: with half a gigabyte of cards, and others swiped that were not among
-// them, that took a third of both processors. What is free is taken again and not given back, for a cache that is full stays so: a
+// pool keeps items in slabs, which do not move, and names them by numbers, by which they name each
+// other. With pointers instead, Go's collector follows each, and waits for memory as often: with
+// half a gigabyte of cards, and others swiped that were not among them, that took a third of both
+// processors. What is free is taken again and not given back, for a cache that is full stays so: a
 // pool keeps as much as it ever had.
 type pool[T any] struct {
 	slabs  []*slab[T]

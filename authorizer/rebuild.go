@@ -9,13 +9,14 @@ import (
 	"purser/persistence/ident"
 )
 
-// ErrGap says that entries given to Replay are missing.
+// ErrGap means that entries are missing in a Replay.
 var ErrGap = errors.New("authorizer: a gap in the workspace's sequence")
 
-// Replay folds relayed entries into a store that is being made anew from the journal: funds, spends, holds, the due index,
-// repeats, tombstones and sequences become what they were, and the answers to repeats too. The entries of a workspace come
-// in the order of its own sequence without a gap; those that are here already are skipped. The entries themselves are not
-// logged again: they count as relayed. It is durable when it returns. Nothing else may use the shard meanwhile.
+// Replay folds relayed entries into a store that is rebuilt from the journal. It restores funds,
+// spends, holds, the due index, repeats with their answers, tombstones and sequences. The entries
+// of a workspace arrive in the order of its own sequence without a gap; known ones are skipped. The
+// entries are not logged again, because they count as relayed. Replay is durable when it returns.
+// No other call may use the shard meanwhile.
 func (e *Engine) Replay(shard ident.Shard, entries []hold.Entry) error {
 	sh := e.shards[shard]
 	for i := range entries {
@@ -26,7 +27,8 @@ func (e *Engine) Replay(shard ident.Shard, entries []hold.Entry) error {
 	return e.markReplayed(sh)
 }
 
-// fold applies one entry without waiting for its sync: markReplayed, which follows in the same write-ahead log, does.
+// fold applies one entry without waiting for its sync: markReplayed, which follows in the same
+// write-ahead log, does.
 func (e *Engine) fold(sh *shard, n *hold.Entry) error {
 	if err := e.failure(); err != nil {
 		return err
@@ -114,14 +116,15 @@ func (e *Engine) markReplayed(sh *shard) error {
 	})
 }
 
-// Lost is a run of sequence numbers that the journal did not have when this store was made from it: decisions that were not
-// relayed before later ones of other workspaces were, and are gone with the store that had them.
+// Lost is a run of sequence numbers that the journal lacked when this store was rebuilt from it.
+// Their decisions had not been relayed before later ones of other workspaces were, and were lost
+// with the earlier store.
 type Lost struct {
 	First, Last uint64
 	At          int64 // Unix milliseconds, of the rebuild
 }
 
-// NoteLost keeps, durably, what a rebuild found missing among the entries of a shard. It sets At by the clock.
+// NoteLost durably records the lost runs of a shard that a rebuild found. It sets At by the clock.
 func (e *Engine) NoteLost(shard ident.Shard, lost []Lost) error {
 	if len(lost) == 0 {
 		return nil
@@ -144,7 +147,7 @@ func (e *Engine) NoteLost(shard ident.Shard, lost []Lost) error {
 	})
 }
 
-// Lost returns what NoteLost has kept for a shard, in order.
+// Lost returns the runs that NoteLost recorded for a shard, in order.
 func (e *Engine) Lost(shard ident.Shard) ([]Lost, error) {
 	var lost []Lost
 	lower, upper := appendLostKey(nil, shard, 0), appendLostKey(nil, shard, ^uint64(0))
@@ -152,7 +155,8 @@ func (e *Engine) Lost(shard ident.Shard) ([]Lost, error) {
 		if len(k) != 10 || len(v) != 16 {
 			return false, fmt.Errorf("%w: lost decisions of shard %d", ErrCorrupt, shard)
 		}
-		lost = append(lost, Lost{First: logSeq(k), Last: binary.BigEndian.Uint64(v), At: int64(binary.BigEndian.Uint64(v[8:]))})
+		lost = append(lost, Lost{First: logSeq(k), Last: binary.BigEndian.Uint64(v),
+			At: int64(binary.BigEndian.Uint64(v[8:]))})
 		return false, nil
 	})
 	return lost, err

@@ -13,8 +13,9 @@ import (
 	"purser/persistence/money"
 )
 
-// Retention of network ids. A new message is looked for in every bucket that holds anything, one look-up in the store for each:
-// of ten days that is at most four, where buckets of a day would be 31.
+// Retention of network ids. A new message is looked for in every bucket that holds anything, one
+// look-up in the store for each: of ten days that is at most four, where buckets of a day would be
+// 31.
 const (
 	RepeatDays       = 30
 	repeatBucketDays = 10 // a bucket of ids is dropped whole, once its last day is RepeatDays ago
@@ -57,8 +58,8 @@ func networkIDOf(route byte, id string) networkID {
 	return n
 }
 
-// remembered is what is kept of a message for its repeats: the answer, and where its entry stands in the log. A tombstone
-// stands for an authorization that was reversed before it came.
+// remembered is what is kept of a message for its repeats: the answer, and where its entry stands
+// in the log. A tombstone stands for an authorization that was reversed before it came.
 type remembered struct {
 	tombstone     bool
 	fingerprint   [16]byte
@@ -111,8 +112,8 @@ func bucketOf(unixMilli int64) uint16 { return uint16(unixMilli / dayMillis / re
 // oldestBucket is the first bucket that may hold an id of the last RepeatDays.
 func oldestBucket(now int64) uint16 { return bucketOf(now - RepeatDays*dayMillis) }
 
-// recall looks for a message in the live buckets, the newest first. Pebble's Bloom filters answer for the tables; buckets
-// known to be empty are skipped.
+// recall looks for a message in the live buckets, the newest first. Pebble's Bloom filters answer
+// for the tables; buckets known to be empty are skipped.
 func (e *Engine) recall(t *ticket, id *networkID, now int64) (r remembered, found bool, err error) {
 	p, err := e.store.probe()
 	if err != nil {
@@ -134,7 +135,8 @@ func (e *Engine) recall(t *ticket, id *networkID, now int64) (r remembered, foun
 	return r, found, errors.Join(err, p.close())
 }
 
-// buckets knows which of the live buckets hold anything, so that a young store does not search the past.
+// buckets knows which of the live buckets hold anything, so that a young store does not search the
+// past.
 type buckets struct {
 	mu     sync.RWMutex
 	known  map[uint16]bool
@@ -173,7 +175,8 @@ func (b *buckets) drop(before uint16) {
 	}
 }
 
-// findBuckets asks the store once for each bucket that exists: a seek per bucket, whatever it holds.
+// findBuckets asks the store once for each bucket that exists: a seek per bucket, whatever it
+// holds.
 func (s *store) findBuckets() (*buckets, error) {
 	b := &buckets{known: make(map[uint16]bool)}
 	upper := []byte{prefixRepeat + 1}
@@ -188,8 +191,8 @@ func (s *store) findBuckets() (*buckets, error) {
 	}
 }
 
-// claims make the messages of one network id take turns: whoever comes second waits until the first is durable and then
-// finds its answer in the store. There are at most two per admitted ticket.
+// claims make the messages of one network id take turns: whoever comes second waits until the first
+// is durable and then finds its answer in the store. There are at most two per admitted ticket.
 type claims struct{ stripes [claimStripes]stripe }
 
 type stripe struct {
@@ -211,8 +214,8 @@ func newClaims() *claims {
 	return c
 }
 
-// take claims the ids in one order for all, so that no two tickets wait for each other. It is false when the deadline comes
-// first, or when it shall not wait and would; it has then taken nothing.
+// take claims the ids in one order for all, so that no two tickets wait for each other. It is false
+// when the deadline comes first, or when it shall not wait and would; it has then taken nothing.
 func (c *claims) take(t *ticket, wait bool, ids ...networkID) bool {
 	if len(ids) == 2 && bytes.Compare(ids[0][:], ids[1][:]) > 0 {
 		ids[0], ids[1] = ids[1], ids[0]
@@ -259,8 +262,8 @@ func (c *claims) acquire(own *claim, wait bool) bool {
 	}
 }
 
-// doom makes the holder of a claim answer timeout, as the waiter is about to. It is false when the holder is already
-// durable: its claim is then free in a moment.
+// doom makes the holder of a claim answer timeout, as the waiter is about to. It is false when the
+// holder is already durable: its claim is then free in a moment.
 func (s *stripe) doom(id networkID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,20 +11,23 @@ import (
 
 // Retention of authorizations.
 const (
-	// KeepHolds is how long an authorization that holds nothing any more stays, counted from when it was made. It outlives every
-	// message that refers to one: repeats (40 days at the most), late clearings (31), disputes as card networks allow them (120),
-	// the refund of what was bought a year ago. What comes later is treated as what concerns no authorization: a clearing makes
-	// one of its own (forced_post), a refund goes to the card, an increment is declined. What holds something stays for as long
-	// as it does.
+	// KeepHolds is the retention of an authorization without a held amount, counted from its
+	// creation. It outlives every message that can refer to it: repeats (at most 40 days), late
+	// clearings (31), disputes by the rules of card networks (120), and the refund of a purchase a
+	// year ago. A later message is treated as one without an authorization: a clearing creates its
+	// own (forced_post), a refund goes to the card, an increment is declined. An authorization with
+	// a held amount stays.
 	KeepHolds = 400 * 24 * time.Hour
 	// dropAtOnce is how many authorizations are looked at for one batch of deletions.
 	dropAtOnce = 4096
 )
 
-// dropHolds drops what has outlived KeepHolds. The keys are in the order of time, so that it reads what it drops and little else.
+// dropHolds drops what has outlived KeepHolds. The keys are in the order of time, so that it reads
+// what it drops and little else.
 //
-// It takes no lock: what holds nothing never holds anything again. A refund that has read the authorization a moment before
-// writes it once more; the next round drops it. A drop that is lost in a crash is made again.
+// It takes no lock: what holds nothing never holds anything again. A refund that has read the
+// authorization a moment before writes it once more; the next round drops it. A drop that is lost
+// in a crash is made again.
 func (e *Engine) dropHolds(now time.Time) error {
 	lower, upper := []byte{prefixHold}, appendHoldTime(nil, now.Add(-KeepHolds))
 	for lower != nil {
@@ -42,8 +45,9 @@ func (e *Engine) dropHolds(now time.Time) error {
 	return nil
 }
 
-// dropPage adds to the batch the deletions among the next dropAtOnce authorizations, and returns the key to go on with, nil at
-// the end. Neighbours are deleted as one range, which costs the same for two as for thousands.
+// dropPage adds to the batch the deletions among the next dropAtOnce authorizations, and returns
+// the key to go on with, nil at the end. Neighbours are deleted as one range, which costs the same
+// for two as for thousands.
 func (e *Engine) dropPage(b *batch, lower, upper []byte) (next []byte, err error) {
 	var (
 		h     hold.Hold

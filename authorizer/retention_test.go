@@ -12,7 +12,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// holds are the authorizations in the store.
+// holds returns the authorizations in the store.
 func (r *rig) holds() (ids []ident.UUID) {
 	require.NoError(r.t, r.e.WalkHolds(func(h *hold.Hold) error { ids = append(ids, h.ID); return nil }))
 	return ids
@@ -28,7 +28,7 @@ func TestFinishedAuthorizationsAreDroppedAfterKeepHolds(t *testing.T) {
 	r.approved(authorization("reversed", c, 100))
 	r.submit(reversal("r1", "reversed"))
 	r.declined(authorization("declined", c, 99_999), hold.ReasonInsufficientFunds)
-	held := r.approved(authorization("held", c, 100)).Authorization // nobody calls Expire here
+	held := r.approved(authorization("held", c, 100)).Authorization // Expire is not called in this test
 	r.clock.advance(time.Hour)
 	young := r.approved(authorization("young", c, 100)).Authorization
 	r.submit(clearing("c2", "young", c, 100))
@@ -60,7 +60,7 @@ func TestFinishedAuthorizationsAreDroppedAfterKeepHolds(t *testing.T) {
 	r.agree()
 }
 
-// More than one page of them, with some that stay in the middle and at a page's edge.
+// More than one page is dropped, around remaining holds in the middle and at a page's edge.
 func TestDroppedPagesLeaveWhatIsHeld(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	b := r.e.store.newBatch()
@@ -80,7 +80,7 @@ func TestDroppedPagesLeaveWhatIsHeld(t *testing.T) {
 	require.Equal(t, stay, r.holds())
 }
 
-// A bucket is ten days long and goes whole, so an id stays for 30 days at least and 40 at most.
+// A bucket covers ten days and is dropped whole, so an id stays for 30 to 40 days.
 func TestBucketsOfNetworkIDsAreDropped(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	c := cardOf(78, 1)

@@ -24,7 +24,7 @@ var (
 	usd        = [3]byte{'U', 'S', 'D'}
 )
 
-// turnedClock stands still until a test turns it.
+// turnedClock is a clock that only a test turns.
 type turnedClock struct{ ms atomic.Int64 }
 
 func newClock() *turnedClock {
@@ -36,7 +36,7 @@ func newClock() *turnedClock {
 func (c *turnedClock) now() time.Time          { return time.UnixMilli(c.ms.Load()).UTC() }
 func (c *turnedClock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// rig is an engine over a file system in memory, whose disk and clock the test holds.
+// rig is an engine over a file system in memory, with a clock of the test.
 type rig struct {
 	t      testing.TB
 	fs     vfs.FS
@@ -63,12 +63,13 @@ func newRig(t testing.TB, fs vfs.FS, change ...func(o *Options)) *rig {
 func (r *rig) options(change ...func(o *Options)) Options {
 	o := Options{
 		FS: r.fs, Dir: "store", Deployment: deployment, CacheBytes: 64 << 20, Clock: r.clock.now,
-		Entropy: newEntropy(), // another one after each start: nothing may rest on it
+		Entropy: newEntropy(), // another one after each start, because no behaviour may depend on it
 		Fatal: func(err error) {
 			r.fatal.Store(&err)
 			r.fatals.Add(1)
 		},
-		// No answer is ever late unless a test says so: a slow machine must not decide what is tested.
+		// Answers are late only by a test's own deadline, so that a slow machine does not change a
+		// result.
 		Deadline: func() <-chan time.Time { return nil },
 	}
 	for _, c := range change {
@@ -95,11 +96,11 @@ func newEntropy() *rand.ChaCha8 {
 	return rand.NewChaCha8(seed)
 }
 
-// reopen closes and opens again, as a clean restart does.
+// reopen closes and opens the engine, like a clean restart.
 func (r *rig) reopen(change ...func(o *Options)) {
 	r.t.Helper()
 	require.NoError(r.t, r.e.Close())
-	r.e = nil // closed once, whatever becomes of the start
+	r.e = nil // closed only once, even if the start fails
 	r.open(change...)
 }
 
@@ -234,7 +235,7 @@ func (r *rig) log(shard ident.Shard) []hold.Entry {
 	}
 }
 
-// agree checks that the log is gapless and that funds, spends and holds are what it adds up to.
+// agree checks that the log is gapless and that funds, spends and holds equal its sums.
 func (r *rig) agree() {
 	r.t.Helper()
 	wsSeq, cents := make(map[ident.UUID]uint64), make(map[ident.UUID]money.Cents)

@@ -37,12 +37,12 @@ func TestWithLittleRoomApprovalsStopAndFactsGoOn(t *testing.T) {
 	require.Equal(t, hold.StatusFull, r.e.Submit(clearing("c2", "a1", c, 60)).Status)
 
 	r.e.SetRoom(RoomForAll)
-	r.approved(authorization("a2", c, 100)) // the decline left no trace
+	r.approved(authorization("a2", c, 100)) // the decline was not stored
 	require.Equal(t, hold.StatusOK, r.e.Submit(clearing("c2", "a1", c, 60)).Status)
 }
 
-// The disk fills at some write under swipes, which no measurement foresaw. The engine stops and
-// says why, and with room again everything that was answered is there.
+// The disk fills at some write under swipes, before any measurement. The engine stops with the
+// reason, and with room again has every answered decision.
 func TestAttackFullDiskUnderCommits(t *testing.T) {
 	for _, after := range []int64{1, 2, 7, 50, 400} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestAttackFullDiskUnderCommits(t *testing.T) {
 	}
 }
 
-// BenchmarkRoomOfASwipe is what the look at the room costs a message.
+// BenchmarkRoomOfASwipe measures the check of the room per message.
 func BenchmarkRoomOfASwipe(b *testing.B) {
 	r := newRig(b, vfs.NewMem())
 	b.ReportAllocs()

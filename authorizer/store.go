@@ -16,7 +16,8 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// This is the only file that knows Pebble: the rest of the package sees batches, keys and the few reads below.
+// This is the only file that knows Pebble: the rest of the package sees batches, keys and the few
+// reads below.
 
 // Sizes and limits of the Pebble store.
 const (
@@ -40,7 +41,7 @@ var (
 	ErrNoStore = errors.New("authorizer: there is no store, and no deployment to make one for")
 )
 
-// FS is the file system a store lives on.
+// FS is the file system of a store.
 type FS = vfs.FS
 
 // useDisk keeps the store on the machine's disk, with logs of the length that a full memtable
@@ -70,7 +71,7 @@ type store struct {
 	deployment ident.UUID
 }
 
-// Exists tells whether the directory holds an authorizer's store.
+// Exists reports whether the directory holds an authorizer's store.
 func Exists(fs FS, dir string) bool {
 	if fs == nil {
 		fs = vfs.Default
@@ -79,7 +80,8 @@ func Exists(fs FS, dir string) bool {
 	return err == nil && d.Exists
 }
 
-// openStore locks the directory and opens it. fatal is told of what Pebble cannot survive, on any goroutine.
+// openStore locks the directory and opens it. fatal is told of what Pebble cannot survive, on any
+// goroutine.
 func openStore(o *Options, fatal func(error)) (*store, error) {
 	if err := pebblegate.MakeDir(o.FS, o.Dir); err != nil {
 		return nil, fmt.Errorf("authorizer: %w", err)
@@ -200,8 +202,8 @@ func (s *store) close() (err error) {
 
 func (s *store) newBatch() *batch { return s.db.NewBatch() }
 
-// apply makes the batch visible. With sync on it returns before the batch is durable; await says when it is.
-// Pebble panics when its write-ahead log is broken: that is an error like another here.
+// apply makes the batch visible. With sync on it returns before the batch is durable; await says
+// when it is. Pebble panics when its write-ahead log is broken: that is an error like another here.
 func (s *store) apply(b *batch) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -246,19 +248,21 @@ func (s *store) get(from reader, key []byte, read func(v []byte) error) (found b
 	return true, errors.Join(read(v), closer.Close())
 }
 
-// probe reads keys most of which are not there. It asks the Bloom filters of every level, where get passes those of the
-// last, for it expects to find.
+// probe reads keys most of which are not there. It asks the Bloom filters of every level, where get
+// passes those of the last, for it expects to find.
 type probe struct{ it *pebble.Iterator }
 
 // repeatsOnly are a probe's options. Pebble copies them, so that one of them does for every swipe.
-var repeatsOnly = pebble.IterOptions{LowerBound: []byte{prefixRepeat}, UpperBound: []byte{prefixRepeat + 1}, UseL6Filters: true}
+var repeatsOnly = pebble.IterOptions{LowerBound: []byte{prefixRepeat}, UpperBound: []byte{prefixRepeat + 1},
+	UseL6Filters: true}
 
 func (s *store) probe() (probe, error) {
 	it, err := s.db.NewIter(&repeatsOnly)
 	return probe{it: it}, err
 }
 
-// get returns the value of a key, the caller's until the next get, or nil. No key that is probed for has an empty value.
+// get returns the value of a key, the caller's until the next get, or nil. No key that is probed
+// for has an empty value.
 func (p probe) get(key []byte) ([]byte, error) {
 	if !p.it.SeekPrefixGE(key) {
 		return nil, p.it.Error()
@@ -268,7 +272,8 @@ func (p probe) get(key []byte) ([]byte, error) {
 
 func (p probe) close() error { return p.it.Close() }
 
-// scan visits the keys of [lower, upper) in order until visit says stop. Key and value are visit's only while it runs.
+// scan visits the keys of [lower, upper) in order until visit says stop. Key and value are visit's
+// only while it runs.
 func (s *store) scan(from reader, lower, upper []byte, visit func(key, value []byte) (stop bool, err error)) error {
 	it, err := from.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {

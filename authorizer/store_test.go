@@ -14,7 +14,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// What a start has to replay is bounded by the memtables, so the store must have those of persistence/pebblegate.
+// The memtables bound the log that a start replays, so the store must have those of
+// persistence/pebblegate.
 func TestTheStoreIsOpenedThroughTheGate(t *testing.T) {
 	fs := vfs.NewMem()
 	newRig(t, fs)
@@ -40,7 +41,8 @@ func TestANewStoreOutlivesAPowerLoss(t *testing.T) {
 	require.True(t, Exists(after, "new/data/authorizer"), "the directory is gone, and the rule in it")
 }
 
-// A start reads no card: one that cannot be decoded is found out by its own swipe alone, and so are a hold, a spend and a repeat.
+// A start reads no card: only its own swipe finds a card that cannot be decoded, and likewise a
+// hold, a spend and a repeat.
 func TestAStartReadsNoCard(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	const cards, broken = 100, 50
@@ -51,7 +53,8 @@ func TestAStartReadsNoCard(t *testing.T) {
 	}
 	damaged := card(broken)
 	for _, key := range [][]byte{appendRuleKey(nil, &damaged.token), appendIDKey(nil, prefixHold, &damaged.card),
-		appendIDKey(nil, prefixSpend, &damaged.card), appendRepeatKey(nil, bucketOf(epoch.UnixMilli()), &networkID{1})} {
+		appendIDKey(nil, prefixSpend, &damaged.card),
+		appendRepeatKey(nil, bucketOf(epoch.UnixMilli()), &networkID{1})} {
 		require.NoError(t, r.e.store.db.Set(key, []byte("?"), pebble.Sync))
 	}
 	r.reopen()

@@ -8,18 +8,18 @@ import (
 // stricterBatch is how many rules one commit of KeepStricter has.
 const stricterBatch = 1024
 
-// Stricter is what KeepStricter found.
+// Stricter is the result of KeepStricter.
 type Stricter struct {
-	Cards   []ident.UUID // changed cards, at most as many as were asked for
-	Changed int          // cards whose stricter rule was kept
+	Cards   []ident.UUID // changed cards, at most the requested number
+	Changed int          // cards that keep the stricter rule
 	Unknown int          // cards of the earlier store that the journal does not have
 }
 
-// KeepStricter compares the rules of an earlier store with the rules here, after this store has
-// followed a journal that lost changes of cards. Where the earlier rule is the newer one, the
-// stricter of both stays until the card's next change. The first of these cards are named. A crash
-// leaves a part of the rules, and a second call keeps the others. The engine must serve no one, and
-// must be closed afterwards: memory does not learn of the changes.
+// KeepStricter compares the rules of an earlier store with those of this store, after this one has
+// followed a journal that lost changes of cards. Where the earlier rule is the newer one, the card
+// keeps the stricter of both until its next change. The result names the first of these cards.
+// After a crash a second call completes the rest. The engine must not serve, and must be closed
+// afterwards, because its cache does not see the changes.
 func (e *Engine) KeepStricter(earlier *Engine, named int) (Stricter, error) {
 	k := stricterKeeper{e: e, t: e.newTicket(actWrite), named: named}
 	defer e.release(k.t)

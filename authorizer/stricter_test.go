@@ -11,7 +11,7 @@ import (
 	"purser/authorizer/hold"
 )
 
-// stricterCards are more cards than one commit of KeepStricter has.
+// stricterCards is more cards than one commit of KeepStricter holds.
 const stricterCards = stricterBatch + 100
 
 // storeOfCards makes a store whose cards have a version and a state.
@@ -25,7 +25,7 @@ func storeOfCards(t *testing.T, fs vfs.FS, cards int, version uint64, state hold
 	return r
 }
 
-// frozenCards counts the cards of a store that are frozen.
+// frozenCards counts the frozen cards of a store.
 func frozenCards(t *testing.T, e *Engine) (frozen int) {
 	view := e.Snapshot()
 	require.NoError(t, view.WalkCards(func(rule *hold.Rule) error {
@@ -38,8 +38,8 @@ func frozenCards(t *testing.T, e *Engine) (frozen int) {
 	return frozen
 }
 
-// The stricter rules are written in bounded commits. A machine that loses power between two of them
-// leaves a part, and a second call keeps the others.
+// The stricter rules are written in bounded commits. A power loss between two of them leaves a
+// part, and a second call writes the others.
 func TestKeepStricterIsInterrupted(t *testing.T) {
 	earlier := storeOfCards(t, vfs.NewMem(), stricterCards+1, 2, hold.CardFrozen)
 	disk := vfs.NewCrashableMem()

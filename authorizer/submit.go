@@ -9,9 +9,10 @@ import (
 	"purser/persistence/ident"
 )
 
-// Submit decides a message and returns when the answer may leave: durable, or after AnswerWithin as "timeout" (an
-// authorization) or status 503 (the others). It is safe for concurrent use and keeps none of m's strings. An answer with
-// Status 0 must not leave: the engine has stopped (see Options.Fatal).
+// Submit decides a message and returns when the answer may be sent: once durable, or after
+// AnswerWithin as "timeout" (an authorization) or status 503 (the others). It is safe for
+// concurrent use and does not retain m's strings. An answer with Status 0 must not be sent: the
+// engine has stopped (see Options.Fatal).
 func (e *Engine) Submit(m *hold.Message) hold.Answer {
 	t := e.arrive(m.Waited)
 	if m.Waited >= hold.AnswerWithin {
@@ -32,12 +33,12 @@ func (e *Engine) arrive(waited time.Duration) *ticket {
 	return t
 }
 
-// hand gives a message to a decider. errBusy, only if it shall not wait, says that another message under way has its id; after
-// any error the ticket is still the caller's.
+// hand gives a message to a decider. errBusy, only if it shall not wait, says that another message
+// under way has its id; after any error the ticket is still the caller's.
 //
-// The obvious design decides on the caller's goroutine. It loses when the disk stalls: Pebble then blocks inside a commit
-// (it rotates its log) or a read, and nothing can answer for the goroutine that is in there. So the caller only waits, and a
-// decider does what may block.
+// The obvious design decides on the caller's goroutine. It loses when the disk stalls: Pebble then
+// blocks inside a commit (it rotates its log) or a read, and nothing can answer for the goroutine
+// that is in there. So the caller only waits, and a decider does what may block.
 func (e *Engine) hand(t *ticket, m *hold.Message, wait bool) error {
 	if err := e.failure(); err != nil {
 		return err
@@ -61,8 +62,8 @@ func (e *Engine) turnedAway(t *ticket, m *hold.Message, err error) hold.Answer {
 	return e.said(m, began, hold.Answer{}, err)
 }
 
-// answer waits for what a decider made of a ticket, and says it. After errLate the ticket may belong to others; in every other
-// case it is given back here.
+// answer waits for what a decider made of a ticket, and says it. After errLate the ticket may
+// belong to others; in every other case it is given back here.
 func (e *Engine) answer(t *ticket, m *hold.Message) hold.Answer {
 	began := t.began
 	err := e.wait(t)
@@ -95,11 +96,13 @@ func (e *Engine) said(m *hold.Message, began time.Time, a hold.Answer, err error
 func (t *ticket) keep(m *hold.Message) {
 	t.message, t.text = *m, t.text[:0]
 	n := &t.message
-	for _, s := range [...]*string{&n.ID, &n.OriginalID, &n.Invalid, &n.Merchant.ID, &n.Merchant.Name, &n.Merchant.Country} {
+	for _, s := range [...]*string{&n.ID, &n.OriginalID, &n.Invalid, &n.Merchant.ID, &n.Merchant.Name,
+		&n.Merchant.Country} {
 		t.text = append(t.text, *s...)
 	}
 	rest := unsafe.String(unsafe.SliceData(t.text), len(t.text))
-	for _, s := range [...]*string{&n.ID, &n.OriginalID, &n.Invalid, &n.Merchant.ID, &n.Merchant.Name, &n.Merchant.Country} {
+	for _, s := range [...]*string{&n.ID, &n.OriginalID, &n.Invalid, &n.Merchant.ID, &n.Merchant.Name,
+		&n.Merchant.Country} {
 		*s, rest = rest[:len(*s)], rest[len(*s):]
 	}
 }
@@ -132,7 +135,8 @@ func (e *Engine) claim(t *ticket, m *hold.Message, wait bool) bool {
 	return e.claims.take(t, wait, own, t.original)
 }
 
-// decide answers a repeat from what is remembered, and everything else by a step under the shard's lock.
+// decide answers a repeat from what is remembered, and everything else by a step under the shard's
+// lock.
 func (e *Engine) decide(t *ticket) (queued bool, err error) {
 	m, now := &t.message, t.view.Now
 	first, found, err := e.recall(t, &t.own, now)
@@ -159,8 +163,8 @@ func (e *Engine) decide(t *ticket) (queued bool, err error) {
 	return e.step(t)
 }
 
-// address finds the hold and the shard that a message concerns. A hold of another shard than the card's is another tenant's:
-// it is as unknown.
+// address finds the hold and the shard that a message concerns. A hold of another shard than the
+// card's is another tenant's: it is as unknown.
 func (e *Engine) address(t *ticket, m *hold.Message) error {
 	t.holdID = m.AuthorizationID
 	if t.holdID.IsZero() && m.OriginalID != "" {
@@ -182,8 +186,8 @@ func (e *Engine) address(t *ticket, m *hold.Message) error {
 	return nil
 }
 
-// full tells whether the backlog has no room for a message of this kind: at four fifths approvals stop, at the whole of it
-// facts are refused too.
+// full tells whether the backlog has no room for a message of this kind: at four fifths approvals
+// stop, at the whole of it facts are refused too.
 func (e *Engine) full(k hold.Kind) bool {
 	if asks(k) {
 		return e.backlog.Load() >= e.approvalsMax
@@ -229,9 +233,9 @@ func refuse(m *hold.Message, r hold.Reason) hold.Answer {
 // asks tells the messages that ask for money from those that report a fact.
 func asks(k hold.Kind) bool { return k == hold.Authorization || k == hold.Incremental }
 
-// step brings a ticket under its shard's lock with all that its decision looks at, and decides. What is cold is read before
-// the lock; if the shard changed since, it is read again, at last under the lock, wherever the ticket has been
-// moved by then.
+// step brings a ticket under its shard's lock with all that its decision looks at, and decides.
+// What is cold is read before the lock; if the shard changed since, it is read again, at last under
+// the lock, wherever the ticket has been moved by then.
 func (e *Engine) step(t *ticket) (queued bool, err error) {
 	if !t.holdID.IsZero() {
 		if err := e.read(t); err != nil {
@@ -249,8 +253,8 @@ func (e *Engine) step(t *ticket) (queued bool, err error) {
 	}
 }
 
-// underLock says whether an attempt reads under the lock: the last of loadAttempts, and whatever follows it because the ticket
-// was moved to another shard then.
+// underLock says whether an attempt reads under the lock: the last of loadAttempts, and whatever
+// follows it because the ticket was moved to another shard then.
 func underLock(attempt int) bool { return attempt >= loadAttempts }
 
 func (e *Engine) try(t *ticket, last bool) (ready, queued bool, err error) {
@@ -283,8 +287,9 @@ func (t *ticket) move(to *shard) {
 	t.shard, t.moved, t.byToken, t.holdID, t.load = to, true, false, ident.UUID{}, loaded{}
 }
 
-// fill takes from the cache, else from what was read before the lock, what the decision looks at. It is false when something
-// must be read first. A card that is not presented (a reversal's) is the hold's.
+// fill takes from the cache, else from what was read before the lock, what the decision looks at.
+// It is false when something must be read first. A card that is not presented (a reversal's) is the
+// hold's.
 func (sh *shard) fill(t *ticket) bool {
 	fresh := t.load.done && t.load.at == sh.changes.Load()
 	t.card, t.funds, t.view.Rule, t.view.Hold = nil, nil, nil, nil

@@ -11,8 +11,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// A ticket that is moved to another shard at its last attempt has its reads under the lock there too: a shard that never rests
-// could otherwise hold it up for as long as it likes.
+// A ticket that moves to another shard at its last attempt reads under the lock there too.
+// Otherwise a busy shard could delay it without bound.
 func TestAMessageThatIsMovedLateIsDecidedInABusyShard(t *testing.T) {
 	for attempt := 1; attempt < 2*loadAttempts; attempt++ {
 		require.Equal(t, attempt >= loadAttempts, underLock(attempt), attempt)

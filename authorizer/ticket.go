@@ -9,11 +9,12 @@ import (
 	"purser/persistence/ident"
 )
 
-// ticket is one commit on its way: admitted, decided under the shard's lock, applied, and waiting for the sync. Tickets are
-// pooled with everything they need, so that a decision allocates nothing.
+// ticket is one commit on its way: admitted, decided under the shard's lock, applied, and waiting
+// for the sync. Tickets are pooled with everything they need, so that a decision allocates nothing.
 //
-// Who owns a ticket: Submit, until it hands it to a decider; the decider, until it is queued for the sync; then the syncer,
-// which hands it back to Submit, or to the returner when Submit has left because its deadline passed.
+// Who owns a ticket: Submit, until it hands it to a decider; the decider, until it is queued for
+// the sync; then the syncer, which hands it back to Submit, or to the returner when Submit has left
+// because its deadline passed.
 type ticket struct {
 	shard   *shard
 	act     act
@@ -65,8 +66,9 @@ const (
 	actWrite // Follow, Reserve, Release: the batch is all
 )
 
-// States of a ticket. The syncer moves pending to synced, and doomed to doomedSynced; the owner at its deadline pending or
-// doomed to left. A repeat that waits for this ticket and reaches its own deadline dooms it: both then answer timeout.
+// States of a ticket. The syncer moves pending to synced, and doomed to doomedSynced; the owner at
+// its deadline pending or doomed to left. A repeat that waits for this ticket and reaches its own
+// deadline dooms it: both then answer timeout.
 const (
 	pending uint32 = iota
 	synced
@@ -75,7 +77,8 @@ const (
 	left
 )
 
-// loaded is what was read from the store before the lock. It holds as long as the shard's change counter stands at.
+// loaded is what was read from the store before the lock. It holds as long as the shard's change
+// counter stands at.
 type loaded struct {
 	done      bool
 	at        uint64
@@ -113,8 +116,8 @@ func (e *Engine) arm(t *ticket, waited time.Duration) {
 	t.deadline = t.timer.C
 }
 
-// admit takes one of the places for unsynced commits, false when the deadline comes first, or at once when it shall not wait. A
-// ticket without a deadline waits.
+// admit takes one of the places for unsynced commits, false when the deadline comes first, or at
+// once when it shall not wait. A ticket without a deadline waits.
 func (e *Engine) admit(t *ticket, wait bool) bool {
 	select {
 	case e.slots <- struct{}{}:
@@ -145,8 +148,8 @@ func (e *Engine) release(t *ticket) {
 	e.tickets.Put(t)
 }
 
-// wait returns nil when the commit is durable, or there is none. errLate says that the deadline came first; the ticket then
-// belongs to others.
+// wait returns nil when the commit is durable, or there is none. errLate says that the deadline
+// came first; the ticket then belongs to others.
 func (e *Engine) wait(t *ticket) error {
 	select {
 	case <-t.done:
@@ -186,8 +189,8 @@ func (e *Engine) settleLate(t *ticket) {
 	e.release(t)
 }
 
-// enqueue hands an applied batch to the syncer. It is called under the shard's lock, so that a shard's commits arrive in
-// order; the queue has room for every admitted ticket.
+// enqueue hands an applied batch to the syncer. It is called under the shard's lock, so that a
+// shard's commits arrive in order; the queue has room for every admitted ticket.
 func (e *Engine) enqueue(t *ticket) {
 	t.queued = true
 	e.queue <- t
@@ -223,7 +226,8 @@ func (e *Engine) settle(t *ticket) {
 	}
 }
 
-// takeBack undoes what was answered "timeout". A fact that was answered 503 stands: its repeat learns what became of it.
+// takeBack undoes what was answered "timeout". A fact that was answered 503 stands: its repeat
+// learns what became of it.
 func (e *Engine) takeBack(t *ticket) {
 	if t.entry.Kind != hold.Authorization && t.entry.Kind != hold.Incremental {
 		e.release(t)

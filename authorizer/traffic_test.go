@@ -9,8 +9,8 @@ import (
 	"purser/persistence/money"
 )
 
-// traffic is a mixture of messages for a few cards of three workspaces and one unknown card, the same for the same seed, with
-// what was answered.
+// traffic is a mixture of messages for a few cards of three workspaces and one unknown card,
+// determined by the seed, with the answers.
 type traffic struct {
 	r     *rig
 	draw  *rand.Rand
@@ -43,7 +43,7 @@ func (tr *traffic) follow(r *rig) {
 	}
 }
 
-// step submits message number i; the same number of the same seed is the same message.
+// step submits message number i, which the seed determines.
 func (tr *traffic) step(i int) hold.Answer {
 	m := tr.message(i)
 	a := tr.r.e.Submit(m)
@@ -63,7 +63,7 @@ func (tr *traffic) message(i int) *hold.Message {
 	case 1:
 		return reversal(id, earlier)
 	case 2:
-		return reversal(id, fmt.Sprint("m", i+3)) // before it comes
+		return reversal(id, fmt.Sprint("m", i+3)) // before it arrives
 	case 3, 4:
 		return clearing(id, earlier, c, cents)
 	case 5:
@@ -72,7 +72,7 @@ func (tr *traffic) message(i int) *hold.Message {
 	return authorization(id, c, cents)
 }
 
-// walks is all that an engine keeps, for comparison.
+// walks returns all stored data of an engine, for comparison.
 func (tr *traffic) walks(r *rig) (all []string) {
 	add := func(format string, args ...any) error {
 		all = append(all, fmt.Sprintf(format, args...))

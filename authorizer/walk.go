@@ -10,19 +10,20 @@ import (
 	"purser/persistence/money"
 )
 
-// Snapshot is the store at one moment, for the audit. Close it soon: it keeps the store from dropping old versions.
+// Snapshot is the store at one moment, for the audit. Close it soon, because it keeps the store
+// from dropping old versions.
 type Snapshot struct {
 	store *store
 	at    *moment
 }
 
-// Snapshot takes one. What it shows may not be durable yet.
+// Snapshot takes a snapshot. Its newest data may not be durable yet.
 func (e *Engine) Snapshot() *Snapshot { return &Snapshot{store: e.store, at: e.store.snapshot()} }
 
-// Close gives the snapshot back.
+// Close releases the snapshot.
 func (s *Snapshot) Close() error { return s.at.Close() }
 
-// WalkFunds visits the workspaces in the order of their ids, with their terms and their own last sequence number.
+// WalkFunds visits the workspaces by id, with their terms and their last sequence number.
 func (s *Snapshot) WalkFunds(visit func(workspace ident.UUID, f Funds, wsSeq uint64) error) error {
 	var it *fundsItem
 	flush := func() error {
@@ -49,7 +50,7 @@ func (s *Snapshot) WalkFunds(visit func(workspace ident.UUID, f Funds, wsSeq uin
 	return flush()
 }
 
-// WalkHolds visits the authorizations in the order of their ids, which is that of their time.
+// WalkHolds visits the authorizations by id, which is the order of their creation.
 func (s *Snapshot) WalkHolds(visit func(h *hold.Hold) error) error {
 	return s.walk(prefixHold, func(_, v []byte) error {
 		var h hold.Hold
@@ -60,7 +61,7 @@ func (s *Snapshot) WalkHolds(visit func(h *hold.Hold) error) error {
 	})
 }
 
-// WalkCards visits the rules in the order of their tokens.
+// WalkCards visits the rules by token.
 func (s *Snapshot) WalkCards(visit func(r *hold.Rule) error) error {
 	return s.walk(prefixRule, func(_, v []byte) error {
 		var r hold.Rule
@@ -71,7 +72,7 @@ func (s *Snapshot) WalkCards(visit func(r *hold.Rule) error) error {
 	})
 }
 
-// WalkSpends visits the counters of the cards in the order of their ids.
+// WalkSpends visits the counters of the cards by id.
 func (s *Snapshot) WalkSpends(visit func(card ident.UUID, spend hold.Spend) error) error {
 	return s.walk(prefixSpend, func(k, v []byte) error {
 		var spend hold.Spend
@@ -93,8 +94,8 @@ func (s *Snapshot) WalkReservations(visit func(workspace, reservation ident.UUID
 	})
 }
 
-// WalkDue visits the due index: the holds in the order of their shards and there of their expiry, in Unix milliseconds. A hold
-// whose expiry was moved has an older line beside its own until that one's time has come.
+// WalkDue visits the due index by shard and expiry, in Unix milliseconds. A hold whose expiry was
+// moved also has an older entry until its time.
 func (s *Snapshot) WalkDue(visit func(h ident.UUID, expiresAt int64) error) error {
 	return s.walk(prefixDue, func(k, _ []byte) error {
 		if len(k) != 26 {
@@ -113,7 +114,7 @@ func (s *Snapshot) walk(prefix byte, visit func(k, v []byte) error) error {
 	})
 }
 
-// WalkFunds is Snapshot.WalkFunds over a snapshot of its own, and so are the other walks of the engine.
+// WalkFunds visits the funds of a new snapshot; see Snapshot.WalkFunds.
 func (e *Engine) WalkFunds(visit func(workspace ident.UUID, f Funds, wsSeq uint64) error) error {
 	return e.within(func(s *Snapshot) error { return s.WalkFunds(visit) })
 }
