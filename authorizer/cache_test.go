@@ -157,7 +157,7 @@ func many(do func(t *rapid.T)) func(t *rapid.T) {
 
 // The cache evicts the oldest item that was not looked up. An evicted item is not found, and
 // neither are its data in the item that reuses its place.
-func TestTheCacheIsAQueueWithASecondChance(t *testing.T) {
+func TestCacheEvictsByQueueWithSecondChance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := cacheModel{cache: newCache(1 << 40)}
 		t.Repeat(map[string]func(*rapid.T){
@@ -168,7 +168,7 @@ func TestTheCacheIsAQueueWithASecondChance(t *testing.T) {
 }
 
 // An item of the pool is empty when taken, has one owner, and does not move.
-func TestAPoolNamesItsItems(t *testing.T) {
+func TestPoolItemsHaveOneOwner(t *testing.T) {
 	p, taken := &pool[pinned]{}, map[ref]*pinned{}
 	take := func(n int) {
 		for range n {

@@ -198,7 +198,7 @@ func TestCrashesWhereALogBeginsLoseNothing(t *testing.T) {
 	require.Zero(t, lost)
 }
 
-func TestCrashesWithoutSyncAreSeenToLose(t *testing.T) {
+func TestCrashesWithoutSyncLoseAnswers(t *testing.T) {
 	_, lost := crashes(t, true, 64<<10, 7, storm)
 	require.Positive(t, lost, "the crash test would not notice a loss")
 }
@@ -302,7 +302,7 @@ func (d *deadlines) count() int {
 	return len(d.all)
 }
 
-func TestNoSyncInTimeIsATimeoutThatIsTakenBack(t *testing.T) {
+func TestLateSyncIsATimeoutThatIsUndone(t *testing.T) {
 	disk, late := newSlowDisk(), &deadlines{}
 	r := newRig(t, disk, func(o *Options) { o.Deadline = late.next })
 	c := cardOf(66, 1)
@@ -369,7 +369,7 @@ func TestNoSyncInTimeIsATimeoutThatIsTakenBack(t *testing.T) {
 	require.Equal(t, money.Cents(-110), anew.funds(c.workspace).CardCents)
 }
 
-func TestTheFirstOfTwoHearsOfTheTimeoutToo(t *testing.T) {
+func TestTimeoutOfARepeatReachesTheFirst(t *testing.T) {
 	disk, late := newSlowDisk(), &deadlines{}
 	r := newRig(t, disk, func(o *Options) { o.Deadline = late.next })
 	c := cardOf(67, 1)

@@ -58,7 +58,7 @@ func TestLifeOfAnAuthorization(t *testing.T) {
 	require.Equal(t, uint64(6), r.e.Synced(c.card.Shard()))
 }
 
-func TestUnknownThings(t *testing.T) {
+func TestUnknownCardsAndAuthorizations(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	c := cardOf(300, 1)
 	r.declined(authorization("a1", c, 100), hold.ReasonCardNotFound)
@@ -178,7 +178,7 @@ func TestNoApprovalExceedsFundsOrLimits(t *testing.T) {
 	}
 }
 
-func TestAFreezeIsAFreeze(t *testing.T) {
+func TestNoApprovalAfterAFreeze(t *testing.T) {
 	for _, cacheBytes := range []int64{1, 1 << 20} { // cold and hot: a change may overtake a rule that is being loaded
 		r := newRig(t, vfs.NewMem(), func(o *Options) { o.CacheBytes = cacheBytes })
 		c := cardOf(1000, 1)
@@ -404,7 +404,7 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 	require.Equal(t, traffic.walks(r), traffic.walks(anew))
 }
 
-func TestWhoseStoreItIs(t *testing.T) {
+func TestStoreOfAnotherDeploymentIsRefused(t *testing.T) {
 	fs := vfs.NewMem()
 	require.False(t, Exists(fs, "store"))
 	r := newRig(t, fs)
@@ -519,7 +519,7 @@ func (c *counting) Synced(ident.Shard) {
 
 func (c *counting) Expired(n int) { c.expired += n }
 
-func TestListenerHearsOfEverything(t *testing.T) {
+func TestListenerIsCalledForEveryEvent(t *testing.T) {
 	heard := &counting{decided: make(map[hold.Reason]int)}
 	r := newRig(t, vfs.NewMem(), func(o *Options) { o.Listener = heard })
 	c := cardOf(9, 1)

@@ -16,7 +16,7 @@ import (
 
 // While a debit replaces its reservation, a reader of the funds sees exactly one of them, in the
 // cache and in the store.
-func TestADebitIsSeenWhole(t *testing.T) {
+func TestDebitReplacesItsReservationAtomically(t *testing.T) {
 	for name, cache := range map[string]int64{"memory": 64 << 20, "store": 1} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, vfs.NewMem(), func(o *Options) { o.CacheBytes = cache })

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheEngineTellsItsLimitsAndItsQueue(t *testing.T) {
+func TestEngineReportsItsLimitsAndItsQueue(t *testing.T) {
 	heard := &counting{}
 	r := newRig(t, vfs.NewMem(), func(o *Options) { o.BacklogMax, o.Listener = 5_000, heard })
 	require.Equal(t, int64(5_000), r.e.BacklogMax())

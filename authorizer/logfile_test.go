@@ -58,7 +58,7 @@ func (z *zeroedLogs) isReady() bool {
 
 // A commit that needs another log gets one of zeros at once, or a growing one while none is ready.
 // It waits for neither.
-func TestALogIsNotWaitedFor(t *testing.T) {
+func TestCommitsDoNotWaitForASpareLog(t *testing.T) {
 	s := newSpares()
 	z := newZeroedLogs(s, "", spareBytes)
 	for _, name := range []string{"1.log", "2.log"} {
@@ -108,7 +108,7 @@ func TestASpareLogOutlivesAStart(t *testing.T) {
 }
 
 // A disk without room for a spare log has room for a log, and keeps no part of the spare.
-func TestADiskWithoutASpareLogGoesOn(t *testing.T) {
+func TestDiskWithoutASpareLogStillCommits(t *testing.T) {
 	var full atomic.Bool
 	s := newSpares()
 	s.FS = errorfs.Wrap(s.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {

@@ -16,7 +16,7 @@ import (
 	"purser/persistence/ident"
 )
 
-func TestWithLittleRoomApprovalsStopAndFactsGoOn(t *testing.T) {
+func TestWithLittleRoomOnlyFactsAreAccepted(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	c := cardOf(50, 1)
 	r.mint(c)

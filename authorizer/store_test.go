@@ -67,7 +67,7 @@ func TestAStartReadsNoCard(t *testing.T) {
 	}
 }
 
-func TestWhatARebuildFoundLostIsKept(t *testing.T) {
+func TestLostRunsOfARebuildAreKept(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	found := []Lost{{First: 1, Last: 1}, {First: 7, Last: 9}}
 	require.NoError(t, r.e.NoteLost(4, found))
