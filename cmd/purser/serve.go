@@ -54,6 +54,10 @@ const (
 // Run serves until SIGTERM or SIGINT, then drains.
 func (s *ServeCmd) Run(out io.Writer) error {
 	config, err := s.Config()
+	log := settings.NewLogger(os.Stderr, config)
+	if warned := warnUnknown(log, os.Environ()); warned != nil {
+		return warned
+	}
 	if err != nil {
 		return fmt.Errorf("configuration:\n%w", err)
 	}
@@ -62,7 +66,6 @@ func (s *ServeCmd) Run(out io.Writer) error {
 	config.Processors = spareProcessors()
 	profileWaiting()
 	go boundGarbage(ctx)
-	log := settings.NewLogger(os.Stderr, config)
 	m := NewMain(config, log)
 	if config.Certificate != nil {
 		signal.Notify(m.hangups, syscall.SIGHUP)
