@@ -52,9 +52,9 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// appendBalanceHistory appends the events of a balance that gets one swipe of a cent relayed with
-// each, and after each batch the state, with open payouts of a cent. It leaves out the records of
-// the authorizations: a load reads none.
+// appendBalanceHistory appends the events of a balance, each with a relayed swipe of a cent. After
+// each batch it stores the state, with open payouts of a cent. It leaves out the records of the
+// authorizations, because a load reads none.
 func appendBalanceHistory(b *testing.B, journal persistence.Journal, id string, events, payouts int) {
 	slot, err := ident.SlotOf(id)
 	require.NoError(b, err)

@@ -569,14 +569,14 @@ func (x *workspaceModel) fund(cents int64) string {
 	return x.stack.deposit(x.ws, cents)
 }
 
-// affords makes sure that so much is available.
+// ensureFunds deposits until so much is available.
 func (x *workspaceModel) ensureFunds(cents int64) {
 	if short := cents - x.ledger.availableCents(); short > 0 {
 		x.fund(short)
 	}
 }
 
-// pass lets hours, days or weeks go by.
+// passTime turns the clock by hours, days or weeks and awaits the lapses due by then.
 func (x *workspaceModel) passTime(by time.Duration) {
 	x.counts["time passed"]++
 	x.turnClock(by)

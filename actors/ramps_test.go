@@ -159,7 +159,7 @@ func (r *rampCustomer) walletApproved(wallet string) bool {
 	return w.Status == ramp.Approved
 }
 
-// armed says whether something of the shard's has a timer.
+// timerArmed reports whether a timer of that key is set in the shard.
 func (r *rampCustomer) timerArmed(key string) bool {
 	timers, err := r.journal.Timers(context.Background(), slotOf(r.ws).Shard(), r.clock.now().Add(time.Hour),
 		persistence.Timer{}, 100)

@@ -39,8 +39,8 @@ func (g *lockedBuffer) Reset() {
 	g.text.Reset()
 }
 
-// TestAStartNamesTheSecretThatDiffers: a start logs nothing while a secret keeps one of its values,
-// logs the name of a secret whose values are all new once, and refuses a secret that is missing.
+// TestAStartNamesTheSecretThatDiffers: a start logs nothing while a secret keeps one of its values.
+// It logs the name of a secret whose values are all new, once. It refuses a missing secret.
 func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
 	var log lockedBuffer
 	var secrets []actors.Secret
