@@ -8,7 +8,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// anewBytes is how much of the funds one commit of FollowAnew forgets.
+// anewBytes bounds the funds that one commit of FollowAnew drops.
 const anewBytes = 4 << 20
 
 // Errors of following anew.
@@ -66,10 +66,10 @@ type anew struct {
 	store *store
 	hour  uint32
 	told  [ident.Shards]uint64
-	back  [ident.Shards]bool // the shard's relay marks are beyond what the journal was told
+	back  [ident.Shards]bool // the relay marks are beyond told
 }
 
-// check finds whether the log has everything from what the journal was told to its end.
+// check checks that the log has every decision from told to its end.
 func (a *anew) check(shard ident.Shard) error {
 	var sh shardHeads
 	if err := sh.read(a.store, shard); err != nil {
@@ -89,7 +89,7 @@ func (a *anew) check(shard ident.Shard) error {
 	return nil
 }
 
-// shardHeads are the ends of a shard's log; 0 where there is none.
+// shardHeads holds the ends of a shard's log; 0 for an empty one.
 type shardHeads struct{ first, seq, relayed uint64 }
 
 func (h *shardHeads) read(s *store, shard ident.Shard) error {
@@ -114,7 +114,7 @@ func (h *shardHeads) read(s *store, shard ident.Shard) error {
 	return err
 }
 
-// forget drops what is followed, between two marks that Open looks for.
+// forget drops the followed data, between two marks that Open checks.
 func (a *anew) forget() error {
 	if err := a.commit(func(b *batch) error { return b.Set(keyAnew(), nil, nil) }); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (a *anew) forget() error {
 	})
 }
 
-// setRelayed leaves one mark: what the journal was told.
+// setRelayed leaves one mark, told.
 func (a *anew) setRelayed(b *batch, shard ident.Shard) error {
 	lower, upper := appendRelayedKey(nil, shard, 0), appendShardKey(nil, prefixRelayed, shard)
 	upper = append(upper, 0xff, 0xff, 0xff, 0xff, 0)
@@ -148,7 +148,7 @@ func (a *anew) setRelayed(b *batch, shard ident.Shard) error {
 	return errors.Join(b.DeleteRange(lower, upper, nil), b.Set(key, told, nil))
 }
 
-// forgetFunds drops the terms that the follower and reservations write, a stretch at a time.
+// forgetFunds drops the terms that Follow and reservations write, in bounded commits.
 func (a *anew) forgetFunds() error {
 	b := a.store.newBatch()
 	err := a.store.scan(a.store.db, []byte{prefixFunds}, []byte{prefixFunds + 1}, func(k, _ []byte) (bool, error) {
@@ -182,7 +182,7 @@ func (a *anew) commit(fill func(b *batch) error) error {
 	return a.store.await(b)
 }
 
-// whole refuses a store that FollowAnew was not through with.
+// whole refuses a store whose FollowAnew was interrupted.
 func (s *store) whole() error {
 	found, err := s.get(s.db, keyAnew(), func([]byte) error { return nil })
 	if found {

@@ -20,7 +20,7 @@ func (e *Engine) SubmitBatch(messages []hold.Message, answers []hold.Answer) {
 		panic("BUG: a batch beyond MaxBatch, or without a place for each answer")
 	}
 	var tickets [MaxBatch]*ticket
-	first := 0 // of those that are not answered
+	first := 0 // first unanswered message
 	for i := range messages {
 		m := &messages[i]
 		t := e.arrive(0)
@@ -36,7 +36,7 @@ func (e *Engine) SubmitBatch(messages []hold.Message, answers []hold.Answer) {
 	e.answerAll(tickets[first:len(messages)], messages[first:], answers[first:])
 }
 
-// answerAll leaves out what is answered already.
+// answerAll answers the remaining messages.
 func (e *Engine) answerAll(tickets []*ticket, messages []hold.Message, answers []hold.Answer) {
 	for i, t := range tickets {
 		if t != nil {

@@ -8,25 +8,25 @@ import (
 	"purser/persistence/money"
 )
 
-// cache holds what is hot of one shard: cards, each with its rule and its spend, and funds, bounded
-// in bytes. The store is always as new as the cache, so that any item may be dropped at any time.
-// It belongs to the shard's lock, and so do pointers to its items: what is dropped makes room for
-// another in the same place.
+// cache holds the hot cards of one shard, each with its rule and its spend, and funds, bounded in
+// bytes. The store is always as new as the cache, so any item may be evicted at any time. The
+// shard's lock guards the cache and all pointers to its items, because a new item reuses an evicted
+// one's place.
 //
-// Rule and spend lie in one item, for a swipe looks at both: over a million cards each item that is
-// looked up is a wait for memory, longer than the decision.
+// Rule and spend are in one item, because a swipe reads both. Over a million cards, each further
+// item costs a wait for memory that is longer than the decision.
 //
-// The order is a queue with a second chance: a hit sets one bit on a line that is read anyway,
-// where moving the item to the front would touch three others.
+// The order is a queue with a second chance: a hit sets one bit on a cache line that is read
+// anyway, while moving the item to the front would touch three others.
 type cache struct {
 	limit int64
 	bytes int64
-	head  node // of the queue: the next after it is the oldest
+	head  node // head of the queue; its next is the oldest
 
 	cardPool pool[cardItem]
 	fundPool pool[fundsItem]
 
-	tokens *index[cardItem] // those whose rule is here
+	tokens *index[cardItem] // cards with a cached rule
 	cards  *index[cardItem]
 	funds  *index[fundsItem]
 
@@ -40,12 +40,13 @@ type node struct {
 	touched    bool
 }
 
-// ofFunds tells the items of funds from those of cards in the queue.
+// ofFunds marks the references of funds in the queue.
 const ofFunds ref = 1 << 31
 
-// cardItem has no rule but its card (its version is 0) when only a hold of the card was looked at:
-// a hold names the card, not the token. Of its 160 bytes those that a swipe looks at lie in three
-// lines of the processor's cache, wherever in its slab: the last eight are the capacity of a list.
+// cardItem has a card without a rule (version 0) when only a hold of the card was read: a hold
+// names the card, not the token. The part of its 160 bytes that a swipe reads is in three lines of
+// the processor's cache, wherever the item lies in its slab; the last eight bytes are the capacity
+// of a list.
 type cardItem struct {
 	node
 	spend hold.Spend
@@ -69,7 +70,7 @@ func newCache(limit int64) *cache {
 	return c
 }
 
-// byToken is a card with its rule, by id a card that may have none.
+// byToken returns a card with its rule. byID returns a card, possibly without one.
 func (c *cache) byToken(token *ident.Token) *cardItem { return c.count(c.tokens.get(token[:])) }
 func (c *cache) byID(card *ident.UUID) *cardItem      { return c.count(c.cards.get(card[:])) }
 
@@ -97,7 +98,7 @@ func (c *cache) hit(n *node) {
 	n.touched = true
 }
 
-// putSpend takes in a card that is not here.
+// putSpend adds a card that is not cached.
 func (c *cache) putSpend(card *ident.UUID, spend hold.Spend) *cardItem {
 	_, it := c.putCard(card, spend)
 	return it
@@ -111,7 +112,7 @@ func (c *cache) putCard(card *ident.UUID, spend hold.Spend) (ref, *cardItem) {
 	return r, it
 }
 
-// putRule takes in a card's rule; spend is what it stands at if the card is not here yet.
+// putRule adds or replaces a card's rule. spend is the counter of a card that is not cached yet.
 func (c *cache) putRule(rule *hold.Rule, spend hold.Spend) *cardItem {
 	_, _, r, it := c.cards.find(rule.Card[:])
 	if it == nil {
@@ -125,7 +126,7 @@ func (c *cache) putRule(rule *hold.Rule, spend hold.Spend) *cardItem {
 	return it
 }
 
-// putFunds takes in a copy of funds that are not here.
+// putFunds adds a copy of funds that are not cached.
 func (c *cache) putFunds(funds *fundsItem) *fundsItem {
 	r, it := c.fundPool.take()
 	it.workspace, it.funds, it.wsSeq = funds.workspace, funds.funds, funds.wsSeq
@@ -142,7 +143,7 @@ func (it *cardItem) size() uint32 {
 	return uint32(n)
 }
 
-// forget drops an item that is not in the queue.
+// forget removes an item that is not in the queue.
 func (c *cache) forget(r ref) {
 	if r&ofFunds != 0 {
 		c.funds.remove(c.fundPool.at(r &^ ofFunds).workspace[:])
@@ -155,7 +156,7 @@ func (c *cache) forget(r ref) {
 	c.cardPool.free(r)
 }
 
-// node is an item's place in the queue; none's is the head.
+// node returns an item's links; those of none are the head.
 func (c *cache) node(r ref) *node {
 	switch {
 	case r == none:

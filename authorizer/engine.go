@@ -21,12 +21,12 @@ const (
 	// DefaultCacheBytes and DefaultBacklogMax apply where Options sets none.
 	DefaultCacheBytes = 512 << 20
 	DefaultBacklogMax = 10_000_000
-	// approvalsPercent of the backlog is where approvals stop; facts are taken up to the whole.
+	// approvalsPercent is the part of the backlog at which approvals stop; facts are accepted up to
+	// all of it.
 	approvalsPercent = 80
-	// loadAttempts is how often what is cold is read before the lock; the last time it is read
-	// under it.
+	// loadAttempts bounds the reads of cold data before the lock; the last attempt reads under it.
 	loadAttempts = 4
-	// deciders is how many messages are decided at once; each may wait for a cold read.
+	// deciders is the number of concurrent decisions; each may wait for a cold read.
 	deciders = 64
 )
 
@@ -144,7 +144,7 @@ type Engine struct {
 	slots             chan struct{} // one per admitted commit
 	work              chan *ticket  // admitted, to be decided
 	queue             chan *ticket  // applied, waiting for the sync
-	returns           chan *ticket  // answered timeout, to be taken back
+	returns           chan *ticket  // answered "timeout", to be undone
 	tickets           *sync.Pool
 	deciding, running sync.WaitGroup
 
@@ -152,7 +152,7 @@ type Engine struct {
 	backlogMax   int64
 	approvalsMax int64
 	room         atomic.Uint32 // a Room
-	expireFrom   atomic.Uint32 // the shard where Expire goes on
+	expireFrom   atomic.Uint32 // the shard at which the next Expire begins
 
 	fatal     func(error)
 	failOnce  sync.Once
@@ -160,19 +160,19 @@ type Engine struct {
 	failed    chan struct{} // closed when Fatal has returned
 }
 
-// shard is one of the 256 units: one lock, one log.
+// shard is one of the 256 shards, with one lock and one log.
 type shard struct {
 	id      ident.Shard
 	mu      sync.Mutex
-	seq     uint64        // of the last entry
-	changes atomic.Uint64 // moves with every commit that changes what a decision looks at
+	seq     uint64        // last entry
+	changes atomic.Uint64 // counts the commits that change the data of decisions
 	cache   *cache
 	random  randomBits
-	follow  uint64 // the journal position that rules and ledgerCents stand at
+	follow  uint64 // journal position of the rules and ledgerCents
 
 	synced  atomic.Uint64
 	relayed atomic.Uint64
-	trimmed uint64 // by Trim, which has one caller
+	trimmed uint64 // last trimmed entry; Trim has one caller
 	mark    sync.Mutex
 	passed  uint64 // entries up to here have left the backlog; guarded by mark
 	waiters atomic.Pointer[chan struct{}]
@@ -248,7 +248,7 @@ func (e *Engine) Close() error {
 	return e.store.close()
 }
 
-// fail stops everything for good. The first caller tells Fatal.
+// fail stops the engine for good. The first caller's error goes to Fatal.
 func (e *Engine) fail(err error) {
 	e.failOnce.Do(func() {
 		e.failedFor.Store(&err)
@@ -265,14 +265,14 @@ func (e *Engine) failure() error {
 	return nil
 }
 
-// entropy is the one source of random bits, read by the shards in turn.
+// entropy is the one source of random bits, which the shards share.
 type entropy struct {
 	mu     sync.Mutex
 	source io.Reader
 }
 
-// randomBits hands out a shard's share of them. It belongs to the shard's lock, so that a decision
-// takes no second one.
+// randomBits is a shard's part of the entropy. The shard's lock guards it, so that a decision needs
+// no second lock.
 type randomBits struct {
 	buffer [512]byte
 	left   int
@@ -297,7 +297,7 @@ func (s *entropy) fill(b []byte) error {
 	return err
 }
 
-// spendable is what the view of a decision says of the funds; unknown funds are none.
+// spendable returns the spendable balance for a decision's view, 0 for unknown funds.
 func spendable(f *fundsItem) (money.Cents, error) {
 	if f == nil {
 		return 0, nil

@@ -89,12 +89,12 @@ func (e *Engine) forgetDue(sh *shard, d dueHold) error {
 	return e.store.applyLazily(b)
 }
 
-// returnLoop takes back what was answered "timeout": it commits the entry that undoes the approval,
-// after which repeats of the message are answered "timeout" too.
+// returnLoop undoes the approvals that were answered "timeout": it commits an entry for each, after
+// which repeats of the message are answered "timeout" too.
 func (e *Engine) returnLoop() {
 	for t := range e.returns {
 		if err := e.giveBack(t); err != nil {
-			e.fail(err) // an approval that nobody knows of must not stand
+			e.fail(err) // an approval without an answer must not stand
 			e.release(t)
 		}
 	}

@@ -55,8 +55,8 @@ func (e *Engine) Followed(shard ident.Shard) uint64 {
 	return sh.follow
 }
 
-// writeDurably makes a batch under the shard's lock and waits for its sync. A fill that leaves no
-// batch wrote nothing.
+// writeDurably makes a batch under the shard's lock and waits for its sync. A fill without a batch
+// writes nothing.
 func (e *Engine) writeDurably(sh *shard, fill func(t *ticket) error) error {
 	if err := e.failure(); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (e *Engine) fillLocked(t *ticket, fill func(t *ticket) error) error {
 	return fill(t)
 }
 
-// followed collects what one Follow changes, before it is applied.
+// followed collects the changes of one Follow before they are applied.
 type followed struct {
 	rules map[ident.Token]*hold.Rule
 	funds map[ident.UUID]*fundsItem // copies
@@ -114,7 +114,7 @@ func (e *Engine) follow(t *ticket, f Follow) error {
 	return nil
 }
 
-// discard forgets a batch that was not applied.
+// discard closes a batch that was not applied.
 func (e *Engine) discard(t *ticket, err error) error {
 	err = errors.Join(err, t.batch.Close())
 	t.batch = nil
@@ -171,7 +171,7 @@ func (e *Engine) followRule(t *ticket, r *hold.Rule, done *followed) error {
 	return t.batch.Set(t.key, t.val, nil)
 }
 
-// ruleVersion is the version that a card's rule stands at, 0 for a new card.
+// ruleVersion returns the version of a card's rule, 0 for a new card.
 func (e *Engine) ruleVersion(t *ticket, r *hold.Rule, done *followed) (uint64, error) {
 	if newer := done.rules[r.Token]; newer != nil {
 		return newer.Version, nil
@@ -200,7 +200,7 @@ func (e *Engine) credit(t *ticket, c *Credit, done *followed) error {
 	return e.end(t, &Settle{Workspace: c.Workspace, Reservation: c.Settles}, done)
 }
 
-// end drops a reservation; one that does not exist has ended before.
+// end removes a reservation; an unknown one has ended before.
 func (e *Engine) end(t *ticket, s *Settle, done *followed) error {
 	it, err := e.staged(t, &s.Workspace, done)
 	if err != nil {
@@ -218,7 +218,7 @@ func (e *Engine) end(t *ticket, s *Settle, done *followed) error {
 	return t.batch.Delete(t.key, nil)
 }
 
-// staged is a copy of a workspace's funds that the Follow under way has changed so far.
+// staged returns a copy of a workspace's funds with the changes of this Follow so far.
 func (e *Engine) staged(t *ticket, workspace *ident.UUID, done *followed) (*fundsItem, error) {
 	if it := done.funds[*workspace]; it != nil {
 		return it, nil
@@ -234,7 +234,7 @@ func (e *Engine) staged(t *ticket, workspace *ident.UUID, done *followed) (*fund
 	return done.funds[*workspace], nil
 }
 
-// adopt shows what was applied to the decisions that come after.
+// adopt makes the applied changes visible to later decisions.
 func (sh *shard) adopt(done *followed) {
 	for token, r := range done.rules {
 		if it := sh.cache.tokens.get(token[:]); it != nil {
@@ -291,7 +291,7 @@ func (e *Engine) reserve(t *ticket, workspace, reservation *ident.UUID, cents mo
 	})
 }
 
-// setReservation writes a reservation's key with the sum of them all.
+// setReservation writes a reservation's key with the sum of all reservations.
 func (e *Engine) setReservation(t *ticket, it *fundsItem, funds Funds, set func(b *batch) error) error {
 	t.batch = e.store.newBatch()
 	if err := errors.Join(set(t.batch), writeReserved(t, &it.workspace, &funds)); err != nil {

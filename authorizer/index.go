@@ -5,27 +5,27 @@ import (
 	"math/bits"
 )
 
-// index finds the items of a pool by a key that they carry. It is a hash table of buckets of 32
-// bytes: a look-up waits for memory once, and once for the item, where a map has it wait three or
-// four times.
+// index finds the items of a pool by a key in the item. It is a hash table of 32-byte buckets with
+// six slots: a look-up waits for memory once, and once more for the item, where a Go map waits
+// three or four times.
 //
-// An item whose bucket is full goes on to the next with a place. Each bucket counts who passed it
-// by, so that a look-up knows where to stop; who leaves has one of them come back, so that an index
-// in which items come and go stays as it was filled. It grows by all its buckets at once, under the
-// shard's lock: that touches every item, once in as many as there are. It does not shrink: a cache
-// that is full stays so.
+// An insertion into a full bucket probes forward and increments the overflow count of each passed
+// bucket, which ends a look-up early. A removal moves one overflowed item back, so the load does
+// not degrade under churn. The index grows by doubling its buckets at once, under the shard's lock,
+// which touches every item once per doubling. It never shrinks, because a full cache stays full.
 //
-// Keys are ids and tokens, made here. Their last eight bytes are random or of a SHA-256: nobody
-// chooses in which bucket a key lies, and whoever asks for what is not there meets a bucket or two.
+// Keys are ids and tokens of our own, whose last eight bytes are random or of a SHA-256. A caller
+// therefore cannot choose a bucket, and the look-up of a missing key reads one bucket or two.
 type index[T any] struct {
 	pool    *pool[T]
 	key     func(*T) []byte
-	buckets []bucket // a power of two
-	shift   int      // leaves of a hash the number of a bucket
+	buckets []bucket // their number is a power of two
+	shift   int      // right shift from a hash to a bucket's number
 	items   int
 }
 
-// bucket has a byte of the hash of each of its items; the last byte counts those that passed it by.
+// bucket holds a byte of the hash of each of its items; the last byte counts the items that
+// overflowed it.
 type bucket struct {
 	tags  [8]uint8
 	items [bucketPlaces]ref
@@ -33,11 +33,11 @@ type bucket struct {
 
 const (
 	bucketPlaces = 6
-	overflow     = 7 // among the tags
+	overflow     = 7 // index of the overflow count in tags
 	overflowMany = 1<<8 - 1
-	bucketFill   = 4 // items to a bucket, on average, when the index grows
+	bucketFill   = 4 // average items per bucket at which the index grows
 	bucketBytes  = 32
-	// indexBytes is what an item takes of an index that has just grown: the most.
+	// indexBytes is the largest size of an item in the index, just after growth.
 	indexBytes = 2 * bucketBytes / bucketFill
 )
 
@@ -61,7 +61,7 @@ func (x *index[T]) get(key []byte) *T {
 	return it
 }
 
-// find returns the item with a key, and its bucket and place, or nil.
+// find returns the item with a key, with its bucket and place, or nil.
 func (x *index[T]) find(key []byte) (at uint64, place int, r ref, it *T) {
 	hash := hashOf(key)
 	at = hash >> x.shift
@@ -83,15 +83,15 @@ func (x *index[T]) find(key []byte) (at uint64, place int, r ref, it *T) {
 	return 0, 0, none, nil
 }
 
-// tagged has the highest bit set of each byte whose place has the tag; above such a byte it may be
-// set of others.
+// tagged sets the highest bit of each byte whose place has the tag. Above such a byte, other bits
+// may be set too.
 func (b *bucket) tagged(tag uint8) uint64 {
 	const each = 1 << (8 * bucketPlaces) / 255
 	differ := binary.LittleEndian.Uint64(b.tags[:]) ^ each*uint64(tag)
 	return (differ - each) &^ differ & (each << 7)
 }
 
-// put takes in an item, in the place of one with its key.
+// put adds an item, and replaces one with its key.
 func (x *index[T]) put(r ref) {
 	x.remove(x.key(x.pool.at(r)))
 	if x.items == bucketFill*len(x.buckets) {
@@ -123,7 +123,7 @@ func (x *index[T]) insert(r ref) {
 	}
 }
 
-// remove takes out the item with a key, if it is here.
+// remove removes the item with a key, if there is one.
 func (x *index[T]) remove(key []byte) {
 	at, place, r, _ := x.find(key)
 	if r == none {
@@ -143,7 +143,7 @@ func (x *index[T]) remove(key []byte) {
 	}
 }
 
-// uncount takes an item from the counts of the buckets from one to before another.
+// uncount decrements the overflow counts of the buckets in [from, to).
 func (x *index[T]) uncount(from, to uint64) {
 	for ; from != to; from = x.after(from) {
 		if b := &x.buckets[from]; b.tags[overflow] < overflowMany {
@@ -152,11 +152,11 @@ func (x *index[T]) uncount(from, to uint64) {
 	}
 }
 
-// passer returns an item that passed a bucket by, and where it is, or none.
+// passer returns an item that overflowed a bucket, with its place, or none.
 func (x *index[T]) passer(by uint64) (at uint64, place int, r ref) {
 	for at = by; x.buckets[at].tags[overflow] != 0; {
 		if at = x.after(at); at == by {
-			break // counts that are too many to know
+			break // the counts are saturated
 		}
 		for place, r := range x.buckets[at].items {
 			if r != none && x.passes(x.hash(r)>>x.shift, by, at) {
@@ -167,7 +167,7 @@ func (x *index[T]) passer(by uint64) (at uint64, place int, r ref) {
 	return 0, 0, none
 }
 
-// passes tells whether the way from a bucket to another leads by a third.
+// passes reports whether the probe from bucket home to bucket at passes bucket by.
 func (x *index[T]) passes(home, by, at uint64) bool {
 	all := uint64(len(x.buckets) - 1)
 	return (by-home)&all < (at-home)&all

@@ -1,21 +1,20 @@
 package authorizer
 
-// ref names an item of a pool, from 1; none is no item.
+// ref is the reference of an item in a pool, from 1; none refers to no item.
 type ref uint32
 
 const none ref = 0
 
-// pool keeps items in slabs, which do not move, and names them by numbers, by which they name each
-// other. With pointers instead, Go's collector follows each, and waits for memory as often: with
-// half a gigabyte of cards, and others swiped that were not among them, that took a third of both
-// processors. What is free is taken again and not given back, for a cache that is full stays so: a
-// pool keeps as much as it ever had.
+// pool stores items in slabs, which do not move, and refers to them by numbers. With pointers, Go's
+// collector would follow each and wait for memory as often: with half a gigabyte of cards, while
+// other cards were swiped, that took a third of both processors. Free items are reused but not
+// returned to the heap, because a full cache stays full.
 type pool[T any] struct {
 	slabs  []*slab[T]
 	unused []ref
 }
 
-// slabItems is a power of two, for division is in each look-up.
+// slabItems is a power of two, because every look-up divides by it.
 const slabItems = 64
 
 type slab[T any] [slabItems]T
@@ -35,7 +34,7 @@ func (p *pool[T]) take() (ref, *T) {
 	return r, p.at(r)
 }
 
-// free empties an item, to be taken again.
+// free clears an item for reuse.
 func (p *pool[T]) free(r ref) {
 	var empty T
 	*p.at(r) = empty

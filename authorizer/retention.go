@@ -18,16 +18,16 @@ const (
 	// own (forced_post), a refund goes to the card, an increment is declined. An authorization with
 	// a held amount stays.
 	KeepHolds = 400 * 24 * time.Hour
-	// dropAtOnce is how many authorizations are looked at for one batch of deletions.
+	// dropAtOnce bounds the authorizations that one batch of deletions examines.
 	dropAtOnce = 4096
 )
 
-// dropHolds drops what has outlived KeepHolds. The keys are in the order of time, so that it reads
-// what it drops and little else.
+// dropHolds drops the authorizations older than KeepHolds that hold nothing. The keys are in time
+// order, so it reads little else.
 //
-// It takes no lock: what holds nothing never holds anything again. A refund that has read the
-// authorization a moment before writes it once more; the next round drops it. A drop that is lost
-// in a crash is made again.
+// It takes no lock, because an authorization without a held amount never holds one again. A
+// concurrent refund may write the authorization once more; the next round drops it. A drop that is
+// lost in a crash is repeated.
 func (e *Engine) dropHolds(now time.Time) error {
 	lower, upper := []byte{prefixHold}, appendHoldTime(nil, now.Add(-KeepHolds))
 	for lower != nil {
@@ -45,13 +45,13 @@ func (e *Engine) dropHolds(now time.Time) error {
 	return nil
 }
 
-// dropPage adds to the batch the deletions among the next dropAtOnce authorizations, and returns
-// the key to go on with, nil at the end. Neighbours are deleted as one range, which costs the same
-// for two as for thousands.
+// dropPage adds the deletions among the next dropAtOnce authorizations to the batch. It returns the
+// key at which the next page begins, nil at the end. Neighbours are deleted as one range, at the
+// same cost for two as for thousands.
 func (e *Engine) dropPage(b *batch, lower, upper []byte) (next []byte, err error) {
 	var (
 		h     hold.Hold
-		run   []byte // first key of those that are dropped together
+		run   []byte // first key of the current range
 		seen  int
 		flush = func(end []byte) (err error) {
 			if run != nil {
@@ -86,7 +86,7 @@ func (e *Engine) dropPage(b *batch, lower, upper []byte) (next []byte, err error
 	return next, flush(next)
 }
 
-// appendHoldTime appends a key before those of the authorizations made at a time and later.
+// appendHoldTime appends a key that precedes those of the authorizations from a time on.
 func appendHoldTime(dst []byte, at time.Time) []byte {
 	id := ident.UUID{}
 	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16)

@@ -5,7 +5,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// stricterBatch is how many rules one commit of KeepStricter has.
+// stricterBatch bounds the rules of one commit of KeepStricter.
 const stricterBatch = 1024
 
 // Stricter is the result of KeepStricter.
@@ -65,7 +65,7 @@ func (k *stricterKeeper) judge(old *hold.Rule) error {
 	return k.commit()
 }
 
-// commit writes the rules that wait, and awaits the sync.
+// commit writes the collected rules and waits for their sync.
 func (k *stricterKeeper) commit() error {
 	if len(k.batch) == 0 {
 		return nil

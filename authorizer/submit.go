@@ -24,7 +24,7 @@ func (e *Engine) Submit(m *hold.Message) hold.Answer {
 	return e.answer(t, m)
 }
 
-// arrive makes the ticket of a message that is taken now and has waited before.
+// arrive makes the ticket of a message that arrived now and waited before.
 func (e *Engine) arrive(waited time.Duration) *ticket {
 	began := e.clock()
 	t := e.newTicket(actDecide)
@@ -33,12 +33,12 @@ func (e *Engine) arrive(waited time.Duration) *ticket {
 	return t
 }
 
-// hand gives a message to a decider. errBusy, only if it shall not wait, says that another message
-// under way has its id; after any error the ticket is still the caller's.
+// hand submits a message to a decider. Without wait, errBusy means that another message in progress
+// has its id. After an error the ticket stays with the caller.
 //
-// The obvious design decides on the caller's goroutine. It loses when the disk stalls: Pebble then
-// blocks inside a commit (it rotates its log) or a read, and nothing can answer for the goroutine
-// that is in there. So the caller only waits, and a decider does what may block.
+// The obvious design decides on the caller's goroutine. It fails when the disk stalls: Pebble then
+// blocks inside a commit (it rotates its log) or a read, and the blocked goroutine cannot answer.
+// So the caller only waits, and a decider makes the calls that may block.
 func (e *Engine) hand(t *ticket, m *hold.Message, wait bool) error {
 	if err := e.failure(); err != nil {
 		return err
@@ -51,19 +51,19 @@ func (e *Engine) hand(t *ticket, m *hold.Message, wait bool) error {
 	}
 	t.keep(m)
 	t.view.Now, t.view.MonthStays = t.began.UnixMilli(), e.suspect()
-	e.work <- t // it has room for every admitted ticket
+	e.work <- t // has room for every admitted ticket
 	return nil
 }
 
-// turnedAway says the answer to a message that no decider has, and gives its ticket back.
+// turnedAway answers a message without a decider, and releases its ticket.
 func (e *Engine) turnedAway(t *ticket, m *hold.Message, err error) hold.Answer {
 	began := t.began
 	e.release(t)
 	return e.said(m, began, hold.Answer{}, err)
 }
 
-// answer waits for what a decider made of a ticket, and says it. After errLate the ticket may
-// belong to others; in every other case it is given back here.
+// answer waits for a decider's result and answers it. After errLate the ticket may belong to
+// another goroutine; otherwise answer releases it.
 func (e *Engine) answer(t *ticket, m *hold.Message) hold.Answer {
 	began := t.began
 	err := e.wait(t)
@@ -76,7 +76,7 @@ func (e *Engine) answer(t *ticket, m *hold.Message) hold.Answer {
 	return e.said(m, began, a, err)
 }
 
-// said is the answer to give, as the listener hears it.
+// said reports an answer to the listener and returns it.
 func (e *Engine) said(m *hold.Message, began time.Time, a hold.Answer, err error) hold.Answer {
 	switch {
 	case err == nil:
@@ -92,7 +92,8 @@ func (e *Engine) said(m *hold.Message, began time.Time, a hold.Answer, err error
 	return a
 }
 
-// keep copies a message into the ticket, for the caller's strings are gone once it has answered.
+// keep copies a message into the ticket, because the caller's strings are valid only until it has
+// its answer.
 func (t *ticket) keep(m *hold.Message) {
 	t.message, t.text = *m, t.text[:0]
 	n := &t.message
@@ -107,10 +108,10 @@ func (t *ticket) keep(m *hold.Message) {
 	}
 }
 
-// decideLoop is one decider. A ticket that it has queued for the sync is no longer its own.
+// decideLoop is one decider. A ticket in the sync queue no longer belongs to it.
 func (e *Engine) decideLoop() {
 	for t := range e.work {
-		if t.state.Load() == left { // answered "timeout" before it was decided: nothing happened
+		if t.state.Load() == left { // answered "timeout" before its decision: no effect
 			e.release(t)
 			continue
 		}
@@ -124,7 +125,7 @@ func (e *Engine) decideLoop() {
 	}
 }
 
-// claim takes the message's own id, and the one of the authorization it names.
+// claim claims the message's own id, and that of the authorization it names.
 func (e *Engine) claim(t *ticket, m *hold.Message, wait bool) bool {
 	own := networkIDOf(routeOf(m.Kind), m.ID)
 	t.own = own
@@ -135,8 +136,7 @@ func (e *Engine) claim(t *ticket, m *hold.Message, wait bool) bool {
 	return e.claims.take(t, wait, own, t.original)
 }
 
-// decide answers a repeat from what is remembered, and everything else by a step under the shard's
-// lock.
+// decide answers a repeat from the store, and decides any other message under the shard's lock.
 func (e *Engine) decide(t *ticket) (queued bool, err error) {
 	m, now := &t.message, t.view.Now
 	first, found, err := e.recall(t, &t.own, now)
@@ -163,8 +163,8 @@ func (e *Engine) decide(t *ticket) (queued bool, err error) {
 	return e.step(t)
 }
 
-// address finds the hold and the shard that a message concerns. A hold of another shard than the
-// card's is another tenant's: it is as unknown.
+// address finds the hold and the shard of a message. A hold in another shard than the card's
+// belongs to another tenant and counts as unknown.
 func (e *Engine) address(t *ticket, m *hold.Message) error {
 	t.holdID = m.AuthorizationID
 	if t.holdID.IsZero() && m.OriginalID != "" {
@@ -186,8 +186,8 @@ func (e *Engine) address(t *ticket, m *hold.Message) error {
 	return nil
 }
 
-// full tells whether the backlog has no room for a message of this kind: at four fifths approvals
-// stop, at the whole of it facts are refused too.
+// full reports whether the backlog has no room for a message of this kind: approvals stop at four
+// fifths, facts at the whole.
 func (e *Engine) full(k hold.Kind) bool {
 	if asks(k) {
 		return e.backlog.Load() >= e.approvalsMax
@@ -195,7 +195,7 @@ func (e *Engine) full(k hold.Kind) bool {
 	return e.backlog.Load() >= e.backlogMax
 }
 
-// answer says what an entry decided; the caller adds what is its message's.
+// answer returns the answer of an entry. The caller adds the message's own fields.
 func answer(e *hold.Entry) hold.Answer {
 	return hold.Answer{
 		Status: hold.StatusOK, Authorization: e.After.ID, Decision: e.Decision, Reason: e.Reason, Approved: e.Approved,
@@ -203,7 +203,7 @@ func answer(e *hold.Entry) hold.Answer {
 	}
 }
 
-// repeat gives the first answer again, or says that this is another message under the same id.
+// repeat returns the first answer, or the mismatch of another message under the same id.
 func repeat(m *hold.Message, first *remembered) hold.Answer {
 	if first.fingerprint != m.Fingerprint {
 		a := refuse(m, hold.ReasonDuplicateMismatch)
@@ -221,7 +221,7 @@ func repeat(m *hold.Message, first *remembered) hold.Answer {
 	}
 }
 
-// refuse is the answer that changes nothing: a decline of what asks, 503 for what reports a fact.
+// refuse returns the answer without an effect: a decline of an authorization, 503 for a fact.
 func refuse(m *hold.Message, r hold.Reason) hold.Answer {
 	a := hold.Answer{Status: hold.StatusOK, ID: m.ID, Decision: hold.Declined, Reason: r}
 	if !asks(m.Kind) {
@@ -230,12 +230,11 @@ func refuse(m *hold.Message, r hold.Reason) hold.Answer {
 	return a
 }
 
-// asks tells the messages that ask for money from those that report a fact.
+// asks reports whether a kind requests money; other kinds report a fact.
 func asks(k hold.Kind) bool { return k == hold.Authorization || k == hold.Incremental }
 
-// step brings a ticket under its shard's lock with all that its decision looks at, and decides.
-// What is cold is read before the lock; if the shard changed since, it is read again, at last under
-// the lock, wherever the ticket has been moved by then.
+// step decides a ticket under its shard's lock. It reads cold data before the lock, and again if
+// the shard has changed since. The last attempt reads under the lock of the ticket's then shard.
 func (e *Engine) step(t *ticket) (queued bool, err error) {
 	if !t.holdID.IsZero() {
 		if err := e.read(t); err != nil {
@@ -253,8 +252,8 @@ func (e *Engine) step(t *ticket) (queued bool, err error) {
 	}
 }
 
-// underLock says whether an attempt reads under the lock: the last of loadAttempts, and whatever
-// follows it because the ticket was moved to another shard then.
+// underLock reports whether an attempt reads under the lock: the last of loadAttempts, and any
+// later one after the ticket moved to another shard.
 func underLock(attempt int) bool { return attempt >= loadAttempts }
 
 func (e *Engine) try(t *ticket, last bool) (ready, queued bool, err error) {
@@ -278,7 +277,8 @@ func (e *Engine) try(t *ticket, last bool) (ready, queued bool, err error) {
 	return true, queued, err
 }
 
-// homeless tells a fact that concerns nothing known here: it belongs to the system's workspace.
+// homeless reports a fact without a known card or authorization, which belongs to the system's
+// workspace.
 func (t *ticket) homeless() bool {
 	return t.act == actDecide && t.view.Rule == nil && t.view.Hold == nil && !asks(t.message.Kind) && !t.moved
 }
@@ -287,9 +287,8 @@ func (t *ticket) move(to *shard) {
 	t.shard, t.moved, t.byToken, t.holdID, t.load = to, true, false, ident.UUID{}, loaded{}
 }
 
-// fill takes from the cache, else from what was read before the lock, what the decision looks at.
-// It is false when something must be read first. A card that is not presented (a reversal's) is the
-// hold's.
+// fill sets the decision's data from the cache, or else from the read before the lock. It returns
+// false when a read must come first. The card of a reversal, which presents none, is the hold's.
 func (sh *shard) fill(t *ticket) bool {
 	fresh := t.load.done && t.load.at == sh.changes.Load()
 	t.card, t.funds, t.view.Rule, t.view.Hold = nil, nil, nil, nil
@@ -299,7 +298,7 @@ func (sh *shard) fill(t *ticket) bool {
 				return false
 			}
 			if t.load.rule == nil {
-				return true // the card is unknown, whatever the hold
+				return true // an unknown card, whatever the hold
 			}
 			t.card = sh.cache.putRule(t.load.rule, t.load.spend)
 		}
@@ -319,7 +318,8 @@ func (sh *shard) fill(t *ticket) bool {
 func (sh *shard) fillBalances(t *ticket, fresh bool) bool {
 	card, workspace := t.moves()
 	if workspace == ident.System && sh.id != ident.SystemSlot.Shard() {
-		return true // nothing known is concerned, and the system's funds are another shard's
+		// An unknown message has the system's funds, which are in another shard.
+		return true
 	}
 	if t.card == nil && !card.IsZero() {
 		if t.card = sh.cache.byID(&card); t.card == nil {
@@ -338,7 +338,7 @@ func (sh *shard) fillBalances(t *ticket, fresh bool) bool {
 	return true
 }
 
-// moves is whose spend and funds the decision moves.
+// moves returns the card and the workspace whose spend and funds the decision changes.
 func (t *ticket) moves() (card, workspace ident.UUID) {
 	switch {
 	case t.view.Rule != nil:
@@ -349,10 +349,11 @@ func (t *ticket) moves() (card, workspace ident.UUID) {
 	return ident.UUID{}, ident.System
 }
 
-// conclude decides under the lock and commits. Once queued the ticket may be another's.
+// conclude decides under the lock and commits. A queued ticket may belong to another goroutine.
 func (e *Engine) conclude(t *ticket) (queued bool, err error) {
 	if t.act == actDecide && t.view.Rule == nil && asks(t.message.Kind) {
-		hold.Decide(&t.view, &t.message, &t.entry) // not stored: it would fill the log with what no card asked
+		// An unknown card's decline is not stored: strangers could fill the log with them.
+		hold.Decide(&t.view, &t.message, &t.entry)
 		t.answer = answer(&t.entry)
 		return false, nil
 	}
