@@ -410,7 +410,7 @@ func TestAccountNumbersAreDeletedOnceTheBankHasThem(t *testing.T) {
 }
 
 // TestTheAccountNumberOfARemovedRecipientIsDeleted removes a recipient whose account the bank has
-// not tokenized: the number is deleted after KeptRemoved.
+// not tokenized: the number is deleted after RemovedNumberLifetime.
 func TestTheAccountNumberOfARemovedRecipientIsDeleted(t *testing.T) {
 	w := newBankStack(t, vfs.NewMem())
 	defer w.stopAndCloseBank()
@@ -422,7 +422,7 @@ func TestTheAccountNumberOfARemovedRecipientIsDeleted(t *testing.T) {
 	}
 	w.mustAsk("counterparty", id, ws, counterparty.Remove{})
 	require.True(t, kept(), "a payout may wait for the bank to take the account")
-	w.clock.turn(counterparty.KeptRemoved)
+	w.clock.turn(counterparty.RemovedNumberLifetime)
 	require.Eventually(t, func() bool { return !kept() }, eventuallyWithin, pollEvery)
 	w.requireCleanAudit()
 }

@@ -307,7 +307,7 @@ func TestTheRampPartnerIsCalledUntilItAnswers(t *testing.T) {
 	require.Equal(t, 2, known.callCount(lost))
 	require.Empty(t, known.changedOrders)
 	w.restart()
-	w.clock.turn(ramp.AskEvery)
+	w.clock.turn(ramp.PartnerRetryInterval)
 	w.deposit(other, 2_000)
 	for range 2 { // the second order follows every call that was due before the first
 		of := w.newRampCustomer(t, other)

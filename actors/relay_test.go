@@ -198,11 +198,11 @@ func TestAllowlistsAreTheSameInBothStores(t *testing.T) {
 	ws := w.newWorkspace(9)
 	c := w.mintCard(ws, 90_000, 1_000)
 	mccs, merchants := []string{"0742", "5411"}, []string{"Corner  Shop", "plain", "ÉCOLE*"}
-	w.mustAsk("card", c.id, ws, card.Update{AllowedMccs: card.Optional{Set: true, Value: &mccs},
-		AllowedMerchants: card.Optional{Set: true, Value: &merchants}})
+	w.mustAsk("card", c.id, ws, card.Update{AllowedMccs: card.OptionalList{Set: true, Value: &mccs},
+		AllowedMerchants: card.OptionalList{Set: true, Value: &merchants}})
 	w.requireCleanAudit()
 	none := []string{}
-	w.mustAsk("card", c.id, ws, card.Update{AllowedMccs: card.Optional{Set: true, Value: &none},
-		AllowedMerchants: card.Optional{Set: true}})
+	w.mustAsk("card", c.id, ws, card.Update{AllowedMccs: card.OptionalList{Set: true, Value: &none},
+		AllowedMerchants: card.OptionalList{Set: true}})
 	w.requireCleanAudit()
 }

@@ -88,7 +88,7 @@ func (h *agentHandlers) updateAgent(c *call) (answer, error) {
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	updated, err := h.actors.Ask(c.ctx, c.toAgent(agent.Change{State: body.State}))
+	updated, err := h.actors.Ask(c.ctx, c.toAgent(agent.ChangeState{State: body.State}))
 	if err != nil {
 		return answer{}, err
 	}

@@ -250,7 +250,7 @@ func (h *checkoutHandlers) selectCheckout(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	picked, ok := answered.(checkout.Picked)
+	picked, ok := answered.(checkout.Selection)
 	if !ok {
 		return answer{}, fmt.Errorf("checkout answered %T", answered)
 	}

@@ -253,7 +253,7 @@ func TestFreezeBetweenCheckAndCommand(t *testing.T) {
 	for _, state := range []string{"frozen", "terminated"} {
 		w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
 			if _, accepting := e.Command.(agent.Accept); accepting {
-				w.ask(tn, id, agent.Change{State: state})
+				w.ask(tn, id, agent.ChangeState{State: state})
 			}
 			return w.system.Ask(ctx, e)
 		})

@@ -268,7 +268,7 @@ func (w *world) cookieFor(op operation, tn tenant, cookie string) string {
 		_, cookie = w.person(tn, "")
 	case "leaveWorkspace":
 		reply, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "workspace", Stream: tn.workspace,
-			Workspace: tn.workspace, Command: workspace.Role{UserID: who.text("user", "id")}})
+			Workspace: tn.workspace, Command: workspace.LookUpRole{UserID: who.text("user", "id")}})
 		if err == nil {
 			_, cookie = w.person(tn, reply.(workspace.Access).Role)
 		}

@@ -83,12 +83,12 @@ func (e *edge) enterWorkspace(c *call) error {
 			return err
 		}
 		var clear bool
-		if id, clear = view.Meant(); !clear {
+		if id, clear = view.DefaultWorkspace(); !clear {
 			return fault.New(fault.WorkspaceRequired, "name the workspace in X-Workspace-Id")
 		}
 	}
 	reply, err := e.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
-		Command: workspace.Role{UserID: c.who.user}})
+		Command: workspace.LookUpRole{UserID: c.who.user}})
 	if err != nil {
 		return err
 	}

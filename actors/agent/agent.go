@@ -105,8 +105,8 @@ type Register struct {
 	PublicKeyPem                          string
 }
 
-// Change sets the state of an agent. The reply is a View.
-type Change struct{ State string }
+// ChangeState sets the state of an agent. The reply is a View.
+type ChangeState struct{ State string }
 
 // Submission is a submitted intent, as far as it could be parsed.
 type Submission struct {

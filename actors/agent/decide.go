@@ -13,8 +13,8 @@ import (
 // Protocols lists the payment protocols of agents. The caller owns the list.
 func Protocols() []string { return []string{"TAP", "MPP", "ACP"} }
 
-// Decide returns the decision for Register, Change, Accept, Refuse or decision.Read. The reply to
-// Read is a State that the caller may change. Errors are faults.
+// Decide returns the decision for Register, ChangeState, Accept, Refuse or decision.Read. The reply
+// to Read is a State that the caller may change. Errors are faults.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if register, ok := command.(Register); ok {
 		return s.registerAgent(m, register)
@@ -23,7 +23,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
 	switch c := command.(type) {
-	case Change:
+	case ChangeState:
 		return s.changeState(m, c)
 	case Accept:
 		return s.acceptIntent(m, c)
@@ -89,7 +89,7 @@ func invalidBody(format string, args ...any) *fault.Error {
 }
 
 // changeState sets the state. Setting the present state writes nothing.
-func (s *State) changeState(m decision.Meta, c Change) (decision.Decision, error) {
+func (s *State) changeState(m decision.Meta, c ChangeState) (decision.Decision, error) {
 	moved := Moved{Agent: s.ID, Workspace: s.Workspace, At: decision.StampOf(m.At)}
 	switch {
 	case c.State != StateActive && c.State != StateFrozen && c.State != StateTerminated:

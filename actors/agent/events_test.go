@@ -22,7 +22,7 @@ var (
 func TestEventsAreReadForEver(t *testing.T) {
 	stamp, public := decision.StampOf(at), intent.PublicKey(agentKey)
 	moved := agent.Moved{Agent: "agt_1", Workspace: "ws_1", At: stamp}
-	decisiontest.Goldens(t, agent.DecodeEvent,
+	decisiontest.RequireGoldens(t, agent.DecodeEvent,
 		agent.Registered{Agent: "agt_1", Workspace: "ws_1", AgentName: "Travel agent", Description: "Books flights",
 			Protocols: []string{"TAP", "ACP"}, PublicKeyPem: intent.PublicKeyPEM(public), PublicKey: public,
 			KeyID: intent.KeyID(public), At: stamp},
@@ -34,4 +34,4 @@ func TestEventsAreReadForEver(t *testing.T) {
 	)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, agent.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, agent.DecodeEvent) }

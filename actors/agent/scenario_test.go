@@ -39,7 +39,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
 		return s.send(t, c)
 	case "move":
-		return s.send(t, agent.Change{State: d.CmdArgs[0].Key})
+		return s.send(t, agent.ChangeState{State: d.CmdArgs[0].Key})
 	case "keys":
 		return fmt.Sprintf("%d verification keys\n", len(s.state.Keys()))
 	case "submit":
@@ -103,11 +103,11 @@ func (s *scenario) submit(t *testing.T, d *datadriven.TestData) string {
 func (s *scenario) send(t *testing.T, command any) string {
 	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	if err != nil {
-		return decisiontest.Refused(t, err)
+		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
 	out.WriteString(decisiontest.Apply(t, &s.state, agent.DecodeEvent, d.Events...))
-	out.WriteString(decisiontest.Counted(d.Tallies))
+	out.WriteString(decisiontest.TallyLines(d.Tallies))
 	switch reply := d.Reply.(type) {
 	case agent.View:
 		require.Equal(t, s.state.View(), reply)

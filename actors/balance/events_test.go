@@ -73,7 +73,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 		{Transfer: group, Account: "currency", Currency: "EUR", Cents: 1500}}
 	ramped := []balance.Posting{{Transfer: group, Account: "stablecoin", Cents: -1500},
 		{Transfer: group, Account: "ramp", Cents: 1500}}
-	decisiontest.Goldens(t, balance.DecodeEvent,
+	decisiontest.RequireGoldens(t, balance.DecodeEvent,
 		balance.PhysicalCardOrdered{Workspace: workspace, Order: order, Postings: postings},
 		balance.PhysicalCardRefused{Workspace: workspace, Order: order.ID, FeeCents: 9_900, Postings: postings,
 			At: stamp},
@@ -141,4 +141,4 @@ func TestEventsAreReadForEver(t *testing.T) {
 	)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, balance.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, balance.DecodeEvent) }

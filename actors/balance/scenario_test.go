@@ -151,7 +151,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 	var f *fault.Error
 	switch {
 	case errors.As(err, &f):
-		return decisiontest.Refused(t, err)
+		return decisiontest.RefusalLine(t, err)
 	case err != nil:
 		return "stopped: " + err.Error() + "\n"
 	}

@@ -87,22 +87,22 @@ type Mint struct {
 
 // Update changes the fields that are not nil, or are Set. An empty Update is refused.
 type Update struct {
-	State                *string  `json:"state"`
-	MonthlyLimitUsdCents *int64   `json:"monthlyLimitUsdCents"`
-	PerTxnLimitUsdCents  *int64   `json:"perTxnLimitUsdCents"`
-	AllowedMccs          Optional `json:"allowedMccs"`
-	AllowedMerchants     Optional `json:"allowedMerchants"`
+	State                *string      `json:"state"`
+	MonthlyLimitUsdCents *int64       `json:"monthlyLimitUsdCents"`
+	PerTxnLimitUsdCents  *int64       `json:"perTxnLimitUsdCents"`
+	AllowedMccs          OptionalList `json:"allowedMccs"`
+	AllowedMerchants     OptionalList `json:"allowedMerchants"`
 }
 
-// Optional is an allowlist in a request: absent is not Set, null is Set with a nil Value (allow
+// OptionalList is an allowlist in a request: absent is not Set, null is Set with a nil Value (allow
 // all).
-type Optional struct {
+type OptionalList struct {
 	Set   bool
 	Value *[]string
 }
 
 // UnmarshalJSON sets Set. Package json calls it for null too, but not for an absent field.
-func (o *Optional) UnmarshalJSON(b []byte) error {
+func (o *OptionalList) UnmarshalJSON(b []byte) error {
 	o.Set, o.Value = true, nil
 	return json.Unmarshal(b, &o.Value)
 }

@@ -56,7 +56,7 @@ func TestHolderLabelIsInASealedRecordOnly(t *testing.T) {
 }
 
 func TestAbsentAllowlistDiffersFromNull(t *testing.T) {
-	for body, want := range map[string]card.Optional{
+	for body, want := range map[string]card.OptionalList{
 		`{}`:                       {},
 		`{"allowedMccs": null}`:    {Set: true},
 		`{"allowedMccs": []}`:      {Set: true, Value: &[]string{}},

@@ -28,7 +28,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 	stamp := decision.StampOf(at)
 	everything := terms(card.StateActive)
 	everything.AllowedMccs, everything.AllowedMerchants = nil, &[]string{}
-	decisiontest.Goldens(t, card.DecodeEvent,
+	decisiontest.RequireGoldens(t, card.DecodeEvent,
 		card.Minted{
 			Terms: terms(card.StateActive), Last4: "4242", HolderKind: "agent", CardholderID: "chld_1", Physical: true,
 			Fixture: true, At: stamp,
@@ -41,4 +41,4 @@ func TestEventsAreReadForEver(t *testing.T) {
 	)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, card.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, card.DecodeEvent) }

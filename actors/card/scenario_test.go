@@ -54,7 +54,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	s.now = s.now.Add(time.Second)
 	if err != nil {
-		return decisiontest.Refused(t, err)
+		return decisiontest.RefusalLine(t, err)
 	}
 	events := decisiontest.Apply(t, &s.state, card.DecodeEvent, d.Events...)
 	s.version += uint64(len(d.Events))

@@ -11,11 +11,11 @@ import (
 
 func TestEventsAreReadForEver(t *testing.T) {
 	at := decision.StampOf(time.Date(2026, 11, 20, 12, 0, 0, 123_000_000, time.UTC))
-	decisiontest.Goldens(t, cardholder.DecodeEvent,
+	decisiontest.RequireGoldens(t, cardholder.DecodeEvent,
 		cardholder.Created{ID: "chld_1", Workspace: "ws_1", Kind: "employee", At: at},
 		cardholder.Enrolled{ID: "chld_1", Workspace: "ws_1", Account: "ich_1", At: at},
 		cardholder.Rejected{ID: "chld_1", Workspace: "ws_1", At: at},
 	)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, cardholder.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, cardholder.DecodeEvent) }

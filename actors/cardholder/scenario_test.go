@@ -50,7 +50,7 @@ func createCardholder(t *testing.T, c cardholder.Create, now time.Time) string {
 	var state cardholder.State
 	d, err := decisiontest.Decide(t, &state, now, c)
 	if err != nil {
-		return decisiontest.Refused(t, err)
+		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
 	out.WriteString(decisiontest.Apply(t, &state, cardholder.DecodeEvent, d.Events...))
@@ -60,7 +60,7 @@ func createCardholder(t *testing.T, c cardholder.Create, now time.Time) string {
 		require.True(t, r.Personal)
 		fmt.Fprintf(&out, "  sealed record %s: %s\n", r.Kind, decisiontest.JSON(t, r.Document))
 	}
-	out.WriteString(decisiontest.Counted(d.Tallies))
+	out.WriteString(decisiontest.TallyLines(d.Tallies))
 	fmt.Fprintf(&out, "shown: %s\n", decisiontest.JSON(t, d.Reply))
 	return out.String()
 }

@@ -35,7 +35,7 @@ const (
 	MaxURL           = 2_048
 	MaxMetadata      = 8 << 10 // bytes of JSON
 	MaxListed        = 16      // assets or chains in a request
-	MaxPicks         = 100     // stored choices of a pair; a later choice is answered but not stored
+	MaxSelections    = 100     // stored selections of a pair; a later selection is answered but not stored
 	MaxPayments      = 200     // stored transfers of at least a cent; later ones are ignored
 	MaxStrays        = 16      // stored transfers of other tokens or of less than a cent
 	MaxSightings     = 4       // stored blocks of one transfer
@@ -44,7 +44,7 @@ const (
 
 // Times of a session.
 const (
-	// LastLook is how long a link with a chosen pair stays awaiting after its end, so that the
+	// LastLook is how long a link with a selected pair stays awaiting after its end, so that the
 	// watcher reads the chains once more.
 	LastLook = time.Minute
 	// Grace is how long after the end a payment sent before it may still be found.
@@ -85,9 +85,9 @@ type State struct {
 	CreatedAt        decision.Stamp    `json:"createdAt"`
 	ExpiresAt        decision.Stamp    `json:"expiresAt"` // end by the time to live
 	CancelledAt      *decision.Stamp   `json:"cancelledAt,omitempty"`
-	Chosen           *Pair             `json:"chosen,omitempty"` // the customer's last choice
-	Picks            int               `json:"picks,omitempty"`  // number of stored choices
-	// from the first choice until no payment can change the status
+	Chosen           *Pair             `json:"chosen,omitempty"` // the pair that the customer selected last
+	Selections       int               `json:"picks,omitempty"`  // number of stored selections
+	// from the first selection until no payment can change the status
 	Watching     bool            `json:"watching"`
 	Payments     paymentList     `json:"payments"` // in the order of their first observation
 	CompletedAt  *decision.Stamp `json:"completedAt,omitempty"`
@@ -124,7 +124,7 @@ type Watch struct {
 	Pairs     []Pair `json:"pairs"`
 }
 
-// End returns the time after which the link can no longer be chosen or paid.
+// End returns the time after which no pair can be selected and a new payment is late.
 func (s *State) End() time.Time {
 	if s.CancelledAt != nil {
 		return s.CancelledAt.Time

@@ -12,9 +12,9 @@ import (
 	"purser/actors/decision"
 )
 
-// pickedLink returns a session of 25 dollars that accepts USDC and ETH on Ethereum and Arbitrum,
-// with USDC on Ethereum chosen.
-func pickedLink(t require.TestingT) *checkout.State {
+// selectedLink returns a session of 25 dollars that accepts USDC and ETH on Ethereum and Arbitrum,
+// with USDC on Ethereum selected.
+func selectedLink(t require.TestingT) *checkout.State {
 	accepted, err := checkout.Accept([]string{"USDC", "ETH"}, []string{"ethereum", "arbitrum"}, servedEverywhere)
 	require.NoError(t, err)
 	for i := range accepted.Pairs {
@@ -38,10 +38,10 @@ func decideAndApply(t require.TestingT, s *checkout.State, command any) decision
 	return d
 }
 
-// Dust, many payments and repeated choices do not grow a session beyond its limits, and stored
+// Dust, many payments and repeated selections do not grow a session beyond its limits, and stored
 // payments stay.
 func TestSessionSizeIsBounded(t *testing.T) {
-	s := pickedLink(t)
+	s := selectedLink(t)
 	seen := func(asset, units string, n int) any {
 		return decideAndApply(t, s, checkout.Observed{Chain: "ethereum", Asset: asset, Address: addressOf("ethereum"),
 			TxHash: fmt.Sprint(asset, n), Amount: units, BlockHash: "0xb", Confirmations: 1, Threshold: 12,
@@ -72,21 +72,21 @@ func TestSessionSizeIsBounded(t *testing.T) {
 	require.Equal(t, "0x0", p.Sightings[1].BlockHash, "the oldest withdrawn block is dropped first")
 	require.Equal(t, fmt.Sprint("0x", 3*checkout.MaxSightings-1), p.Sightings[checkout.MaxSightings-1].BlockHash)
 
-	s = pickedLink(t)
+	s = selectedLink(t)
 	events := 0
-	for n := range 3 * checkout.MaxPicks {
+	for n := range 3 * checkout.MaxSelections {
 		d := decideAndApply(t, s, checkout.Select{Asset: "ETH", Chain: []string{"ethereum", "arbitrum"}[n%2]})
-		require.Equal(t, "ETH", d.Reply.(checkout.Picked).Pair.Asset)
+		require.Equal(t, "ETH", d.Reply.(checkout.Selection).Pair.Asset)
 		events += len(d.Events)
 	}
-	require.Equal(t, checkout.MaxPicks-1, events)
+	require.Equal(t, checkout.MaxSelections-1, events)
 }
 
 // The requested coins pay the amount with at most 8 decimals, and one step of the last decimal less
 // does not.
 func TestUnitsAreTheLeastThatPayTheAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := pickedLink(t)
+		s := selectedLink(t)
 		s.AmountUsdCents = rapid.Int64Range(1, checkout.MaxAmountCents).Draw(t, "cents")
 		asset := rapid.SampledFrom([]string{"USDC", "ETH"}).Draw(t, "asset")
 		s.Prices["ETH"] = rapid.SampledFrom([]string{"3150.42", "0.07", "99999.9999999999", "3"}).Draw(t, "price")
@@ -131,7 +131,7 @@ func TestToleranceIsWithinItsBounds(t *testing.T) {
 		amount := rapid.Int64Range(1, checkout.MaxAmountCents).Draw(t, "cents")
 		tolerance := checkout.Tolerance{BasisPoints: rapid.Int64Range(0, 50).Draw(t, "points"),
 			Cents: rapid.Int64Range(0, 1).Draw(t, "cent")}
-		most := tolerance.Of(amount)
+		most := tolerance.ShortfallFor(amount)
 		require.Less(t, most, amount)
 		require.LessOrEqual(t, most, max(amount/200, 1))
 	})
@@ -155,10 +155,10 @@ func TestImpossibleObservationsAreRefused(t *testing.T) {
 	} {
 		o := good
 		spoil(&o)
-		_, err := pickedLink(t).Decide(decision.Meta{At: began}, o)
+		_, err := selectedLink(t).Decide(decision.Meta{At: began}, o)
 		require.Error(t, err, name)
 	}
-	s := pickedLink(t)
+	s := selectedLink(t)
 	huge := good
 	huge.Amount, huge.Confirmations = "99999999999999999999999999999999999999999999", 12
 	decideAndApply(t, s, huge)

@@ -19,12 +19,12 @@ type Create struct {
 	Tolerance        Tolerance
 }
 
-// Select is the customer's choice of a pair. The reply is Picked. Refusals are pair_not_supported,
+// Select selects the pair to pay with. The reply is a Selection. Refusals are pair_not_supported,
 // payment_seen and link_ended.
 type Select struct{ Asset, Chain string }
 
-// Picked is the reply to Select.
-type Picked struct {
+// Selection is the reply to Select.
+type Selection struct {
 	Pair  Pair
 	Units string // smallest units to pay
 	Coins string // the same in whole coins
@@ -63,7 +63,7 @@ type Noted string
 const (
 	NotedNew   Noted = "new"
 	NotedKnown Noted = "known" // no change
-	// no pair was ever chosen, the watch has ended, or the address is not the session's
+	// no pair was ever selected, the watch has ended, or the address is not the session's
 	NotedNotWatched Noted = "not_watched"
 	NotedFull       Noted = "full" // MaxPayments or MaxStrays transfers are stored
 )

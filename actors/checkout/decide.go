@@ -58,8 +58,9 @@ func (s *State) createLink(m decision.Meta, c Create) (decision.Decision, error)
 	}
 	created := Created{ID: c.ID, Workspace: c.Workspace, AmountUsdCents: c.AmountUsdCents, Assets: c.Accepted.Assets,
 		Chains: c.Accepted.Chains, Pairs: c.Accepted.Pairs, Indexes: c.Indexes, Prices: c.Prices,
-		SettlementOption: c.SettlementOption, Sandbox: c.Sandbox, ToleranceCents: c.Tolerance.Of(c.AmountUsdCents),
-		ExpiresAt: decision.StampOf(m.At.Add(c.Expires)), At: decision.StampOf(m.At)}
+		SettlementOption: c.SettlementOption, Sandbox: c.Sandbox,
+		ToleranceCents: c.Tolerance.ShortfallFor(c.AmountUsdCents),
+		ExpiresAt:      decision.StampOf(m.At.Add(c.Expires)), At: decision.StampOf(m.At)}
 	after := State{}
 	after.Apply(created)
 	return decision.Decision{
@@ -81,7 +82,7 @@ func (s *State) selectPair(m decision.Meta, c Select) (decision.Decision, error)
 	}
 	work := s.clone()
 	var d decision.Decision
-	if s.Chosen == nil || *s.Chosen != pair && s.Picks < MaxPicks {
+	if s.Chosen == nil || *s.Chosen != pair && s.Selections < MaxSelections {
 		d.Events = []decision.Event{Selected{ID: s.ID, Workspace: s.Workspace, Chosen: pair, Pairs: s.Pairs,
 			At: decision.StampOf(m.At)}}
 		work.Apply(d.Events[0])
@@ -92,11 +93,11 @@ func (s *State) selectPair(m decision.Meta, c Select) (decision.Decision, error)
 		d.Timers = []decision.Timer{{Key: timerWatch, Due: s.End().Add(Grace)}}
 	}
 	units := s.UnitsOf(pair.Asset, s.AmountUsdCents)
-	d.Reply = Picked{Pair: pair, Units: units.String(), Coins: CoinsOf(pair.Asset, units), View: work.View(m.At)}
+	d.Reply = Selection{Pair: pair, Units: units.String(), Coins: CoinsOf(pair.Asset, units), View: work.View(m.At)}
 	return d, nil
 }
 
-// cancelLink ends the link now. A chosen pair gets a last look, as at an end by time.
+// cancelLink ends the link now. A selected pair gets a last look, as at an end by time.
 func (s *State) cancelLink(m decision.Meta) (decision.Decision, error) {
 	if s.CancelledAt != nil && s.StatusAt(m.At) == Expired {
 		return decision.Decision{Reply: s.View(m.At)}, nil
@@ -181,7 +182,7 @@ func (s *State) fireTimer(m decision.Meta, f decision.Fire) decision.Decision {
 	panic("BUG: checkout timer " + f.Key)
 }
 
-// fireEnd expires an unpaid link: at its end when no pair was chosen, else after the last look.
+// fireEnd expires an unpaid link: at its end when no pair was selected, else after the last look.
 func (s *State) fireEnd(m decision.Meta) decision.Decision {
 	due := s.End()
 	if s.Status == Awaiting {

@@ -24,8 +24,8 @@ type Created struct {
 	At               decision.Stamp    `json:"at"`
 }
 
-// Selected records the customer's choice of a pair. From the first choice on, all of Pairs are
-// watched.
+// Selected records the pair that the customer selected. From the first selection on, all of Pairs
+// are watched.
 type Selected struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
@@ -169,7 +169,7 @@ func (s *State) Apply(e decision.Event) {
 	case Selected:
 		chosen := e.Chosen
 		s.Chosen, s.Watching, s.Status = &chosen, true, Awaiting
-		s.Picks++
+		s.Selections++
 	case Cancelled:
 		at := e.At
 		s.CancelledAt = &at

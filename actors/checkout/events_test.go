@@ -19,7 +19,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 		Units: "25000000",
 		From:  "0x2", SentAt: at, SeenAt: at, Reason: checkout.TooLate,
 		Sightings: []checkout.Sighting{{BlockHash: "0xb", Block: 7, Shown: 2, Withdrawn: true}}}
-	decisiontest.Goldens(t, checkout.DecodeEvent,
+	decisiontest.RequireGoldens(t, checkout.DecodeEvent,
 		checkout.Created{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: 2500, Assets: []string{"USDC"},
 			Chains: []string{"polygon"}, Pairs: pairs, Indexes: map[string]uint32{"evm": 3},
 			Prices: map[string]string{"ETH": "3150.42"}, SettlementOption: checkout.HoldStablecoin, Sandbox: true,
@@ -67,4 +67,4 @@ func TestEventsStoredBeforeTolerancesDecode(t *testing.T) {
 	require.Equal(t, short, again)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, checkout.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, checkout.DecodeEvent) }

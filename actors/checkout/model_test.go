@@ -53,8 +53,8 @@ func (p *modelPayment) shown() (live bool, shown int) {
 	return live, shown
 }
 
-// sums returns the counted payments on chain and unconfirmed, the confirmed cents, the received
-// cents including late payments, and whether a counted payment was ever observed.
+// sums returns the counted payments on chain, the unconfirmed ones among them, their confirmed
+// cents, and all received cents. ever reports whether a counted payment was ever observed.
 func (m *linkModel) sums() (there, waiting int, confirmed, received int64, ever bool) {
 	for i := range m.payments {
 		p := &m.payments[i]
@@ -324,7 +324,7 @@ func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 			Text: checkout.Text{SuccessURL: "https://shop.example"}}))
 		h.model = linkModel{now: h.now, ends: h.now.Add(checkout.DefaultExpires),
 			lives:     h.now.Add(checkout.DefaultExpires),
-			tolerance: tolerance.Of(modelCents)}
+			tolerance: tolerance.ShortfallFor(modelCents)}
 		for i := range h.model.payments {
 			h.model.payments[i].cents = rapid.SampledFrom([]int64{500, 1_240, 1_250, 2_490, 2_500, 4_000}).Draw(t,
 				"cents")

@@ -184,7 +184,7 @@ func (s *scenario) advanceClock(t *testing.T, d time.Duration) string {
 func (s *scenario) send(t *testing.T, command any) string {
 	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	if err != nil {
-		return decisiontest.Refused(t, err)
+		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
 	for _, e := range d.Events {
@@ -248,7 +248,7 @@ func (s *scenario) store(t *testing.T, out *strings.Builder, d decision.Decision
 
 func (s *scenario) describeReply(t *testing.T, out *strings.Builder, reply any) {
 	switch r := reply.(type) {
-	case checkout.Picked:
+	case checkout.Selection:
 		fmt.Fprintf(out, "to %s: %s %s (%s units)\n", r.Pair.Address, r.Coins, r.Pair.Asset, r.Units)
 	case checkout.Noted:
 		if r != checkout.NotedNew {

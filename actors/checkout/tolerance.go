@@ -36,9 +36,9 @@ func (t Tolerance) IsValid() bool {
 		t.Cents <= MaxToleranceCents
 }
 
-// Of returns the largest accepted shortfall, in cents, for a link of an amount. The result is less
-// than the amount.
-func (t Tolerance) Of(amountCents int64) int64 {
+// ShortfallFor returns the largest accepted shortfall, in cents, for a link of an amount. The
+// result is less than the amount.
+func (t Tolerance) ShortfallFor(amountCents int64) int64 {
 	return min(max(amountCents*t.BasisPoints/10_000, t.Cents), amountCents-1)
 }
 

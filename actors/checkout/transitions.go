@@ -9,8 +9,8 @@ import (
 // Statuses of a session. Completed and failed are final; expired and underpaid are final once the
 // watch has ended.
 const (
-	Pending    = "pending"          // no pair is chosen
-	Awaiting   = "awaiting_payment" // a pair is chosen
+	Pending    = "pending"          // no pair is selected
+	Awaiting   = "awaiting_payment" // a pair is selected
 	Confirming = "confirming"       // a payment was observed
 	Completed  = "completed"
 	Underpaid  = "underpaid" // every observed payment is confirmed, and the sum is too little

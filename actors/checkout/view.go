@@ -20,7 +20,7 @@ type View struct {
 	AcceptedAssets     []string          `json:"acceptedAssets"`
 	AcceptedChains     []string          `json:"acceptedChains"`
 	ReceivingAddresses []Pair            `json:"receivingAddresses"`
-	Asset              *string           `json:"asset"` // the customer's last choice
+	Asset              *string           `json:"asset"` // the pair that the customer selected last
 	Chain              *string           `json:"chain"`
 	Address            *string           `json:"address"`
 	Prices             map[string]string `json:"prices"`

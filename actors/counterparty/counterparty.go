@@ -3,8 +3,9 @@
 //
 // The recipient's identity is in records that are sealed where they are stored; state and events
 // hold none of it. The view keeps the last four characters of the account number. RecordAccount
-// holds the whole number only until the paying bank has answered with a token or a refusal, or
-// until KeptRemoved after the removal. The package does not call the bank.
+// holds the whole number until the paying bank has answered with a token or a refusal. After a
+// removal it holds the number for RemovedNumberLifetime at most. The package does not call the
+// bank.
 package counterparty
 
 import (
@@ -34,11 +35,11 @@ const (
 	MaxPerWorkspace = 100_000
 )
 
-// KeptRemoved is how long the account number of a removed recipient stays when the bank has no
-// token for it, because payouts ordered before may need it.
-const KeptRemoved = 5 * time.Minute
+// RemovedNumberLifetime is how long the account number of a removed recipient is stored when the
+// bank has not answered. Payouts ordered before the removal may need the number.
+const RemovedNumberLifetime = 5 * time.Minute
 
-// timerDeleteNumber is the key of the timer that ends KeptRemoved.
+// timerDeleteNumber is the key of the timer that ends RemovedNumberLifetime.
 const timerDeleteNumber = "forget"
 
 // Record kinds that this package writes, both sealed.

@@ -76,8 +76,8 @@ func (s *State) finishHandOver(e decision.Event) decision.Decision {
 	return d
 }
 
-// removeRecipient keeps the account number for KeptRemoved if the bank has not answered, because a
-// payout may wait for the answer.
+// removeRecipient keeps the account number for RemovedNumberLifetime if the bank has not answered,
+// because a payout may wait for the answer.
 func (s *State) removeRecipient(m decision.Meta) decision.Decision {
 	if s.Removed {
 		return decision.Decision{}
@@ -87,7 +87,7 @@ func (s *State) removeRecipient(m decision.Meta) decision.Decision {
 		Records: []decision.Record{{Kind: RecordView, ID: s.ID, Delete: true}},
 	}
 	if !s.isHandedOver() {
-		d.Timers = []decision.Timer{{Key: timerDeleteNumber, Due: m.At.Add(KeptRemoved)}}
+		d.Timers = []decision.Timer{{Key: timerDeleteNumber, Due: m.At.Add(RemovedNumberLifetime)}}
 	}
 	return d
 }

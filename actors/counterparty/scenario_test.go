@@ -55,7 +55,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 func (s *scenario) send(t *testing.T, command any) string {
 	d, err := decisiontest.Decide(t, &s.state, now, command)
 	if err != nil {
-		return decisiontest.Refused(t, err)
+		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
 	out.WriteString(decisiontest.Apply(t, &s.state, counterparty.DecodeEvent, d.Events...))
@@ -70,7 +70,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 		}
 		fmt.Fprintf(&out, "  in %s: %s\n", timer.Due.Sub(now), timer.Key)
 	}
-	out.WriteString(decisiontest.Counted(d.Tallies))
+	out.WriteString(decisiontest.TallyLines(d.Tallies))
 	if d.Reply != nil {
 		fmt.Fprintf(&out, "answered: %s\n", decisiontest.JSON(t, d.Reply))
 	}

@@ -101,7 +101,7 @@ func (r *Ramps) linkAccount(ctx context.Context, c rampCall) (any, error) {
 	if err != nil || account.Status != ramp.Pending {
 		return nil, err
 	}
-	return answerCommand(r.ramp.Link(ctx, account.ID, c.workspace), ramp.ConfirmLink{}, ramp.GiveUp{ID: c.id})
+	return answerCommand(r.ramp.Link(ctx, account.ID, c.workspace), ramp.ConfirmLink{}, ramp.Refuse{ID: c.id})
 }
 
 func (r *Ramps) approveWallet(ctx context.Context, c rampCall) (any, error) {
@@ -110,7 +110,7 @@ func (r *Ramps) approveWallet(ctx context.Context, c rampCall) (any, error) {
 		return nil, err
 	}
 	return answerCommand(r.ramp.Approve(ctx, partner.RampWallet{ID: w.ID, Chain: w.Chain, Address: w.Address}),
-		ramp.ApproveWallet{ID: w.ID}, ramp.GiveUp{ID: c.id})
+		ramp.ApproveWallet{ID: w.ID}, ramp.Refuse{ID: c.id})
 }
 
 func (r *Ramps) placeOrder(ctx context.Context, c rampCall) (any, error) {

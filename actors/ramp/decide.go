@@ -11,17 +11,17 @@ import (
 	"purser/actors/ramp/proof"
 )
 
-// AskEvery is the interval at which the partner is asked again about an account or a wallet that it
-// has not answered for.
-const AskEvery = 30 * time.Second
+// PartnerRetryInterval is the interval at which the partner is asked again about an account or a
+// wallet that it has not answered for.
+const PartnerRetryInterval = 30 * time.Second
 
 // Due is the reply to a timer: the account or wallet about which to ask the partner. Kind is the
 // kind of its record.
 type Due struct{ Kind, ID string }
 
-// GiveUp records that the partner refuses the account or wallet of the id. Its status stays, and
+// Refuse records that the partner refuses the account or wallet of the id. Its status stays, and
 // the partner is not asked again. There is no reply.
-type GiveUp struct{ ID string }
+type Refuse struct{ ID string }
 
 // solana is the only supported chain outside the EVM.
 const solana = "solana"
@@ -50,7 +50,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 		return s.proveWallet(m, c)
 	case ApproveWallet:
 		return s.approveWallet(m, c), nil
-	case GiveUp:
+	case Refuse:
 		return decision.Decision{Timers: []decision.Timer{{Key: c.ID}}}, nil
 	case decision.Fire:
 		return s.fireTimer(m, c.Key), nil
@@ -208,7 +208,7 @@ func (s *State) fireTimer(m decision.Meta, key string) (d decision.Decision) {
 	default:
 		return d
 	}
-	return decision.Decision{Timers: []decision.Timer{{Key: key, Due: m.At.Add(AskEvery)}}, Reply: due}
+	return decision.Decision{Timers: []decision.Timer{{Key: key, Due: m.At.Add(PartnerRetryInterval)}}, Reply: due}
 }
 
 func (s *State) walletDecision(e decision.Event, id string) decision.Decision {

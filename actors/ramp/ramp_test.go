@@ -42,7 +42,7 @@ func signEVM(key *secp256k1.PrivateKey, text string) string {
 
 func TestEventsAreReadForEver(t *testing.T) {
 	stamp := decision.StampOf(at)
-	decisiontest.Goldens(t, ramp.DecodeEvent,
+	decisiontest.RequireGoldens(t, ramp.DecodeEvent,
 		ramp.AccountAsked{Workspace: "ws_1", Account: "ramp_1", At: stamp},
 		ramp.AccountLinked{Workspace: "ws_1", Account: "ramp_1", At: stamp},
 		ramp.WalletAdded{Workspace: "ws_1", Wallet: ramp.Wallet{ID: "wal_1", Chain: "base", Address: evmAddress,
@@ -52,7 +52,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 	)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, ramp.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, ramp.DecodeEvent) }
 
 // scenario is the ramp of one workspace, ws_1.
 type scenario struct {
@@ -90,7 +90,7 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 	case "timer":
 		return s.send(t, decision.Fire{Key: text("of")})
 	case "give-up":
-		return s.send(t, ramp.GiveUp{ID: text("id")})
+		return s.send(t, ramp.Refuse{ID: text("id")})
 	case "many-wallets":
 		return s.registerAllWallets(t)
 	case "show":
@@ -140,7 +140,7 @@ func (s *scenario) registerAllWallets(t *testing.T) string {
 func (s *scenario) send(t *testing.T, command any) string {
 	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	if err != nil {
-		return decisiontest.Refused(t, err)
+		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
 	out.WriteString(decisiontest.Apply(t, &s.state, ramp.DecodeEvent, d.Events...))

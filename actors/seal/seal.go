@@ -1,11 +1,12 @@
 // Package seal encrypts personal data where it is stored: AES-256-GCM under the deployment's data
 // key.
 //
-// Personal data (names, emails, phone numbers, addresses, birth dates, SSN digits, the label of a
-// card) is never in an event, a log line, an idempotency record or an actor's state. A domain
-// package puts it in a record of its own and marks that record Personal (see package decision). The
-// runtime seals such a document on its way into the journal and opens it on its way out, so that
-// domain packages stay pure and handlers never hold a key. The journal sees {"sealed": "…"}.
+// Personal data is names, emails, phone numbers, addresses, birth dates, SSN digits and the label
+// of a card. It is never in an event, a log line, an idempotency record or an actor's state. A
+// domain package puts it in a record of its own and marks that record Personal (see package
+// decision). The runtime seals such a document on its way into the journal and opens it on its way
+// out. Domain packages therefore stay pure, and handlers never hold a key. The journal sees
+// {"sealed": "…"}.
 //
 // Each record has a cipher of its own, derived from the data key and the record's name. A sealed
 // document therefore cannot be opened as another record, and no key seals so many messages that

@@ -195,10 +195,10 @@ func HasRoom(listed []Membership, foreign bool) bool {
 	return n < map[bool]int{false: MaxOwn, true: MaxForeign}[foreign]
 }
 
-// Meant returns the workspace of a session whose request names none: the user's only own workspace
-// or, without any own, the only foreign one. ok is false when there is no such workspace. Foreign
-// memberships therefore never make an owner's session ambiguous.
-func (v View) Meant() (id string, ok bool) {
+// DefaultWorkspace returns the workspace of a session whose request names none: the user's only own
+// workspace or, without any own, the only foreign one. ok is false when there is no such workspace.
+// Foreign memberships therefore never make an owner's session ambiguous.
+func (v View) DefaultWorkspace() (id string, ok bool) {
 	for _, foreign := range []bool{false, true} {
 		n := 0
 		for _, w := range v.Workspaces {

@@ -19,7 +19,7 @@ var (
 
 func TestEventsAreReadForEver(t *testing.T) {
 	stamp, hash := decision.StampOf(start), strings.Repeat("0f", 32)
-	decisiontest.Goldens(t, user.DecodeEvent,
+	decisiontest.RequireGoldens(t, user.DecodeEvent,
 		user.Registered{ID: userID, EmailHash: hash, At: stamp},
 		user.SessionStarted{User: userID, Session: hash, ExpiresAt: decision.StampOf(start.Add(time.Hour)), At: stamp},
 		user.SessionEnded{User: userID, Session: hash, Cause: "logout", At: stamp},
@@ -29,4 +29,4 @@ func TestEventsAreReadForEver(t *testing.T) {
 	)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, user.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, user.DecodeEvent) }

@@ -72,7 +72,7 @@ func (s *scenario) session(t *testing.T, text func(string) string) user.StartSes
 func (s *scenario) send(t *testing.T, command any) string {
 	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	if err != nil {
-		return decisiontest.Refused(t, err)
+		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
 	for _, e := range d.Events {

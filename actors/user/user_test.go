@@ -86,7 +86,7 @@ func TestForeignWorkspacesMakeNoSessionAmbiguous(t *testing.T) {
 		{list(), ""}, {list(false), "0"}, {list(true), "0"}, {list(true, false, true), "1"}, {list(false, true), "0"},
 		{list(true, true), ""}, {list(false, false), ""}, {list(false, true, false), ""},
 	} {
-		id, ok := c.view.Meant()
+		id, ok := c.view.DefaultWorkspace()
 		require.Equal(t, c.id != "", ok, "%v", c.view)
 		if ok {
 			require.Equal(t, c.id, id, "%v", c.view)
@@ -100,7 +100,7 @@ func TestMembershipStoredByAnOlderVersionCountsAsOwn(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(`{"id":"u","emailHash":"h","createdAt":"2026-11-20T12:00:00.000Z",`+
 		`"sessions":[],"workspaces":[{"id":"ws_1","name":"Acme","role":"owner"}]}`), &s))
 	send(t, &s, start, user.Join{Workspace: "ws_2", Name: "Beta", Role: "admin", Foreign: true})
-	id, ok := s.View().Meant()
+	id, ok := s.View().DefaultWorkspace()
 	require.True(t, ok)
 	require.Equal(t, "ws_1", id)
 }

@@ -27,14 +27,15 @@ import (
 
 // Limits of a watcher.
 const (
-	stages = 3 // the customer is shown n of 3 confirmations, so a transfer is reported at most so often
+	confirmationStages = 3 // the customer is shown n of 3 confirmations, so a transfer is reported at most so often
 	// Blocks are read again until they are keepThresholds*threshold+keepBlocks deep: a chain can
 	// replace a final block, and a node can serve a block before it has indexed its transfers.
 	keepThresholds = 2
 	keepBlocks     = 8
 	maxLookBack    = 16 // spans read again for an address that was added after its blocks were settled
 	saveEvery      = 64 // blocks between two saves of the cursor
-	joinTolerance  = 10 * time.Second
+	// joinTolerance is the clock difference allowed between this process and a chain's blocks.
+	joinTolerance = 10 * time.Second
 	// restartLookBack bounds how long before a crash an address may have been issued without
 	// reaching the watcher.
 	restartLookBack = 2 * time.Minute
@@ -448,7 +449,7 @@ func (w *Watcher) checkOnChain(ctx context.Context, observations []partner.Obser
 }
 
 func (w *Watcher) confirmationStage(o *partner.Observation) int {
-	return min(o.Confirmations*stages/int(w.threshold), stages)
+	return min(o.Confirmations*confirmationStages/int(w.threshold), confirmationStages)
 }
 
 // withdrawMissing withdraws reported transfers that a read of their blocks no longer found. A node

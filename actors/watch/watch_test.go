@@ -46,12 +46,13 @@ func runRandomHistory(t *rapid.T) {
 	if noCrash {
 		depth = min(threshold+2, 2*threshold)
 	}
-	life := &watchtest.Life{T: t, Node: node,
-		Wire:   &watchtest.Chain{Node: node, Depth: threshold, Most: 2*threshold + 20},
-		Judge:  &watchtest.Judge{T: t, History: history, Node: node, Threshold: threshold, Names: watchtest.PlainNames},
+	simulation := &watchtest.Simulation{T: t, Node: node,
+		Wire: &watchtest.Chain{Node: node, FinalDepth: threshold, MaxSpan: 2*threshold + 20},
+		Judge: &watchtest.Judge{T: t, History: history, Node: node, Threshold: threshold,
+			ParseNames: watchtest.PlainNames},
 		Assets: []string{"USDC", "USDT", "USDC.e"}, Address: func(n int) string { return fmt.Sprint("address ", n) },
 		MaxDepth: depth, NoCrash: noCrash}
-	life.Live(rapid.IntRange(1, 80).Draw(t, "moves"))
+	simulation.Run(rapid.IntRange(1, 80).Draw(t, "moves"))
 }
 
 // A thousand addresses cost one read for each new block, and none without a new block.
@@ -59,18 +60,18 @@ func TestOneReadForEachBlock(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 12, Names: watchtest.PlainNames}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 12, ParseNames: watchtest.PlainNames}
 		for n := range 1000 {
 			judge.Watching = append(judge.Watching, watch.Address{Address: fmt.Sprint(n), Since: history.Now()})
 		}
-		w := watch.New(&watchtest.Chain{Node: node, Depth: 12, Most: 1000}, judge)
+		w := watch.New(&watchtest.Chain{Node: node, FinalDepth: 12, MaxSpan: 1000}, judge)
 		require.NoError(rt, w.Step(t.Context()))
 		before := node.Reads
 		blocks := rapid.IntRange(1, 20).Draw(rt, "blocks")
 		for n := range blocks {
 			history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: fmt.Sprint(n), Tx: n + 1, Amount: 5}})
 			for range 3 {
-				node.Begin()
+				node.BeginStep()
 				require.NoError(rt, w.Step(t.Context()))
 				require.LessOrEqual(rt, node.Calls, 16)
 			}
@@ -85,9 +86,9 @@ func TestPaymentToALateAddressIsFound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 2, Names: watchtest.PlainNames}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 2, ParseNames: watchtest.PlainNames}
 		judge.Watching = []watch.Address{{Address: "one", Since: history.Now()}}
-		w := watch.New(&watchtest.Chain{Node: node, Depth: 2, Most: 10}, judge)
+		w := watch.New(&watchtest.Chain{Node: node, FinalDepth: 2, MaxSpan: 10}, judge)
 		require.NoError(rt, w.Step(t.Context()))
 		since := history.Now()
 		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "two", Tx: 1, Amount: 5}})
@@ -109,9 +110,9 @@ func TestFinalTransferInAReplacedBlockIsWithdrawn(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.PlainNames}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, ParseNames: watchtest.PlainNames}
 		judge.Watching = []watch.Address{{Address: "one", Since: history.Now().Add(time.Minute)}}
-		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 100}, judge)
+		w := watch.New(&watchtest.Chain{Node: node, FinalDepth: 3, MaxSpan: 100}, judge)
 		require.NoError(rt, w.Step(t.Context()))
 		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
 		for range 4 {
@@ -129,16 +130,16 @@ func TestFinalTransferInAReplacedBlockIsWithdrawn(t *testing.T) {
 	})
 }
 
-// A transaction in a new block, where its transfers have other indexes, is withdrawn from the old
-// block before it is reported from the new one. A sink that keys transfers by transaction and index
-// would else mistake one for another.
+// A replaced block can move a transaction to another block, where its transfers have other indexes.
+// The watcher withdraws it from the old block before it reports the new one. A sink that keys
+// transfers by transaction and index would else mistake one for another.
 func TestTransactionInANewBlockIsFirstWithdrawnFromTheOld(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.PlainNames}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, ParseNames: watchtest.PlainNames}
 		judge.Watching = []watch.Address{{Address: "one", Since: history.Now()}}
-		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 100}, judge)
+		w := watch.New(&watchtest.Chain{Node: node, FinalDepth: 3, MaxSpan: 100}, judge)
 		require.NoError(rt, w.Step(t.Context()))
 		pays := func(first int) []watchtest.Transfer {
 			return []watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Index: first, Amount: 5},
@@ -175,27 +176,29 @@ func TestForkDuringAStepReportsNothingFalse(t *testing.T) {
 	for until := 0; until < 8; until++ {
 		rapid.Check(t, func(rt *rapid.T) {
 			history := watchtest.NewHistory(30)
-			node := &watchtest.Node{History: history, Deepest: 1}
-			judge := &watchtest.Judge{T: rt, History: history, Node: node, Threshold: 1, Names: watchtest.PlainNames,
-				Watching: []watch.Address{{Address: "one", Since: history.Now()}}}
-			chain := &watchtest.Chain{Node: node, Depth: 1, Most: 100}
+			node := &watchtest.Node{History: history, MaxForkDepth: 1}
+			judge := &watchtest.Judge{T: rt, History: history, Node: node, Threshold: 1,
+				ParseNames: watchtest.PlainNames,
+				Watching:   []watch.Address{{Address: "one", Since: history.Now()}}}
+			chain := &watchtest.Chain{Node: node, FinalDepth: 1, MaxSpan: 100}
 			w := watch.New(chain, judge)
 			require.NoError(rt, w.Step(t.Context()))
 			history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
-			node.Other = history.Chain
+			node.Fork = history.Chain
 			history.Drop(1)
 			history.Mine(nil)
-			node.Fault, node.Until = watchtest.SwitchesForks, until
-			node.Begin()
+			node.Fault, node.ForkCalls = watchtest.SwitchesForks, until
+			node.BeginStep()
 			_ = w.Step(t.Context()) // the judge fails the test at a false report
 		})
 	}
 	history := watchtest.NewHistory(30)
 	fork := watchtest.NewHistory(30)
-	judge := &watchtest.Judge{History: history, Threshold: 1, Names: watchtest.PlainNames,
+	judge := &watchtest.Judge{History: history, Threshold: 1, ParseNames: watchtest.PlainNames,
 		Watching: []watch.Address{{Address: "one", Since: history.Now()}}}
-	chain := forkedTransfers{Chain: &watchtest.Chain{Node: &watchtest.Node{History: history}, Depth: 1, Most: 100},
-		fork: &watchtest.Chain{Node: &watchtest.Node{History: fork}, Depth: 1, Most: 100}}
+	chain := forkedTransfers{Chain: &watchtest.Chain{Node: &watchtest.Node{History: history}, FinalDepth: 1,
+		MaxSpan: 100},
+		fork: &watchtest.Chain{Node: &watchtest.Node{History: fork}, FinalDepth: 1, MaxSpan: 100}}
 	w := watch.New(chain, judge)
 	require.NoError(t, w.Step(t.Context()))
 	history.Mine(nil)
@@ -212,9 +215,9 @@ func TestHeadWithoutABlockIsAnError(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: watchtest.PlainNames,
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, ParseNames: watchtest.PlainNames,
 			Watching: []watch.Address{{Address: "one", Since: history.Now().Add(time.Minute)}}}
-		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 10_000}, judge)
+		w := watch.New(&watchtest.Chain{Node: node, FinalDepth: 3, MaxSpan: 10_000}, judge)
 		require.NoError(rt, w.Step(t.Context()))
 		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
 		node.Fault = watchtest.ClaimsUnknownHead
@@ -230,10 +233,10 @@ func TestProgressCountsLagForksAndNodeFaults(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(30)
 		node := &watchtest.Node{History: history}
-		judge := &watchtest.Judge{T: rt, History: history, Node: node, Threshold: 3, Names: watchtest.PlainNames}
-		w := watch.New(&watchtest.Chain{Node: node, Depth: 3, Most: 26}, judge)
+		judge := &watchtest.Judge{T: rt, History: history, Node: node, Threshold: 3, ParseNames: watchtest.PlainNames}
+		w := watch.New(&watchtest.Chain{Node: node, FinalDepth: 3, MaxSpan: 26}, judge)
 		step := func() (watch.Progress, error) {
-			node.Begin()
+			node.BeginStep()
 			err := w.Step(t.Context())
 			return w.Progress(), err
 		}
@@ -267,7 +270,7 @@ func TestProgressCountsLagForksAndNodeFaults(t *testing.T) {
 		node.Fault = watchtest.Unreachable
 		_, err = step()
 		require.Error(rt, err)
-		node.Fault, judge.Refuses = 0, true
+		node.Fault, judge.RefuseReports = 0, true
 		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
 		progress, err = step()
 		require.ErrorContains(rt, err, "the sink refuses reports")

@@ -12,7 +12,7 @@ import (
 func TestEventsAreReadForEver(t *testing.T) {
 	at := decision.StampOf(time.Date(2026, 11, 20, 12, 0, 0, 123_000_000, time.UTC))
 	until := decision.StampOf(at.Add(72 * time.Hour))
-	decisiontest.Goldens(t, webhook.DecodeEvent,
+	decisiontest.RequireGoldens(t, webhook.DecodeEvent,
 		webhook.Registered{ID: "whe_1", Workspace: "ws_1",
 			Events: []string{webhook.CheckoutCompleted, webhook.PingEvent},
 			At:     at},
@@ -27,7 +27,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 	)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, webhook.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, webhook.DecodeEvent) }
 
 func answeredAttempt(at decision.Stamp, status int, ms int64) webhook.Attempt {
 	return webhook.Attempt{At: at, StatusCode: &status, DurationMs: ms}

@@ -115,7 +115,7 @@ func (s *scenario) failEveryAttempt(t *testing.T, id string) string {
 func (s *scenario) send(t *testing.T, command any) string {
 	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	if err != nil {
-		return decisiontest.Refused(t, err)
+		return decisiontest.RefusalLine(t, err)
 	}
 	for _, once := range d.Onces {
 		if s.claims[once.Key] {
@@ -155,7 +155,7 @@ func (s *scenario) store(t *testing.T, out *strings.Builder, d decision.Decision
 			fmt.Fprintf(out, "  sealed record %s\n", r.Kind)
 		}
 	}
-	out.WriteString(decisiontest.Counted(d.Tallies))
+	out.WriteString(decisiontest.TallyLines(d.Tallies))
 	for _, timer := range d.Timers {
 		if s.timers[timer.Key] = timer.Due; timer.Due.IsZero() {
 			delete(s.timers, timer.Key)

@@ -8,8 +8,8 @@
 // so an attempt whose result a crash lost is made again. A receiver may therefore get a delivery
 // twice, always under the same id.
 //
-// The URL and the secret of an endpoint are only in the record RecordEndpoint, which is sealed
-// where it is stored, because a URL may carry a token of the receiver. State and events hold
+// The record RecordEndpoint alone has the URL and the secret of an endpoint, because a URL may
+// carry a token of the receiver. That record is sealed where it is stored; state and events hold
 // neither. The package signs nothing and sends nothing.
 package webhook
 

@@ -20,7 +20,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	switch c := command.(type) {
 	case Authenticate:
 		return s.authenticateKey(m, c)
-	case Role:
+	case LookUpRole:
 		return s.memberAccess(c)
 	case CreateKey:
 		return s.createKey(m, c)

@@ -26,7 +26,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 		SecretHash: strings.Repeat("0f", 32),
 		CreatedBy:  userID, CreatedAt: stamp,
 	}
-	decisiontest.Goldens(t, workspace.DecodeEvent,
+	decisiontest.RequireGoldens(t, workspace.DecodeEvent,
 		workspace.WorkspaceCreated{
 			ID: workspaceID, Name: "Acme", Plan: "growth", Mode: "sandbox", KYBStatus: "not_started",
 			Issuer: workspace.Issuer{ID: "iss_1", Fixture: true}, Owners: []string{userID}, FirstKey: key, At: stamp,
@@ -51,4 +51,4 @@ func TestEventsAreReadForEver(t *testing.T) {
 	)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.Fuzz(f, workspace.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, workspace.DecodeEvent) }

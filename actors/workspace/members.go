@@ -26,7 +26,7 @@ func (l memberList) isLastOwner(i int) bool {
 	return owners == 1 && l[i].Role == Owner
 }
 
-func (s *State) memberAccess(c Role) (decision.Decision, error) {
+func (s *State) memberAccess(c LookUpRole) (decision.Decision, error) {
 	i := s.Members.index(c.UserID)
 	if i < 0 {
 		return decision.Decision{}, fault.New(fault.NotFound, "")

@@ -60,7 +60,7 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	case "authenticate":
 		return workspace.Authenticate{SecretHash: "secret of " + text("key")}
 	case "role":
-		return workspace.Role{UserID: text("user")}
+		return workspace.LookUpRole{UserID: text("user")}
 	case "use":
 		return workspace.NoteUse{KeyID: text("key")}
 	case "members":
@@ -111,7 +111,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 	d, err := decisiontest.Decide(t, &s.state, s.now, command)
 	s.now = s.now.Add(time.Second)
 	if err != nil {
-		return decisiontest.Refused(t, err)
+		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
 	out.WriteString(decisiontest.Apply(t, &s.state, workspace.DecodeEvent, d.Events...))

@@ -191,9 +191,9 @@ type Revoked struct {
 // Authenticate finds the live key of a secret. The reply is an Access.
 type Authenticate struct{ SecretHash string }
 
-// Role looks up the role of a user. The reply is an Access, and not_found for a user outside the
-// workspace.
-type Role struct{ UserID string }
+// LookUpRole looks up the role of a user. The reply is an Access, and not_found for a user outside
+// the workspace.
+type LookUpRole struct{ UserID string }
 
 // Access is the caller and its permissions. A key has Scopes, a user a Role. UseDue asks the caller
 // to send a NoteUse, because the recorded last use is older than UseResolution.

@@ -6,9 +6,10 @@
 //	body, err := json.Marshal(intent.Intent{AgentID: id, IntentID: "order-1", …})
 //	submission, err := intent.Sign(key, body) // POST /api/agents/{id}/intents
 //
-// A signature covers the canonical form of the intent's JSON, so white space, field order and the
-// spelling of numbers and strings may change in transit. The package does not check an intent's
-// content or times: the receiver does. It reads no clock and draws no randomness by itself.
+// A signature covers the canonical form of the intent's JSON. White space, field order and the
+// spelling of numbers and strings may therefore change in transit. The package does not check an
+// intent's content or times: the receiver does. It reads no clock and draws no randomness by
+// itself.
 package intent
 
 import (

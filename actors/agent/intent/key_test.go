@@ -49,8 +49,8 @@ func TestThumbprintOfRFC8037(t *testing.T) {
 	require.Equal(t, "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", intent.JWKOf(x).X)
 }
 
-// point is a point of the curve in an arithmetic of the test's own, by the addition law of RFC
-// 8032, without special cases for small orders.
+// point is a point of the curve. Its arithmetic is the test's own: the addition law of RFC 8032,
+// without special cases for small orders.
 type point struct{ x, y *big.Int }
 
 var (

@@ -25,10 +25,10 @@ const goldenDir = "testdata/events"
 
 var eventTypePattern = regexp.MustCompile(`EventType\(\) string \{ return "([^"]+)" \}`)
 
-// Goldens compares the event types that the package in the working directory declares with their
-// golden files. It fails when a type has no sample or no golden file, when a golden file no longer
-// decodes to its sample, or when the sample is encoded differently today.
-func Goldens(t *testing.T, decode Decode, samples ...decision.Event) {
+// RequireGoldens compares the event types that the package in the working directory declares with
+// their golden files. A type without a sample or a golden file fails the test. So does a golden
+// file that no longer decodes to its sample, or a sample that is encoded differently today.
+func RequireGoldens(t *testing.T, decode Decode, samples ...decision.Event) {
 	byType := map[string]decision.Event{}
 	for _, e := range samples {
 		byType[e.EventType()] = e
@@ -54,9 +54,9 @@ func Goldens(t *testing.T, decode Decode, samples ...decision.Event) {
 	require.ErrorIs(t, err, decision.ErrUnknownEvent)
 }
 
-// Fuzz checks that a decoder never panics, and that every event it accepts encodes and decodes to
-// the same event.
-func Fuzz(f *testing.F, decode Decode) {
+// FuzzDecoder checks that a decoder never panics, and that every event it accepts encodes and
+// decodes to the same event.
+func FuzzDecoder(f *testing.F, decode Decode) {
 	files, err := filepath.Glob(filepath.Join(goldenDir, "*.json"))
 	require.NoError(f, err)
 	require.NotEmpty(f, files)

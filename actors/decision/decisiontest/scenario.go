@@ -45,8 +45,8 @@ func Decide(t require.TestingT, s State, at time.Time, command any) (decision.De
 	return d, err
 }
 
-// Refused returns the scenario line of a refusal. An error that is not a fault fails the test.
-func Refused(t require.TestingT, err error) string {
+// RefusalLine returns the scenario line of a refusal. An error that is not a fault fails the test.
+func RefusalLine(t require.TestingT, err error) string {
 	var f *fault.Error
 	require.True(t, errors.As(err, &f), "%v", err)
 	return "refused: " + f.Error() + "\n"
@@ -66,8 +66,8 @@ func Apply(t require.TestingT, s State, decode Decode, events ...decision.Event)
 	return types.String()
 }
 
-// Counted returns a decision's tallies, one per line.
-func Counted(tallies []decision.Tally) string {
+// TallyLines returns a decision's tallies, one per line.
+func TallyLines(tallies []decision.Tally) string {
 	var lines strings.Builder
 	for _, tally := range tallies {
 		if tally.Less {

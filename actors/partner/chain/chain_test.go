@@ -79,12 +79,12 @@ func TestRandomHistories(t *testing.T) {
 					if k.finalized {
 						depth = 0
 					}
-					life := &watchtest.Life{T: rt, Node: node, Assets: k.assets, Address: k.address, MaxDepth: depth,
-						Fixed: k.fixed,
-						Wire:  open(rt, k.name, threshold, &nodeTransport{node: node, answer: k.answer.answer}),
+					simulation := &watchtest.Simulation{T: rt, Node: node, Assets: k.assets, Address: k.address, MaxDepth: depth,
+						StableIndexes: k.fixed,
+						Wire:          open(rt, k.name, threshold, &nodeTransport{node: node, answer: k.answer.answer}),
 						Judge: &watchtest.Judge{T: rt, History: history, Node: node, Threshold: threshold,
-							Names: names}}
-					life.Live(rapid.IntRange(1, 40).Draw(rt, "moves"))
+							ParseNames: names}}
+					simulation.Run(rapid.IntRange(1, 40).Draw(rt, "moves"))
 				})
 			}
 		})
@@ -96,7 +96,7 @@ func TestAThousandAddressesAreOneQuery(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		history := watchtest.NewHistory(20)
 		w := &nodeTransport{node: &watchtest.Node{History: history}, answer: evmAnswer}
-		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, Names: names}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, ParseNames: names}
 		for n := range 1000 {
 			judge.Watching = append(judge.Watching, watch.Address{Address: evmAddress(n),
 				Since: history.Now().Add(time.Minute)})

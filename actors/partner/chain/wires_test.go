@@ -99,7 +99,7 @@ func evmTransactions(b watchtest.Block) []any {
 
 // evmAnswer is the answer of an EVM node.
 func evmAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *nodeError) {
-	view := n.View()
+	view := n.Serve()
 	switch method {
 	case "eth_getBlockByNumber":
 		tag := parameter[string](params, 0)
@@ -154,8 +154,9 @@ func evmLogs(n *watchtest.Node, view []watchtest.Block, params []json.RawMessage
 		for _, t := range b.Transfers {
 			topic := "0x000000000000000000000000" + strings.ToLower(strings.TrimPrefix(t.Address, "0x"))
 			contract := strings.ToLower(contracts()[t.Asset])
-			if b.Number < from || b.Number > through || !n.Shows(b) || !contains(to, topic) || !contains(f.Address,
-				contract) {
+			if b.Number < from || b.Number > through || !n.ServesTransfers(b) || !contains(to, topic) ||
+				!contains(f.Address,
+					contract) {
 				continue
 			}
 			logs = append(logs, map[string]any{"address": contract,
@@ -180,7 +181,7 @@ func contains(all []string, one string) bool {
 
 // bitcoinAnswer is the answer of bitcoind.
 func bitcoinAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *nodeError) {
-	view := n.View()
+	view := n.Serve()
 	find := func(hash string) *watchtest.Block {
 		for _, b := range n.History.All {
 			if hash32("b", b.Hash) == hash {
@@ -203,7 +204,7 @@ func bitcoinAnswer(n *watchtest.Node, method string, params []json.RawMessage) (
 		return hash32("b", view[height-1].Hash), nil
 	case "getblockheader", "getblock":
 		b := find(parameter[string](params, 0))
-		if b == nil || method == "getblock" && !n.Shows(*b) {
+		if b == nil || method == "getblock" && !n.ServesTransfers(*b) {
 			return nil, &nodeError{-5, "Block not found"}
 		}
 		tx := []any{}
@@ -221,7 +222,7 @@ func bitcoinAnswer(n *watchtest.Node, method string, params []json.RawMessage) (
 
 // solanaAnswer is the answer of a Solana node. Every seventh slot is empty unless it has payments.
 func solanaAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *nodeError) {
-	view := n.View()
+	view := n.Serve()
 	empty := func(b watchtest.Block) bool { return b.Number%7 == 0 && len(b.Transfers) == 0 }
 	switch method {
 	case "getSlot":
@@ -233,7 +234,7 @@ func solanaAnswer(n *watchtest.Node, method string, params []json.RawMessage) (a
 		slots := []uint64{}
 		for _, b := range view {
 			if b.Number >= parameter[uint64](params, 0) && b.Number <= parameter[uint64](params, 1) && !empty(b) &&
-				n.Shows(b) {
+				n.ServesTransfers(b) {
 				slots = append(slots, b.Number)
 			}
 		}

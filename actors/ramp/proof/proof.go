@@ -62,8 +62,8 @@ func SolanaAddress(text string) (ed25519.PublicKey, error) {
 
 // EVM verifies that an address, in EIP-55 spelling, has signed a text; the error is ErrSignature.
 // The signature is r, s and v in hex, with or without 0x; v is 0, 1, 27 or 28. s must be in the
-// lower half of the group order, as EIP-2 demands of transactions, so that only one of the two
-// valid signatures is accepted.
+// lower half of the group order, as EIP-2 demands of transactions. Only one of the two valid
+// signatures is therefore accepted.
 func EVM(account, text, signature string) error {
 	raw, err := hex.DecodeString(strings.TrimPrefix(signature, "0x"))
 	if err != nil || len(raw) != recoverableBytes {

@@ -36,7 +36,7 @@ type History struct {
 	clock time.Time // time of the newest block ever mined, which a shorter chain does not set back
 }
 
-// Now returns the time of the newest block.
+// BlockTime is the time between two blocks.
 const BlockTime = 12 * time.Second
 
 // NewHistory returns a history of empty blocks.
@@ -83,65 +83,65 @@ type Fault int
 const (
 	Honest            Fault = iota
 	Unreachable             // every call fails
-	Behind                  // it serves an older state of the whole chain
-	ClaimsUnknownHead       // its head is a block that it does not have
-	IndexLags               // it has not indexed the transfers of the newest blocks
-	SwitchesForks           // it answers the first calls of a step from another fork
+	Behind                  // serves an older state of the whole chain
+	ClaimsUnknownHead       // names a head block that it does not have
+	IndexLags               // has not indexed the transfers of the newest blocks
+	SwitchesForks           // answers the first calls of a step from another fork
 	faults
 )
 
 // Node serves a history with a Fault. Tests of a protocol put their own wire format in front of it.
 type Node struct {
-	History *History
-	Fault   Fault
-	Lag     int     // blocks it is behind under fault Behind
-	Other   []Block // the fork served first under fault SwitchesForks
-	Deepest int     // most blocks below the highest that Other may replace; an older fork is never served
-	Until   int     // calls of a step answered from Other
-	Shown   []Block // served in the last call
-	Calls   int     // since Begin
-	Reads   int     // calls of Chain.Transfers since the node was made
+	History      *History
+	Fault        Fault
+	Lag          int     // blocks it is behind under fault Behind
+	Fork         []Block // the fork served first under fault SwitchesForks
+	MaxForkDepth int     // most blocks below the highest that Fork may replace; an older fork is never served
+	ForkCalls    int     // calls of a step answered from Fork
+	LastServed   []Block // served in the last call
+	Calls        int     // since BeginStep
+	Reads        int     // calls of Chain.Transfers since the node was made
 }
 
-// Begin starts the count of Calls for a new step.
-func (n *Node) Begin() { n.Calls = 0 }
+// BeginStep starts the count of Calls for a new step.
+func (n *Node) BeginStep() { n.Calls = 0 }
 
-// View returns the blocks that the node serves in this call.
-func (n *Node) View() []Block {
+// Serve returns the blocks that the node serves in this call, and counts the call.
+func (n *Node) Serve() []Block {
 	n.Calls++
 	chain := n.History.Chain
 	switch {
 	case n.Fault == Behind:
 		return chain[:max(len(chain)-n.Lag, 1)]
-	case n.Fault == SwitchesForks && n.Calls <= n.Until && n.canShowOther():
-		chain = n.Other
+	case n.Fault == SwitchesForks && n.Calls <= n.ForkCalls && n.canServeFork():
+		chain = n.Fork
 	}
-	n.Shown = chain
+	n.LastServed = chain
 	return chain
 }
 
-// Shows reports whether the node serves the transfers of a block.
-func (n *Node) canShowOther() bool {
+// canServeFork reports whether Fork differs from the chain in at most MaxForkDepth blocks.
+func (n *Node) canServeFork() bool {
 	chain, common := n.History.Chain, 0
-	for common < min(len(chain), len(n.Other)) && chain[common].Hash == n.Other[common].Hash {
+	for common < min(len(chain), len(n.Fork)) && chain[common].Hash == n.Fork[common].Hash {
 		common++
 	}
-	return len(n.Other) > 0 && max(len(chain), len(n.Other))-common <= n.Deepest
+	return len(n.Fork) > 0 && max(len(chain), len(n.Fork))-common <= n.MaxForkDepth
 }
 
 // unindexedBlocks is the number of newest blocks without transfers under fault IndexLags.
 const unindexedBlocks = 6
 
-// Shows reports whether the node serves the transfers of a block.
-func (n *Node) Shows(b Block) bool {
+// ServesTransfers reports whether the node serves the transfers of a block.
+func (n *Node) ServesTransfers(b Block) bool {
 	return n.Fault != IndexLags || int(b.Number) <= len(n.History.Chain)-unindexedBlocks
 }
 
 // Chain serves a Node as a partner.Chain, without a wire format.
 type Chain struct {
-	Node  *Node
-	Depth int // confirmations at which a transfer is final
-	Most  int // blocks in one query
+	Node       *Node
+	FinalDepth int // confirmations at which a transfer is final
+	MaxSpan    int // blocks in one query
 }
 
 var errUnreachable = fmt.Errorf("connection refused")
@@ -149,18 +149,18 @@ var errUnreachable = fmt.Errorf("connection refused")
 // Name returns "ethereum".
 func (c *Chain) Name() string { return "ethereum" }
 
-// Threshold returns Depth.
-func (c *Chain) Threshold() int { return c.Depth }
+// Threshold returns FinalDepth.
+func (c *Chain) Threshold() int { return c.FinalDepth }
 
-// Span returns Most.
-func (c *Chain) Span() int { return c.Most }
+// Span returns MaxSpan.
+func (c *Chain) Span() int { return c.MaxSpan }
 
 // Head returns the newest block that the node serves.
 func (c *Chain) Head(context.Context) (partner.Head, error) {
 	if c.Node.Fault == Unreachable {
 		return partner.Head{}, errUnreachable
 	}
-	view := c.Node.View()
+	view := c.Node.Serve()
 	h := headOf(view[len(view)-1])
 	if c.Node.Fault == ClaimsUnknownHead {
 		h.Number += 1000
@@ -178,26 +178,27 @@ func (c *Chain) Block(_ context.Context, number uint64) (partner.Head, error) {
 	if c.Node.Fault == Unreachable {
 		return partner.Head{}, errUnreachable
 	}
-	view := c.Node.View()
+	view := c.Node.Serve()
 	if number == 0 || number > uint64(len(view)) {
 		return partner.Head{}, partner.ErrNoBlock
 	}
 	return headOf(view[number-1]), nil
 }
 
-// Transfers returns the transfers that the node serves, and panics on a range over Most blocks.
+// Transfers returns the transfers that the node serves, and panics on a range over MaxSpan blocks.
 func (c *Chain) Transfers(_ context.Context, from, through uint64,
 	addresses []string) (found []partner.Observation, _ error) {
 	c.Node.Reads++
-	if through-from >= uint64(c.Most) {
+	if through-from >= uint64(c.MaxSpan) {
 		panic("BUG: more blocks than the span")
 	}
 	if c.Node.Fault == Unreachable {
 		return nil, errUnreachable
 	}
-	for _, b := range c.Node.View() {
+	for _, b := range c.Node.Serve() {
 		for _, t := range b.Transfers {
-			if c.Node.Shows(b) && b.Number >= from && b.Number <= through && slices.Contains(addresses, t.Address) {
+			if c.Node.ServesTransfers(b) && b.Number >= from && b.Number <= through &&
+				slices.Contains(addresses, t.Address) {
 				found = append(found, partner.Observation{Chain: "ethereum", Asset: t.Asset, Address: t.Address,
 					TxHash: fmt.Sprint(t.Tx), Index: t.Index, Amount: fmt.Sprint(t.Amount), Block: b.Number,
 					BlockHash: fmt.Sprint(b.Hash), At: b.At, From: t.From})

@@ -20,16 +20,16 @@ type Judge struct {
 	History   *History
 	Node      *Node // nil when the node never switches forks
 	Threshold int
-	// Names translates the hashes of a wire format into the numbers of the history.
-	Names func(o partner.Observation) (tx, block int)
+	// ParseNames translates the hashes of a wire format into the numbers of the history.
+	ParseNames func(o partner.Observation) (tx, block int)
 
-	Watching []watch.Address
-	Refuses  bool // Report fails
-	cursor   uint64
-	saved    bool
-	reported map[string]partner.Observation // by transaction, index and block
-	finals   map[string]bool
-	Reports  int
+	Watching      []watch.Address
+	RefuseReports bool // Report fails
+	cursor        uint64
+	saved         bool
+	reported      map[string]partner.Observation // by transaction, index and block
+	finals        map[string]bool
+	Reports       int
 }
 
 // Addresses returns Watching.
@@ -37,14 +37,14 @@ func (j *Judge) Addresses(string) []watch.Address { return slices.Clone(j.Watchi
 
 // Report fails the test unless the observation is true on the chain that the node shows.
 func (j *Judge) Report(_ context.Context, o partner.Observation) error {
-	if j.Refuses {
+	if j.RefuseReports {
 		return errors.New("the sink refuses reports")
 	}
 	if j.reported == nil {
 		j.reported, j.finals = make(map[string]partner.Observation), make(map[string]bool)
 	}
 	j.Reports++
-	tx, block := j.Names(o)
+	tx, block := j.ParseNames(o)
 	b, existed := j.History.All[block]
 	if !existed {
 		j.T.Fatalf("a report from a block that never existed: %+v", o)
@@ -69,7 +69,7 @@ func (j *Judge) Report(_ context.Context, o partner.Observation) error {
 		j.T.Fatalf("confirmations: %+v", o)
 	}
 	for _, before := range j.reported {
-		if other, elsewhere := j.Names(before); other == tx && elsewhere != block {
+		if other, elsewhere := j.ParseNames(before); other == tx && elsewhere != block {
 			j.T.Fatalf("reported in two blocks at once: %+v, and before: %+v", o, before)
 		}
 	}
@@ -87,7 +87,7 @@ func (j *Judge) Report(_ context.Context, o partner.Observation) error {
 // while it switches, else the history.
 func (j *Judge) shownChain() []Block {
 	if j.Node != nil && j.Node.Fault == SwitchesForks {
-		return j.Node.Shown
+		return j.Node.LastServed
 	}
 	return j.History.Chain
 }

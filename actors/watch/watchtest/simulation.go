@@ -13,8 +13,8 @@ import (
 // maxLag is the longest time between issuing an address and adding it to the watcher.
 const maxLag = 8 * BlockTime
 
-// Life runs a watcher through one random history.
-type Life struct {
+// Simulation runs a watcher through one random history.
+type Simulation struct {
 	T     *rapid.T
 	Node  *Node
 	Judge *Judge
@@ -26,9 +26,9 @@ type Life struct {
 	// MaxDepth is how far below the highest block a block may be replaced. Zero allows no
 	// reorganisation.
 	MaxDepth int
-	// Fixed keeps the index of a transfer in every block, as for a bitcoin output. Otherwise a
-	// replaced block gives new indexes, as the log index of an EVM block.
-	Fixed bool
+	// StableIndexes keeps the index of a transfer in every block, as for a bitcoin output.
+	// Otherwise a replaced block gives new indexes, as the log index of an EVM block.
+	StableIndexes bool
 	// NoCrash keeps one watcher alive. After a crash no watcher withdraws a final transfer that the
 	// chain replaced meanwhile.
 	NoCrash bool
@@ -39,9 +39,9 @@ type Life struct {
 	payable []watch.Address // addresses issued; the first len(Judge.Watching) are watched
 }
 
-// Live makes random moves, then lets an honest node confirm everything and asks the judge.
-func (l *Life) Live(moves int) {
-	l.Node.Deepest = l.MaxDepth
+// Run makes random moves, then lets an honest node confirm everything and asks the judge.
+func (l *Simulation) Run(moves int) {
+	l.Node.MaxForkDepth = l.MaxDepth
 	l.watcher = watch.New(l.Wire, l.Judge)
 	l.issueAddress()
 	l.Judge.Watching = slices.Clone(l.payable)
@@ -49,7 +49,7 @@ func (l *Life) Live(moves int) {
 	for range moves {
 		l.makeMove()
 	}
-	l.Node.Fault, l.Judge.Refuses = Honest, false
+	l.Node.Fault, l.Judge.RefuseReports = Honest, false
 	l.Judge.Watching = slices.Clone(l.payable)
 	for range 60 {
 		l.History().Mine(nil)
@@ -60,9 +60,9 @@ func (l *Life) Live(moves int) {
 }
 
 // History returns the node's history.
-func (l *Life) History() *History { return l.Node.History }
+func (l *Simulation) History() *History { return l.Node.History }
 
-func (l *Life) makeMove() {
+func (l *Simulation) makeMove() {
 	switch rapid.IntRange(0, 11).Draw(l.T, "move") {
 	case 0, 1, 2:
 		l.History().Mine(l.drawTransfers())
@@ -73,7 +73,7 @@ func (l *Life) makeMove() {
 	case 4:
 		l.Node.Fault = Fault(rapid.IntRange(0, int(faults)-1).Draw(l.T, "fault"))
 		l.Node.Lag = rapid.IntRange(1, 20).Draw(l.T, "lag")
-		l.Node.Until = rapid.IntRange(1, 10).Draw(l.T, "until")
+		l.Node.ForkCalls = rapid.IntRange(1, 10).Draw(l.T, "until")
 	case 5:
 		l.Node.Fault = Honest
 	case 6:
@@ -81,7 +81,7 @@ func (l *Life) makeMove() {
 			l.watcher = watch.New(l.Wire, l.Judge)
 		}
 	case 7:
-		l.Judge.Refuses = rapid.Bool().Draw(l.T, "refuses")
+		l.Judge.RefuseReports = rapid.Bool().Draw(l.T, "refuses")
 	case 8:
 		l.issueAddress()
 	case 9:
@@ -93,27 +93,27 @@ func (l *Life) makeMove() {
 	}
 }
 
-func (l *Life) issueAddress() {
+func (l *Simulation) issueAddress() {
 	l.payable = append(l.payable, watch.Address{Address: l.Address(len(l.payable)), Since: l.History().Now()})
 }
 
 // stepWatcher runs one step. A failed step is repeated by a later move; the judge has checked its
 // reports.
-func (l *Life) stepWatcher() {
+func (l *Simulation) stepWatcher() {
 	for _, p := range l.payable[len(l.Judge.Watching):] {
 		if l.History().Now().Sub(p.Since) > maxLag {
 			l.Judge.Watching = append(l.Judge.Watching, p)
 		}
 	}
-	l.Node.Begin()
-	mayFail := l.Node.Fault != Honest || l.Judge.Refuses || l.MaxDepth > 0
+	l.Node.BeginStep()
+	mayFail := l.Node.Fault != Honest || l.Judge.RefuseReports || l.MaxDepth > 0
 	if err := l.watcher.Step(l.T.Context()); err != nil && !mayFail {
 		l.T.Fatalf("an honest node: %v", err)
 	}
 }
 
 // drawTransfers draws the transfers of a new block: at most two, sometimes in one transaction.
-func (l *Life) drawTransfers() (all []Transfer) {
+func (l *Simulation) drawTransfers() (all []Transfer) {
 	n := rapid.SampledFrom([]int{0, 0, 1, 1, 2}).Draw(l.T, "transfers")
 	together := rapid.Bool().Draw(l.T, "together")
 	for i := range n {
@@ -133,7 +133,7 @@ func (l *Life) drawTransfers() (all []Transfer) {
 }
 
 // replaceBlocks replaces the newest blocks by others, which hold some of the old transactions.
-func (l *Life) replaceBlocks() {
+func (l *Simulation) replaceBlocks() {
 	before := l.History().Chain
 	l.highest = max(l.highest, len(before))
 	most := min(l.MaxDepth-(l.highest-len(before)), len(before)-1)
@@ -141,7 +141,7 @@ func (l *Life) replaceBlocks() {
 		return
 	}
 	depth := rapid.IntRange(1, most).Draw(l.T, "depth")
-	l.Node.Other = before
+	l.Node.Fork = before
 	lost := l.History().Drop(depth)
 	blocks := rapid.IntRange(1, depth+1).Draw(l.T, "blocks")
 	again := make([][]Transfer, blocks)
@@ -166,15 +166,15 @@ func (l *Life) replaceBlocks() {
 type fate struct{ block, shift int }
 
 // drawFate draws the fate of a transaction whose lowest index is first.
-func (l *Life) drawFate(blocks, first int) fate {
+func (l *Simulation) drawFate(blocks, first int) fate {
 	f := fate{block: rapid.IntRange(-1, blocks-1).Draw(l.T, "fate")}
-	if !l.Fixed {
+	if !l.StableIndexes {
 		f.shift = rapid.IntRange(0, 2).Draw(l.T, "first index") - first
 	}
 	return f
 }
 
-// PlainNames implements Judge.Names for the hashes of Chain.
+// PlainNames implements Judge.ParseNames for the hashes of Chain.
 func PlainNames(o partner.Observation) (tx, block int) {
 	_, _ = fmt.Sscan(o.TxHash, &tx)
 	_, _ = fmt.Sscan(o.BlockHash, &block)
