@@ -22,7 +22,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// Authorizer is what the runtime needs of the authorizer; authorizer.Engine is it.
+// Authorizer is the part of authorizer.Engine that the runtime uses.
 type Authorizer interface {
 	Follow(shard ident.Shard, f authorizer.Follow) error
 	Followed(shard ident.Shard) uint64
@@ -39,15 +39,18 @@ type Authorizer interface {
 	WalkReservations(visit func(workspace, reservation ident.UUID, cents int64) error) error
 }
 
-// Listener hears what the runtime does, for metrics. Its methods must return at once.
+// Listener is called about the runtime's work, for metrics. Its methods must not block and are safe
+// for concurrent use.
 type Listener interface {
-	// Committed is called for each group of commands that a lane has appended; took is the append's time.
+	// Committed is called after each group of ops that a lane has appended, or failed to. took is
+	// the time of the append.
 	Committed(ops int, took time.Duration, err error)
-	// Relayed is called with the entries that the journal has taken over, and the time of the first of them.
+	// Relayed is called after each round of the relay, with the number of entries that the journal
+	// has accepted and the time of the oldest.
 	Relayed(entries int, oldest time.Time)
-	// Reacted is called for each event that a reaction has handled, or failed to.
+	// Reacted is called after each attempt of a reaction to handle an event.
 	Reacted(name string, err error)
-	// Fired is called for each timer whose actor was woken, by the actor's kind.
+	// Fired is called after each timer whose actor was woken, with the actor's kind.
 	Fired(kind string, err error)
 }
 
@@ -58,13 +61,13 @@ func (silent) Relayed(int, time.Time)              {}
 func (silent) Reacted(string, error)               {}
 func (silent) Fired(string, error)                 {}
 
-// Sealer keeps personal documents unreadable where they are stored; package seal has one. A sealed document opens for the record
-// of the same name only.
+// Sealer encrypts personal documents for storage; package seal implements it. A sealed document
+// opens only under the name of its own record.
 type Sealer interface {
 	Seal(record string, document []byte) ([]byte, error)
 	Open(record string, sealed []byte) ([]byte, error)
-	// KeyID names the key that seals. Stale reports whether a document may be sealed under another
-	// one, Rotating whether there is one.
+	// KeyID is the id of the key that seals. Stale reports whether a document may be sealed under
+	// another key, Rotating whether there is another key.
 	KeyID() string
 	Stale(sealed []byte) bool
 	Rotating() bool
@@ -75,7 +78,7 @@ type Config struct {
 	Journal    persistence.Journal
 	Authorizer Authorizer
 	Sealer     Sealer
-	Secrets    []Secret // the deployment's; without any, none is compared with the last start
+	Secrets    []Secret // the deployment's; none: the stored ones are not compared
 	Clock      func() time.Time
 	// ClockSuspect reports that Clock may be wrong: nothing expires, lapses or is swept meanwhile.
 	// nil: never.
@@ -83,31 +86,34 @@ type Config struct {
 	Entropy      io.Reader // safe for concurrent use
 	Logger       *slog.Logger
 	Listener     Listener
-	// Fatal is called when nothing may go on: the authorizer can not keep what the journal says. nil panics.
+	// Fatal is called when the process must end: the authorizer cannot apply an event of the
+	// journal. nil panics.
 	Fatal func(error)
-	// Still is for a command that looks after the stores while no server runs: commands are answered and the authorizer follows,
-	// and nothing else happens by itself.
+	// Still is for commands that maintain the stores while no server runs. Commands are answered
+	// and the authorizer follows the journal; no relay, timer, reaction or other loop runs.
 	Still bool
 	// Kinds is the table of actors.
 	Kinds []Kind
 	// Attach builds the processes over a new System and returns what the runtime calls of them. Start
 	// calls it once, before the System answers any request. nil: there are no processes.
 	Attach func(*System) Hooks
-	// These pace the loops; zero means the defaults.
+	// These are the intervals of the loops; zero means the default.
 	TimerEvery, ExpireEvery, HousekeepEvery, RelayEvery, AsideEvery time.Duration
-	// FenceWithin bounds how long an ambiguous commit may stay unresolved before its callers are told outcome_unknown.
+	// FenceWithin bounds how long a commit may stay ambiguous. Then its callers get
+	// outcome_unknown.
 	FenceWithin time.Duration
-	// RelayWithin bounds how long a round of the relay waits for its entries to be taken.
+	// RelayWithin bounds how long a round of the relay waits until its entries are accepted.
 	RelayWithin time.Duration
-	// FollowedWithin bounds how long a debit that was refused waits for the credits that the authorizer has not followed yet.
+	// FollowedWithin bounds how long a refused debit waits for credits that the authorizer has not
+	// followed.
 	FollowedWithin time.Duration
-	// RelayedWithin bounds how long a reading waits until the journal shows what the authorizer had decided.
+	// RelayedWithin bounds how long a read waits for the relay of decisions made before it.
 	RelayedWithin time.Duration
-	// IdleAfter is how long an actor without work stays in memory.
+	// IdleAfter is how long an idle actor stays in memory.
 	IdleAfter time.Duration
 }
 
-// Pace of the loops.
+// Defaults of the intervals and waits of Config, and the waits of Start and Stop.
 const (
 	defaultTimerEvery     = 250 * time.Millisecond
 	defaultExpireEvery    = time.Second
@@ -191,20 +197,20 @@ type System struct {
 	outage journalOutage
 }
 
-// shard is one of the 256 columns: lane, follower, relay.
+// shard is the state of one of the 256 shards.
 type shard struct {
 	id     ident.Shard
 	lane   *lane
-	firing atomic.Bool // timers of the last round are still being fired
-	// timersAfter is where the next round reads on; only the round that fires uses it
+	firing atomic.Bool // a round of timers is still running
+	// timersAfter is the timer after which the next round reads; only a running round uses it
 	timersAfter persistence.Timer
-	lost        atomic.Bool   // the last commit is unresolved: nothing is read or written before the fence
-	followed    progress      // the authorizer has applied the journal up to here
-	causeIndex  reactionIndex // what the reactions need of it
-	passed      int           // bytes of events that it knows nothing of: they had nothing for it; the follower's own
-	relayed     progress      // the journal has the authorizer's log up to here, but for workspaces that are set aside
-	asides      asides        // workspaces that the relay passes by
-	wanted      chan struct{} // a reader waits for the relay: it skips its pause
+	lost        atomic.Bool   // the last commit is unresolved: no read and no write before the fence
+	followed    progress      // position through which the authorizer has applied the journal
+	causeIndex  reactionIndex // positions of events that trigger reactions
+	passed      int           // payload bytes since the authorizer's stored position; of the follower
+	relayed     progress      // entry through which the journal has the log, except of workspaces set aside
+	asides      asides        // workspaces that the relay skips
+	wanted      chan struct{} // capacity 1: a read waits, so the relay ends its pause
 	lag         followerLag
 	exposure    relayExposure
 }
@@ -336,8 +342,8 @@ func (s *System) startLanes() {
 	}
 }
 
-// catchUp brings the authorizer to the heads, then gives back what was reserved for a debit that never came to be: with the
-// epochs raised, no event for it can come any more.
+// catchUp makes the authorizer follow the journal to its heads, and then releases reservations
+// without a debit: the raised epochs exclude a later event for them.
 func (s *System) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()
@@ -429,11 +435,12 @@ func (s *System) props(key streamKey, e *activation) *actor.Props {
 	}, actor.WithMailbox(actor.UnboundedLockfree()), actor.WithGuardian(stopOnFailure))
 }
 
-// stopOnFailure is the one guardian: an actor that fails outside its own recovery stops; it is never restarted with half a state.
+// stopOnFailure stops an actor that panics outside its own recovery. It is never restarted with an
+// incomplete state.
 var stopOnFailure = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 
-// Ask sends a command to an actor and waits for its committed answer. The error is a *fault.Error: unavailable when nothing
-// changed, outcome_unknown when that can not be told (the context ended, or a commit was lost).
+// Ask sends a command to an actor and waits for its committed answer. The error is a *fault.Error:
+// unavailable when nothing changed, outcome_unknown when the context ended or a commit was lost.
 func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 	kind, slot, err := s.route(e)
 	if err != nil {
@@ -484,7 +491,8 @@ func (s *System) route(e Envelope) (*Kind, ident.Slot, error) {
 
 func (s *System) once(ctx context.Context, sh *shard, scope string, hash [32]byte) (persistence.Once, bool, error) {
 	if sh.lost.Load() {
-		return persistence.Once{}, false, fault.New(fault.Unavailable, "The last commit is being resolved; nothing changed.")
+		return persistence.Once{}, false, fault.New(fault.Unavailable,
+			"The last commit is being resolved; nothing changed.")
 	}
 	existing, ok, err := s.journal.Once(ctx, sh.id, scope, hash, s.clock())
 	if err != nil {
@@ -493,7 +501,8 @@ func (s *System) once(ctx context.Context, sh *shard, scope string, hash [32]byt
 	return existing, ok, nil
 }
 
-// TenantSlot returns the slot of a tenant that is made under a name; see ident.TenantSlot.
+// TenantSlot returns the slot of a workspace or user that is created under a name; see
+// ident.TenantSlot.
 func (s *System) TenantSlot(name string) ident.Slot {
 	return ident.TenantSlot(s.journal.Identity().Deployment, name)
 }
@@ -504,8 +513,8 @@ func (s *System) Claimed(ctx context.Context, slot ident.Slot, scope, key string
 	return claimed, err
 }
 
-// maxPrepares bounds how often a command is prepared because its records had changed. An
-// actor answers after its records are committed, so that the second reading has the change; each
+// maxPrepares bounds how often a command is prepared because its records had changed. An actor
+// answers after its records are committed, so the second preparation reads that change. Each
 // further one needs another change in between.
 const maxPrepares = 4
 
@@ -553,7 +562,8 @@ func (s *System) send(ctx context.Context, e Envelope) (any, error) {
 func (s *System) Clock() time.Time   { return s.clock() }
 func (s *System) Entropy() io.Reader { return s.entropy }
 
-// Stop refuses new requests, ends the loops, lets the requests that run finish for a while, and then ends lanes and followers.
+// Stop refuses new requests and ends the loops. It waits up to drainWait for running requests, and
+// then ends the lanes and followers.
 func (s *System) Stop() {
 	s.stopping.Store(true)
 	s.cancel()
@@ -561,7 +571,7 @@ func (s *System) Stop() {
 	go func() {
 		s.running.Wait()
 		s.asking.Lock()
-		defer s.asking.Unlock() // nobody asks any more
+		defer s.asking.Unlock() // no request is running
 		close(drained)
 	}()
 	select {
@@ -588,7 +598,8 @@ func (s *System) reserve(workspace string, d *decision.Debit) (bool, error) {
 	if ok || err != nil || followed >= s.journal.Head(sh.id).Position {
 		return ok, err
 	}
-	// A credit that somebody has read may not be followed yet: what is refused is asked for once more when it is.
+	// The balance may already show a credit that the authorizer has not followed: a refused debit
+	// is tried once more when it has.
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.FollowedWithin)
 	defer cancel()
 	if sh.followed.wait(ctx, s.journal.Head(sh.id).Position) != nil {
@@ -597,8 +608,8 @@ func (s *System) reserve(workspace string, d *decision.Debit) (bool, error) {
 	return s.authorizer.Reserve(ws, reservation, d.Cents)
 }
 
-// releaseDebit gives back a reservation whose debit was refused. A failure here fails stop in the authorizer; a crash before
-// it is mended at the next start.
+// releaseDebit releases the reservation of a refused debit. A failed release stops the authorizer;
+// after a crash the next start releases the reservation.
 func (s *System) releaseDebit(workspace string, d *decision.Debit) {
 	ws, errWS := ident.Parse(ident.Workspace, workspace)
 	reservation, errID := ident.Parse(ident.Reservation, d.Reservation)
