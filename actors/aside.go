@@ -162,7 +162,7 @@ func (s *System) RetrySetAside(ctx context.Context, workspace string) error {
 		}
 		id, err := ident.Parse(ident.Workspace, one.Workspace)
 		if err == nil {
-			err = s.retryAside(ctx, s.shards[one.Shard], id)
+			err = s.relayer.retryAside(ctx, s.shards[one.Shard], id)
 		}
 		faults = append(faults, err)
 	}
@@ -178,16 +178,16 @@ func (s *System) retryAsides(ctx context.Context) {
 
 // retryAside sends a workspace its entries, one run after another. The relay of the shard may run
 // between two runs.
-func (s *System) retryAside(ctx context.Context, sh *shard, workspace ident.UUID) error {
+func (l *relayer) retryAside(ctx context.Context, sh *shard, workspace ident.UUID) error {
 	for {
-		done, err := s.retryAsideOnce(ctx, sh, workspace)
+		done, err := l.retryAsideOnce(ctx, sh, workspace)
 		if done || err != nil {
 			return err
 		}
 	}
 }
 
-func (s *System) retryAsideOnce(ctx context.Context, sh *shard, workspace ident.UUID) (done bool, err error) {
+func (l *relayer) retryAsideOnce(ctx context.Context, sh *shard, workspace ident.UUID) (done bool, err error) {
 	sh.asides.turn.Lock()
 	defer sh.asides.turn.Unlock()
 	from, is := sh.asides.firstRefused(workspace)
@@ -195,7 +195,7 @@ func (s *System) retryAsideOnce(ctx context.Context, sh *shard, workspace ident.
 		return true, nil
 	}
 	passed := sh.relayed.load()
-	log, err := s.authorizer.ReadLog(sh.id, from-1, int(min(relayRead, passed+1-from)))
+	log, err := l.authorizer.ReadLog(sh.id, from-1, int(min(relayRead, passed+1-from)))
 	if err != nil {
 		return false, fmt.Errorf("shard %d: decision log: %w", sh.id, err)
 	}
@@ -207,42 +207,42 @@ func (s *System) retryAsideOnce(ctx context.Context, sh *shard, workspace ident.
 		}
 		next = log[i].Seq + 1
 	}
-	within, cancel := context.WithTimeoutCause(ctx, s.config.RelayWithin, errRelayLate)
+	within, cancel := context.WithTimeoutCause(ctx, l.within, errRelayLate)
 	defer cancel()
-	if _, err := s.sendRun(within, sh, workspace, entries); err != nil {
+	if _, err := l.sendRun(within, sh, workspace, entries); err != nil {
 		sh.asides.noteRefusal(workspace, err)
 		return false, err
 	}
 	done = next > passed
 	sh.asides.noteTaken(workspace, len(entries), next, done)
 	if done {
-		s.log.Info("the relay has a workspace back that was set aside", "workspace", workspace.Format(ident.Workspace))
+		l.log.Info("the relay has a workspace back that was set aside", "workspace", workspace.Format(ident.Workspace))
 	}
-	return done, s.markRelayed(ctx, sh, passed)
+	return done, l.markRelayed(ctx, sh, passed)
 }
 
 // setAside makes the relay skip a workspace from the first of the entries on.
-func (s *System) setAside(sh *shard, workspace ident.UUID, entries []hold.Entry, err error) {
-	sh.asides.setAside(workspace, entries, s.clock(), err)
-	s.log.Error("a workspace is set aside from the relay: its entries are refused; they are kept and sent again, "+
+func (l *relayer) setAside(sh *shard, workspace ident.UUID, entries []hold.Entry, err error) {
+	sh.asides.setAside(workspace, entries, l.clock(), err)
+	l.log.Error("a workspace is set aside from the relay: its entries are refused; they are kept and sent again, "+
 		"and `purser relay retry` sends them at once", "workspace", workspace.Format(ident.Workspace), "shard", sh.id,
 		"entry", entries[0].Seq, "err", err)
 }
 
 // markRelayed stores in both stores the position from which a start reads the log. Entries up to
 // through are accepted or set aside, and leave the backlog.
-func (s *System) markRelayed(ctx context.Context, sh *shard, through uint64) error {
+func (l *relayer) markRelayed(ctx context.Context, sh *shard, through uint64) error {
 	mark := sh.asides.relayMark(through)
 	if mark < through {
-		if err := s.authorizer.PassRelayed(sh.id, through); err != nil {
+		if err := l.authorizer.PassRelayed(sh.id, through); err != nil {
 			return err
 		}
 	}
 	if mark > sh.asides.saved {
-		if err := s.authorizer.MarkRelayed(sh.id, mark); err != nil {
+		if err := l.authorizer.MarkRelayed(sh.id, mark); err != nil {
 			return err
 		}
-		if err := s.journal.SaveCursor(ctx, relayCursor, sh.id, mark); err != nil {
+		if err := l.journal.SaveCursor(ctx, relayCursor, sh.id, mark); err != nil {
 			return err
 		}
 		sh.asides.saved = mark
@@ -252,6 +252,6 @@ func (s *System) markRelayed(ctx context.Context, sh *shard, through uint64) err
 
 // outcomeLeftOpen reports whether an answer leaves the outcome of a run unknown although the shard
 // has no unresolved commit.
-func (s *System) outcomeLeftOpen(ctx context.Context, sh *shard, err error) bool {
+func (l *relayer) outcomeLeftOpen(ctx context.Context, sh *shard, err error) bool {
 	return fault.Is(err, fault.OutcomeUnknown) && ctx.Err() == nil && !sh.lost.Load()
 }

@@ -360,7 +360,7 @@ func (n *entity) buildBatch(r *request, d decision.Decision) (*persistence.Batch
 		return nil, err
 	}
 	for _, rec := range d.Records {
-		doc, err := n.sys.encodeDocument(rec)
+		doc, err := n.sys.documents.encode(rec)
 		if err != nil {
 			return nil, err
 		}

@@ -59,12 +59,12 @@ func (s *System) Health() (Health, error) {
 		}
 		queued := len(sh.lane.queue)
 		h.LaneQueued, h.LaneQueuedMax = h.LaneQueued+queued, max(h.LaneQueuedMax, queued)
-		lag, late := s.followerLagOf(sh, now)
+		lag, late := sh.followerLagAt(s.journal.Head(sh.id).Position, now)
 		h.FollowerLag, h.FollowerLagMax = h.FollowerLag+lag, max(h.FollowerLagMax, lag)
 		h.FollowerLate = max(h.FollowerLate, late)
-		cents, err := s.sumUnrelayed(sh, &reads)
+		cents, err := sh.sumUnrelayed(s.authorizer, &reads)
 		h.RelayCents += cents
-		oldest, found, errAge := s.oldestUnrelayed(sh)
+		oldest, found, errAge := sh.oldestUnrelayed(s.authorizer)
 		if found {
 			h.RelayAge = max(h.RelayAge, now.Sub(oldest))
 		}
@@ -73,13 +73,13 @@ func (s *System) Health() (Health, error) {
 		}
 		faults = append(faults, err, errAge)
 	}
-	return h, errors.Join(append(faults, s.countReservations(&h, now))...)
+	return h, errors.Join(append(faults, h.countReservations(s.authorizer, now))...)
 }
 
-// followerLagOf returns how many positions the authorizer is behind a shard's journal, and how long
-// it has failed to reach one position.
-func (s *System) followerLagOf(sh *shard, now time.Time) (lag uint64, late time.Duration) {
-	head, followed := s.journal.Head(sh.id).Position, sh.followed.load()
+// followerLagAt returns how many positions the authorizer is behind the journal's head, and how long it
+// has failed to reach one position.
+func (sh *shard) followerLagAt(head uint64, now time.Time) (lag uint64, late time.Duration) {
+	followed := sh.followed.load()
 	return head - min(head, followed), sh.lag.observe(followed, head, now)
 }
 
@@ -130,7 +130,7 @@ func (d *relayExposure) subtractRelayed(entries []hold.Entry) {
 
 // sumUnrelayed adds decisions since the last call, at most reads entries, and returns the sum. It
 // subtracts the entries read from reads.
-func (s *System) sumUnrelayed(sh *shard, reads *int) (int64, error) {
+func (sh *shard) sumUnrelayed(authorizer Authorizer, reads *int) (int64, error) {
 	d := &sh.exposure
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *System) sumUnrelayed(sh *shard, reads *int) (int64, error) {
 		d.through, d.cents = relayed, 0
 	}
 	for *reads > 0 {
-		entries, err := s.authorizer.ReadLog(sh.id, d.through, min(*reads, relayRead))
+		entries, err := authorizer.ReadLog(sh.id, d.through, min(*reads, relayRead))
 		if err != nil {
 			return d.cents, fmt.Errorf("shard %d: decision log: %w", sh.id, err)
 		}
@@ -154,8 +154,8 @@ func (s *System) sumUnrelayed(sh *shard, reads *int) (int64, error) {
 	return d.cents, nil
 }
 
-func (s *System) oldestUnrelayed(sh *shard) (at time.Time, found bool, err error) {
-	entries, err := s.authorizer.ReadLog(sh.id, sh.relayed.load(), 1)
+func (sh *shard) oldestUnrelayed(authorizer Authorizer) (at time.Time, found bool, err error) {
+	entries, err := authorizer.ReadLog(sh.id, sh.relayed.load(), 1)
 	if err != nil || len(entries) == 0 {
 		return time.Time{}, false, err
 	}
@@ -164,8 +164,8 @@ func (s *System) oldestUnrelayed(sh *shard) (at time.Time, found bool, err error
 
 var errCountedEnough = errors.New("counted enough reservations")
 
-func (s *System) countReservations(h *Health, now time.Time) error {
-	err := s.authorizer.WalkReservations(func(_, reservation ident.UUID, _ int64) error {
+func (h *Health) countReservations(authorizer Authorizer, now time.Time) error {
+	err := authorizer.WalkReservations(func(_, reservation ident.UUID, _ int64) error {
 		h.Reservations++
 		h.ReservationAge = max(h.ReservationAge, now.Sub(reservation.Time()))
 		if h.Reservations >= maxReservationsCounted {
@@ -208,7 +208,7 @@ func (s *System) Ready() error {
 		if sh.lost.Load() {
 			lost = append(lost, sh.id)
 		}
-		if _, behind := s.followerLagOf(sh, now); behind > followerTolerance {
+		if _, behind := sh.followerLagAt(s.journal.Head(sh.id).Position, now); behind > followerTolerance {
 			late = append(late, sh.id)
 		}
 	}

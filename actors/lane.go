@@ -30,7 +30,7 @@ type lane struct {
 	sys   *System
 	shard *shard
 	queue chan *op
-	// tasks run between two commits. See System.onLane.
+	// tasks run between two commits. See runBetweenCommits.
 	tasks chan laneTask
 	epoch uint64
 	// carry is a dequeued op that could not join the last group. It begins the next one.

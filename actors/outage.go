@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,26 +55,26 @@ func (c *logThrottle) allow(operation string, now time.Time) (leftOut int, log b
 	return leftOut, true
 }
 
-// probeJournal reads a small stored value from the journal, past its caches, so that an outage is
-// detected without any request. It logs the begin and the end of an outage.
-func (s *System) probeJournal(ctx context.Context) {
-	within, cancel := context.WithTimeout(ctx, probeWithin)
-	defer cancel()
-	_, err := s.journal.Cursor(persistence.AsStored(within), relayCursor, ident.SystemSlot.Shard())
-	if ctx.Err() != nil {
-		return
-	}
-	switch was := s.outage.setOutcome(err); {
-	case err != nil && was == nil:
-		s.log.Error("the journal does not answer", "err", err)
-	case err == nil && was != nil:
-		s.log.Info("the journal answers again")
-	}
-}
-
 // journalOutage is the reason why the journal does not answer. The zero value means that it
 // answers.
 type journalOutage struct{ why atomic.Pointer[string] }
+
+// probe reads a small stored value from the journal, past its caches, so that an outage is
+// detected without any request. It logs the begin and the end of an outage.
+func (a *journalOutage) probe(ctx context.Context, journal persistence.Journal, log *slog.Logger) {
+	within, cancel := context.WithTimeout(ctx, probeWithin)
+	defer cancel()
+	_, err := journal.Cursor(persistence.AsStored(within), relayCursor, ident.SystemSlot.Shard())
+	if ctx.Err() != nil {
+		return
+	}
+	switch was := a.setOutcome(err); {
+	case err != nil && was == nil:
+		log.Error("the journal does not answer", "err", err)
+	case err == nil && was != nil:
+		log.Info("the journal answers again")
+	}
+}
 
 // setOutcome stores the outcome of a probe and returns the one before.
 func (a *journalOutage) setOutcome(err error) (was error) {

@@ -33,7 +33,7 @@ func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (pe
 	case err != nil:
 		return record, fault.New(fault.Unavailable, "The record could not be read.")
 	}
-	if err := s.openDocument(&record); err != nil {
+	if err := s.documents.open(&record); err != nil {
 		return record, err
 	}
 	return record, s.waitRules(ctx, slot, kind)
@@ -64,7 +64,7 @@ func (s *System) List(ctx context.Context, kind, workspace, parent string,
 		return nil, fault.New(fault.Unavailable, "The records could not be read.")
 	}
 	for i := range records {
-		if err := s.openDocument(&records[i]); err != nil {
+		if err := s.documents.open(&records[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -84,13 +84,13 @@ func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	sh := s.shards[slot.Shard()]
 	ctx, cancel := context.WithTimeout(ctx, s.config.RelayedWithin)
 	defer cancel()
-	_ = s.awaitRelayed(ctx, sh)
+	_ = s.relayer.awaitRelayed(ctx, sh)
 }
 
 // RelayAll waits until the journal has every decision that the authorizer had made at the call.
 func (s *System) RelayAll(ctx context.Context) error {
 	for _, sh := range s.shards {
-		if err := s.awaitRelayed(ctx, sh); err != nil {
+		if err := s.relayer.awaitRelayed(ctx, sh); err != nil {
 			return fmt.Errorf("shard %d: relay: %w", sh.id, err)
 		}
 	}

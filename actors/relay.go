@@ -41,42 +41,60 @@ const (
 	relayResidues = 32
 )
 
-// relay sends the authorizer's log to the journal: each workspace's run of entries goes to its
+// relayer sends the authorizer's log to the journal.
+type relayer struct {
+	*loops
+	journal       persistence.Journal
+	authorizer    Authorizer
+	ask           func(context.Context, Envelope) (any, error)
+	listener      Listener
+	every, within time.Duration
+	// places and latePlaces have relayAtOnce places each, one for each entry.
+	places, latePlaces *semaphore.Weighted
+}
+
+func newRelayer(s *System) *relayer {
+	return &relayer{loops: s.loops, journal: s.journal, authorizer: s.authorizer, ask: s.Ask, listener: s.listener,
+		every: s.config.RelayEvery, within: s.config.RelayWithin,
+		places: semaphore.NewWeighted(relayAtOnce), latePlaces: semaphore.NewWeighted(relayAtOnce)}
+}
+
+// run sends the authorizer's log to the journal: each workspace's run of entries goes to its
 // balance actor, which commits the run whole. It reads synced entries only, in order. The balance
 // drops repeated entries by their numbers, so a repeat after a crash changes nothing. A workspace
 // whose entries are refused is set aside (aside.go).
-func (s *System) relay(ctx context.Context, sh *shard) {
-	places := s.relaying
+func (l *relayer) run(ctx context.Context, sh *shard) {
+	places := l.places
 	for {
-		if err := s.authorizer.WaitSynced(ctx, sh.id, sh.relayed.load()); err != nil {
+		if err := l.authorizer.WaitSynced(ctx, sh.id, sh.relayed.load()); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			s.Complain("relay", err, "shard", sh.id)
+			l.Complain("relay", err, "shard", sh.id)
 			if !persistence.Pause(ctx, retryPause) {
 				return
 			}
 			continue
 		}
-		more, err := s.relayRound(ctx, sh, places)
+		more, err := l.relayRound(ctx, sh, places)
 		late := errors.Is(err, errRelayLate)
 		if err != nil {
 			if ctx.Err() != nil {
 				return
 			}
 			if !late { // the actor or the journal has logged the cause
-				s.Complain("relay", err, "shard", sh.id)
+				l.Complain("relay", err, "shard", sh.id)
 			}
 		}
-		if places = s.relaying; late {
-			places = s.relayingLate
+		if places = l.places; late {
+			places = l.latePlaces
 		}
 		rested := more
 		switch {
 		case err != nil:
 			rested = persistence.Pause(ctx, retryPause)
 		case !more:
-			rested = s.pauseUntilTurn(ctx, sh)
+			rested = l.pauseUntilTurn(ctx, sh)
 		}
 		if !rested {
 			return
@@ -86,13 +104,13 @@ func (s *System) relay(ctx context.Context, sh *shard) {
 
 // pauseUntilTurn pauses after a round until the shard's next turn, at least for relayMinPause. It
 // returns false when the context has ended.
-func (s *System) pauseUntilTurn(ctx context.Context, sh *shard) bool {
+func (l *relayer) pauseUntilTurn(ctx context.Context, sh *shard) bool {
 	if !persistence.Pause(ctx, relayMinPause) {
 		return false
 	}
-	every := s.config.RelayEvery
+	every := l.every
 	turn := every * time.Duration(relayTurn(sh.id)) / ident.Shards
-	passed := time.Duration(s.clock().UnixNano()) % every
+	passed := time.Duration(l.clock().UnixNano()) % every
 	select {
 	case <-ctx.Done():
 		return false
@@ -110,8 +128,8 @@ func relayTurn(id ident.Shard) int {
 }
 
 // awaitRelayed waits until the journal has the decisions that were synced at the call.
-func (s *System) awaitRelayed(ctx context.Context, sh *shard) error {
-	decided := s.authorizer.Synced(sh.id)
+func (l *relayer) awaitRelayed(ctx context.Context, sh *shard) error {
+	decided := l.authorizer.Synced(sh.id)
 	if sh.relayed.load() < decided {
 		select {
 		case sh.wanted <- struct{}{}:
@@ -123,12 +141,12 @@ func (s *System) awaitRelayed(ctx context.Context, sh *shard) error {
 
 // relayRound runs one round once it has acquired places for its entries. more reports that another
 // round should follow without a pause.
-func (s *System) relayRound(ctx context.Context, sh *shard, places *semaphore.Weighted) (more bool, err error) {
+func (l *relayer) relayRound(ctx context.Context, sh *shard, places *semaphore.Weighted) (more bool, err error) {
 	select {
 	case <-sh.wanted: // this round sends the awaited entries
 	default:
 	}
-	waiting := int64(min(relayRead, s.authorizer.Synced(sh.id)-sh.relayed.load()))
+	waiting := int64(min(relayRead, l.authorizer.Synced(sh.id)-sh.relayed.load()))
 	queued := !places.TryAcquire(waiting)
 	if queued {
 		if err := places.Acquire(ctx, waiting); err != nil {
@@ -138,30 +156,30 @@ func (s *System) relayRound(ctx context.Context, sh *shard, places *semaphore.We
 	defer places.Release(waiting)
 	sh.asides.turn.Lock()
 	defer sh.asides.turn.Unlock()
-	entries, err := s.authorizer.ReadLog(sh.id, sh.relayed.load(), int(waiting))
+	entries, err := l.authorizer.ReadLog(sh.id, sh.relayed.load(), int(waiting))
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
-	taken, err := s.sendRuns(ctx, sh, entries)
+	taken, err := l.sendRuns(ctx, sh, entries)
 	if err != nil {
 		return false, err
 	}
 	last := entries[len(entries)-1]
-	if err := s.markRelayed(ctx, sh, last.Seq); err != nil {
+	if err := l.markRelayed(ctx, sh, last.Seq); err != nil {
 		return false, err
 	}
 	sh.exposure.subtractRelayed(entries)
 	sh.relayed.advance(last.Seq)
-	s.listener.Relayed(taken, time.UnixMilli(entries[0].At))
+	l.listener.Relayed(taken, time.UnixMilli(entries[0].At))
 	// Entries that arrived while the round waited for places have had their pause.
-	return len(entries) == relayRead || queued && s.authorizer.Synced(sh.id) > last.Seq, nil
+	return len(entries) == relayRead || queued && l.authorizer.Synced(sh.id) > last.Seq, nil
 }
 
 // sendRuns sends each workspace its run, except workspaces that are set aside, and returns the
 // number of accepted entries. It sets aside a workspace that refuses its entries. The error is
 // errRelayLate when not every run was accepted within Config.RelayWithin.
-func (s *System) sendRuns(ctx context.Context, sh *shard, entries []hold.Entry) (taken int, err error) {
-	within, cancel := context.WithTimeoutCause(ctx, s.config.RelayWithin, errRelayLate)
+func (l *relayer) sendRuns(ctx context.Context, sh *shard, entries []hold.Entry) (taken int, err error) {
+	within, cancel := context.WithTimeoutCause(ctx, l.within, errRelayLate)
 	defer cancel()
 	runs := splitByWorkspace(entries)
 	rests, errs := make([][]hold.Entry, len(runs)), make([]error, len(runs))
@@ -171,12 +189,12 @@ func (s *System) sendRuns(ctx context.Context, sh *shard, entries []hold.Entry) 
 			rests[i] = r.entries
 			continue
 		}
-		wg.Go(func() { rests[i], errs[i] = s.sendRun(within, sh, r.workspace, r.entries) })
+		wg.Go(func() { rests[i], errs[i] = l.sendRun(within, sh, r.workspace, r.entries) })
 	}
 	wg.Wait()
 	for i, r := range runs {
 		if errors.Is(errs[i], errRelayRefused) {
-			s.setAside(sh, r.workspace, rests[i], errs[i])
+			l.setAside(sh, r.workspace, rests[i], errs[i])
 			errs[i] = nil
 		}
 		taken += len(r.entries) - len(rests[i])
@@ -232,14 +250,14 @@ var (
 
 // sendRun commits one workspace's entries, and returns those that were not committed. An entry with
 // an unknown outcome is sent again: the balance drops repeats by their numbers.
-func (s *System) sendRun(ctx context.Context, sh *shard, workspace ident.UUID, entries []hold.Entry) ([]hold.Entry,
+func (l *relayer) sendRun(ctx context.Context, sh *shard, workspace ident.UUID, entries []hold.Entry) ([]hold.Entry,
 	error) {
 	id := workspace.Format(ident.Workspace)
 	for unknown := 0; len(entries) > 0; {
 		n := min(relayRun, len(entries))
-		_, err := s.Ask(ctx, Envelope{Kind: KindBalance, Stream: id, Workspace: id,
+		_, err := l.ask(ctx, Envelope{Kind: KindBalance, Stream: id, Workspace: id,
 			Command: balance.Relay{Entries: entries[:n]}})
-		if s.outcomeLeftOpen(ctx, sh, err) {
+		if l.outcomeLeftOpen(ctx, sh, err) {
 			unknown++
 		}
 		switch {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -31,8 +32,21 @@ type Resealing struct {
 	Records    int64 // documents that this process has resealed
 }
 
-// resealer counts that progress.
-type resealer struct{ left, records atomic.Int64 }
+// resealer seals the documents of a journal under the first data key.
+type resealer struct {
+	journal       persistence.Journal
+	documents     *documentSealer
+	kinds         map[string]*Kind
+	shards        *[ident.Shards]*shard
+	log           *slog.Logger
+	left, records atomic.Int64 // see Resealing
+}
+
+func newResealer(s *System) *resealer {
+	r := &resealer{journal: s.journal, documents: s.documents, kinds: s.kinds, shards: &s.shards, log: s.log}
+	r.left.Store(ident.Shards)
+	return r
+}
 
 // Resealing returns the progress. With one data key, only unmatched reports that an earlier version
 // stored unsealed are sealed.
@@ -46,9 +60,9 @@ type laneTask struct {
 	done chan error
 }
 
-// onLane runs do on the lane of a shard, between two commits, with appendTimeout. No other
+// runBetweenCommits runs do on the lane, between two commits, with appendTimeout. No other
 // goroutine writes to the shard meanwhile, so reads in do stay valid until it writes.
-func (s *System) onLane(ctx context.Context, sh *shard, do func(context.Context) error) error {
+func (l *lane) runBetweenCommits(ctx context.Context, do func(context.Context) error) error {
 	c := laneTask{done: make(chan error, 1)}
 	c.do = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, appendTimeout)
@@ -56,7 +70,7 @@ func (s *System) onLane(ctx context.Context, sh *shard, do func(context.Context)
 		return do(ctx)
 	}
 	select {
-	case sh.lane.tasks <- c:
+	case l.tasks <- c:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -68,40 +82,40 @@ func (s *System) onLane(ctx context.Context, sh *shard, do func(context.Context)
 	}
 }
 
-// resealAll reads every shard once and seals each document that is not sealed under the first data
+// run reads every shard once and seals each document that is not sealed under the first data
 // key. It stores no cursor: after a restart it reads all records again and writes the remaining
 // ones, so no order of the keys makes it skip a document.
-func (s *System) resealAll(ctx context.Context) {
+func (e *resealer) run(ctx context.Context) {
 	kinds := []string{balance.RecordUnmatched}
-	if s.sealer.Rotating() {
-		kinds = append(s.personalKinds(), secretKind)
-		s.log.Info("a data key rotates: personal documents are sealed under the new one", "key", s.sealer.KeyID())
+	if e.documents.sealer.Rotating() {
+		kinds = append(e.personalKinds(), secretKind)
+		e.log.Info("a data key rotates: personal documents are sealed under the new one", "key", e.documents.sealer.KeyID())
 	}
-	for _, sh := range s.shards {
+	for _, sh := range e.shards {
 		for _, kind := range kinds {
-			if !s.resealKind(ctx, sh, kind) {
+			if !e.resealKind(ctx, sh, kind) {
 				return
 			}
 		}
-		s.resealer.left.Add(-1)
+		e.left.Add(-1)
 	}
-	if !s.sealer.Rotating() {
+	if !e.documents.sealer.Rotating() {
 		return
 	}
-	for err := s.deleteOldSamples(ctx); err != nil; err = s.deleteOldSamples(ctx) {
-		if !s.pauseAfterResealFailure(ctx, err) {
+	for err := e.deleteOldSamples(ctx); err != nil; err = e.deleteOldSamples(ctx) {
+		if !e.pauseAfterFailure(ctx, err) {
 			return
 		}
 	}
-	s.log.Info("every personal document is sealed under the first data key: the others can be dropped with "+
+	e.log.Info("every personal document is sealed under the first data key: the others can be dropped with "+
 		"`purser rotate data-key --finish` or from PURSER_DATA_KEY; earlier backups still need them",
-		"key", s.sealer.KeyID(),
-		"sealed_anew", s.resealer.records.Load())
+		"key", e.documents.sealer.KeyID(),
+		"sealed_anew", e.records.Load())
 }
 
 // personalKinds returns the sealed kinds of records, sorted.
-func (s *System) personalKinds() (kinds []string) {
-	for _, k := range s.kinds {
+func (e *resealer) personalKinds() (kinds []string) {
+	for _, k := range e.kinds {
 		kinds = append(kinds, k.Personal...)
 	}
 	slices.Sort(kinds)
@@ -110,16 +124,16 @@ func (s *System) personalKinds() (kinds []string) {
 
 // resealKind reseals the records of a kind in a shard. It retries until it succeeds; false means
 // that the context has ended.
-func (s *System) resealKind(ctx context.Context, sh *shard, kind string) bool {
+func (e *resealer) resealKind(ctx context.Context, sh *shard, kind string) bool {
 	after := ""
 	for ctx.Err() == nil {
 		records, last := 0, after
-		err := s.onLane(ctx, sh, func(ctx context.Context) (err error) {
-			records, last, err = s.resealPage(ctx, sh, kind, after)
+		err := sh.lane.runBetweenCommits(ctx, func(ctx context.Context) (err error) {
+			records, last, err = e.resealPage(ctx, sh, kind, after)
 			return err
 		})
 		if err != nil {
-			if !s.pauseAfterResealFailure(ctx, err) {
+			if !e.pauseAfterFailure(ctx, err) {
 				return false
 			}
 			continue
@@ -135,24 +149,24 @@ func (s *System) resealKind(ctx context.Context, sh *shard, kind string) bool {
 	return false
 }
 
-func (s *System) pauseAfterResealFailure(ctx context.Context, err error) bool {
+func (e *resealer) pauseAfterFailure(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	s.log.Warn("resealing of personal documents failed; it is retried", "err", err, "again_after", resealRetry)
+	e.log.Warn("resealing of personal documents failed; it is retried", "err", err, "again_after", resealRetry)
 	return persistence.Pause(ctx, resealRetry)
 }
 
 // resealPage seals the stale documents of a page. It returns the number of records on the page and
 // the id of the last one.
-func (s *System) resealPage(ctx context.Context, sh *shard, kind, after string) (records int, last string, err error) {
-	page, err := s.journal.Records(ctx, sh.id, kind, after, resealPage)
+func (e *resealer) resealPage(ctx context.Context, sh *shard, kind, after string) (records int, last string, err error) {
+	page, err := e.journal.Records(ctx, sh.id, kind, after, resealPage)
 	if err != nil || len(page) == 0 {
 		return 0, after, err
 	}
 	var group []*persistence.Batch
 	for _, r := range page {
-		stale, err := s.resealRecord(&r)
+		stale, err := e.resealRecord(&r)
 		if err != nil {
 			return 0, after, err
 		}
@@ -164,26 +178,26 @@ func (s *System) resealPage(ctx context.Context, sh *shard, kind, after string) 
 	if err := sh.lane.appendRecords(ctx, group); err != nil {
 		return 0, after, err
 	}
-	s.resealer.records.Add(int64(len(group)))
+	e.records.Add(int64(len(group)))
 	return len(page), page[len(page)-1].ID, nil
 }
 
 // resealRecord seals a record's document under the first data key, unless it already is. stale
 // reports whether the document was changed.
-func (s *System) resealRecord(r *persistence.Record) (stale bool, err error) {
+func (e *resealer) resealRecord(r *persistence.Record) (stale bool, err error) {
 	if bytes.HasPrefix(r.Document, sealedPrefix) {
 		var d sealedDocument
 		if err := json.Unmarshal(r.Document, &d); err != nil {
 			return false, fmt.Errorf("record %s: %w", r.Kind, err)
 		}
-		if !s.sealer.Rotating() || !s.sealer.Stale(d.Sealed) {
+		if !e.documents.sealer.Rotating() || !e.documents.sealer.Stale(d.Sealed) {
 			return false, nil
 		}
 	}
-	if err := s.openDocument(r); err != nil {
+	if err := e.documents.open(r); err != nil {
 		return false, err
 	}
-	r.Document, err = s.sealDocument(r.Kind, r.ID, r.Document)
+	r.Document, err = e.documents.seal(r.Kind, r.ID, r.Document)
 	return err == nil, err
 }
 
@@ -209,16 +223,16 @@ func (l *lane) appendRecords(ctx context.Context, group []*persistence.Batch) er
 }
 
 // deleteOldSamples deletes the samples of keys under which no document is sealed.
-func (s *System) deleteOldSamples(ctx context.Context) error {
-	sh := s.shards[ident.SystemSlot.Shard()]
-	return s.onLane(ctx, sh, func(ctx context.Context) error {
-		samples, err := s.journal.Records(ctx, sh.id, keySampleKind, "", maxKeySamples)
+func (e *resealer) deleteOldSamples(ctx context.Context) error {
+	sh := e.shards[ident.SystemSlot.Shard()]
+	return sh.lane.runBetweenCommits(ctx, func(ctx context.Context) error {
+		samples, err := e.journal.Records(ctx, sh.id, keySampleKind, "", maxKeySamples)
 		if err != nil {
 			return err
 		}
 		var group []*persistence.Batch
 		for _, r := range samples {
-			if r.ID != s.sealer.KeyID() {
+			if r.ID != e.documents.sealer.KeyID() {
 				r.Deleted, r.Document = true, nil
 				group = append(group, &persistence.Batch{Workspace: r.Workspace, Slot: r.Slot,
 					Records: []persistence.Record{r}})

@@ -42,38 +42,38 @@ type secretDocument struct {
 // secret that is no longer configured is a MissingSecret. A secret with no value in common with the
 // last start's is logged by name: signatures under the old one are refused from now on. Without
 // configured secrets nothing is compared.
-func (s *System) checkSecrets(ctx context.Context) error {
-	if len(s.config.Secrets) == 0 {
+func (k *startCheck) checkSecrets(ctx context.Context, sh *shard) error {
+	if len(k.secrets) == 0 {
 		return nil
 	}
-	used, err := SecretsInUse(ctx, s.journal, s.sealer)
+	used, err := SecretsInUse(ctx, k.journal, k.documents.sealer)
 	if err != nil {
 		return err
 	}
 	for name := range used {
-		if !slices.ContainsFunc(s.config.Secrets, func(c Secret) bool { return c.Name == name }) {
+		if !slices.ContainsFunc(k.secrets, func(c Secret) bool { return c.Name == name }) {
 			return MissingSecret{Name: name}
 		}
 	}
 	var changed []*persistence.Batch
-	for _, secret := range s.config.Secrets {
+	for _, secret := range k.secrets {
 		before := used[secret.Name]
 		if slices.Equal(before, secret.Fingerprints) {
 			continue
 		}
 		isKnown := func(f string) bool { return slices.Contains(before, f) }
 		if len(before) > 0 && !slices.ContainsFunc(secret.Fingerprints, isKnown) {
-			s.log.Warn("a secret is none of those that the stores have used: signatures under the old one are "+
+			k.log.Warn("a secret is none of those that the stores have used: signatures under the old one are "+
 				"refused from now on. Restore the old one, or give the new one to the other side",
 				"secret", secret.Name)
 		}
-		batch, err := s.secretBatch(secret)
+		batch, err := k.secretBatch(secret)
 		if err != nil {
 			return err
 		}
 		changed = append(changed, batch)
 	}
-	if err := s.shards[ident.SystemSlot.Shard()].lane.appendRecords(ctx, changed); err != nil {
+	if err := sh.lane.appendRecords(ctx, changed); err != nil {
 		return fmt.Errorf("fingerprints of secrets: %w", err)
 	}
 	return nil
@@ -100,12 +100,12 @@ func SecretsInUse(ctx context.Context, journal persistence.Journal, sealer Seale
 }
 
 // secretBatch returns the batch that stores a secret's fingerprints.
-func (s *System) secretBatch(secret Secret) (*persistence.Batch, error) {
+func (k *startCheck) secretBatch(secret Secret) (*persistence.Batch, error) {
 	document, err := json.Marshal(secretDocument{Fingerprints: secret.Fingerprints})
 	if err != nil {
 		return nil, err
 	}
-	if document, err = s.sealDocument(secretKind, secret.Name, document); err != nil {
+	if document, err = k.documents.seal(secretKind, secret.Name, document); err != nil {
 		return nil, err
 	}
 	system := ident.System.Format(ident.Workspace)

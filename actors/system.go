@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
-	"golang.org/x/sync/semaphore"
 
 	"purser/actors/decision"
 	"purser/actors/fault"
@@ -169,7 +168,7 @@ type System struct {
 	*loops
 	journal    persistence.Journal
 	authorizer Authorizer
-	sealer     Sealer
+	documents  *documentSealer
 	entropy    io.Reader
 	listener   Listener
 	config     Config
@@ -178,14 +177,12 @@ type System struct {
 	root      *actor.RootContext
 	directory *directory
 	kinds     map[string]*Kind
-	personal  map[string]bool // kinds of records that may be sealed
 	hooks     Hooks
-	resealer  resealer
+	resealer  *resealer
+	relayer   *relayer
 	keys      keysInFlight
 	follower  *follower
 	shards    [ident.Shards]*shard
-	// relaying and relayingLate have relayAtOnce places each, one for each entry.
-	relaying, relayingLate *semaphore.Weighted
 
 	laneCtx  context.Context // ends the lanes and followers, after the requests that wait for them
 	stopLane context.CancelFunc
@@ -215,9 +212,6 @@ type shard struct {
 	exposure    relayExposure
 }
 
-// ErrStores: the two stores do not belong together, or the data key is another's. No retry mends that; the text names what does.
-var ErrStores = errors.New("the stores are refused")
-
 // Start takes the shards, checks that both stores belong together, brings the authorizer to the journal's head and
 // starts the loops. The returned System answers at once; Ready tells when reads are current. After an error that is not ErrStores
 // it may be tried again.
@@ -225,16 +219,9 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &System{journal: c.Journal, authorizer: c.Authorizer, sealer: c.Sealer, loops: newLoops(c.Clock, c.Logger), entropy: c.Entropy,
-		listener: c.Listener, config: c, kinds: kindsByName(c.Kinds), personal: make(map[string]bool),
-		relaying: semaphore.NewWeighted(relayAtOnce), relayingLate: semaphore.NewWeighted(relayAtOnce)}
-	for i := range c.Kinds {
-		for _, kind := range c.Kinds[i].Personal {
-			s.personal[kind] = true
-		}
-	}
-	var err error
-	s.resealer.left.Store(ident.Shards)
+	s := &System{loops: newLoops(c.Clock, c.Logger), config: c, journal: c.Journal, authorizer: c.Authorizer,
+		documents: newDocumentSealer(c.Sealer, c.Kinds), kinds: kindsByName(c.Kinds), entropy: c.Entropy,
+		listener: c.Listener}
 	s.keys.keys = make(map[[32]byte]chan struct{})
 	s.laneCtx, s.stopLane = context.WithCancel(context.Background())
 	s.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
@@ -245,15 +232,10 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	if c.Attach != nil {
 		s.hooks = c.Attach(s)
 	}
+	s.relayer = newRelayer(s)
+	s.resealer = newResealer(s)
 	s.follower = &follower{s.loops, s.journal, s.authorizer, s.kinds, c.Fatal}
-	err = s.takeShards(ctx)
-	if err == nil {
-		err = s.checkDataKeys(ctx)
-	}
-	if err == nil {
-		err = s.checkSecrets(ctx)
-	}
-	if err != nil {
+	if err := s.takeCheckedShards(ctx); err != nil {
 		s.cancel()
 		s.stopLane()
 		return nil, err
@@ -271,7 +253,22 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	return s, nil
 }
 
-func (s *System) takeShards(ctx context.Context) error {
+// takeCheckedShards takes the shards and checks that the stores, the data keys and the secrets belong
+// together.
+func (s *System) takeCheckedShards(ctx context.Context) error {
+	check := &startCheck{s.journal, s.authorizer, s.documents, s.config.Secrets, s.log}
+	if err := s.takeShards(ctx, check); err != nil {
+		return err
+	}
+	system := s.shards[ident.SystemSlot.Shard()]
+	if err := check.checkDataKeys(ctx, system); err != nil {
+		return err
+	}
+	return check.checkSecrets(ctx, system)
+}
+
+// takeShards raises the epochs of all shards, which fences every earlier owner.
+func (s *System) takeShards(ctx context.Context, check *startCheck) error {
 	all := make([]ident.Shard, ident.Shards)
 	for i := range all {
 		all[i] = ident.Shard(i)
@@ -288,46 +285,9 @@ func (s *System) takeShards(ctx context.Context) error {
 		sh.causeIndex.causeTypes = types
 		sh.causeIndex.startAfter(sh.followed.value)
 		s.shards[i] = sh
-		if err := s.checkShard(ctx, sh, head); err != nil {
+		if err := check.checkShard(ctx, sh, head); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// rebuildHint is the repair for an authorizer that is not the journal's.
-const rebuildHint = "stop here; `purser rebuild-authorizer` says what a repair keeps and loses, " +
-	"and `purser rebuild-authorizer --yes` makes it: rules from the journal, decisions from the authorizer's log"
-
-// checkShard refuses two stores that do not belong together: going on would answer swipes from wrong funds. A journal that knows
-// fewer decisions than the authorizer believes is sent them again, for as long as the log still has them.
-func (s *System) checkShard(ctx context.Context, sh *shard, head persistence.Head) error {
-	if followed := s.authorizer.Followed(sh.id); followed > head.Position {
-		return fmt.Errorf("%w: shard %d: the authorizer has followed the journal to position %d, which ends at %d: the journal is older or another's; %s",
-			ErrStores, sh.id, followed, head.Position, rebuildHint)
-	}
-	told, err := s.journal.Cursor(ctx, relayCursor, sh.id)
-	if err != nil {
-		return fmt.Errorf("shard %d: relay cursor: %w", sh.id, err)
-	}
-	if synced := s.authorizer.Synced(sh.id); told > synced {
-		return fmt.Errorf("%w: shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
-			ErrStores, sh.id, told, synced, rebuildHint)
-	}
-	// Either note may be lost in a crash. The relay goes on from the lower one: what is sent twice is dropped by its number.
-	relayed := s.authorizer.Relayed(sh.id)
-	sh.relayed.value = min(told, relayed)
-	sh.asides.saved = sh.relayed.value
-	if told >= relayed {
-		return nil
-	}
-	rest, err := s.authorizer.ReadLog(sh.id, told, 1)
-	if err != nil {
-		return fmt.Errorf("shard %d: decision log: %w", sh.id, err)
-	}
-	if len(rest) == 0 || rest[0].Seq != told+1 {
-		return fmt.Errorf("%w: shard %d: the journal was told of decision %d and the log no longer has the next one: the journal is older; %s",
-			ErrStores, sh.id, told, rebuildHint)
 	}
 	return nil
 }
@@ -383,7 +343,7 @@ func (s *System) startLoops() {
 		if s.config.Still {
 			continue
 		}
-		s.Go(func(ctx context.Context) { s.relay(ctx, sh) })
+		s.Go(func(ctx context.Context) { s.relayer.run(ctx, sh) })
 		for _, r := range s.hooks.Reactions {
 			s.Go(func(ctx context.Context) { reactor.react(ctx, sh, r) })
 		}
@@ -401,12 +361,12 @@ func (s *System) startLoops() {
 		}
 		retention.trim(ctx)
 	})
-	s.Every(probeEvery, s.probeJournal)
+	s.Every(probeEvery, func(ctx context.Context) { s.outage.probe(ctx, s.journal, s.log) })
 	s.Every(s.config.AsideEvery, s.retryAsides)
 	for _, run := range s.hooks.Loops {
 		s.Go(run)
 	}
-	s.Go(s.resealAll)
+	s.Go(s.resealer.run)
 	s.Every(passivateEvery, func(context.Context) { s.Passivate() })
 }
 

@@ -1,0 +1,60 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"purser/persistence"
+)
+
+// ErrStores: the two stores do not belong together, or the data key is another's. No retry mends that; the text names what does.
+var ErrStores = errors.New("the stores are refused")
+
+// startCheck refuses to start over stores that do not belong together, or without a key or a secret
+// that they need.
+type startCheck struct {
+	journal    persistence.Journal
+	authorizer Authorizer
+	documents  *documentSealer
+	secrets    []Secret
+	log        *slog.Logger
+}
+
+// rebuildHint is the repair for an authorizer that is not the journal's.
+const rebuildHint = "stop here; `purser rebuild-authorizer` says what a repair keeps and loses, " +
+	"and `purser rebuild-authorizer --yes` makes it: rules from the journal, decisions from the authorizer's log"
+
+// checkShard refuses two stores that do not belong together: going on would answer swipes from wrong funds. A journal that knows
+// fewer decisions than the authorizer believes is sent them again, for as long as the log still has them.
+func (k *startCheck) checkShard(ctx context.Context, sh *shard, head persistence.Head) error {
+	if followed := k.authorizer.Followed(sh.id); followed > head.Position {
+		return fmt.Errorf("%w: shard %d: the authorizer has followed the journal to position %d, which ends at %d: the journal is older or another's; %s",
+			ErrStores, sh.id, followed, head.Position, rebuildHint)
+	}
+	told, err := k.journal.Cursor(ctx, relayCursor, sh.id)
+	if err != nil {
+		return fmt.Errorf("shard %d: relay cursor: %w", sh.id, err)
+	}
+	if synced := k.authorizer.Synced(sh.id); told > synced {
+		return fmt.Errorf("%w: shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
+			ErrStores, sh.id, told, synced, rebuildHint)
+	}
+	// Either note may be lost in a crash. The relay goes on from the lower one: what is sent twice is dropped by its number.
+	relayed := k.authorizer.Relayed(sh.id)
+	sh.relayed.value = min(told, relayed)
+	sh.asides.saved = sh.relayed.value
+	if told >= relayed {
+		return nil
+	}
+	rest, err := k.authorizer.ReadLog(sh.id, told, 1)
+	if err != nil {
+		return fmt.Errorf("shard %d: decision log: %w", sh.id, err)
+	}
+	if len(rest) == 0 || rest[0].Seq != told+1 {
+		return fmt.Errorf("%w: shard %d: the journal was told of decision %d and the log no longer has the next one: the journal is older; %s",
+			ErrStores, sh.id, told, rebuildHint)
+	}
+	return nil
+}
