@@ -58,7 +58,7 @@ func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 		register.PublicKeyPem = intent.PublicKeyPEM(intent.PublicKey(key))
 		document["privateKeyPem"] = intent.PrivateKeyPEM(key)
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "agent", Stream: id, Workspace: register.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindAgent, Stream: id, Workspace: register.Workspace,
 		Command: register},
 		func(registered any) (answer, error) {
 			document["agent"] = registered
@@ -67,10 +67,11 @@ func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 }
 
 func (h *agentHandlers) listAgents(c *call) (answer, error) {
-	return h.list(c, listing{kind: "agent", workspace: c.who.workspace()}, func(r persistence.Record) (any, error) {
-		state, err := agentOf(r)
-		return state.View(), err
-	})
+	return h.list(c, listing{kind: actors.KindAgent, workspace: c.who.workspace()},
+		func(r persistence.Record) (any, error) {
+			state, err := agentOf(r)
+			return state.View(), err
+		})
 }
 
 func agentOf(r persistence.Record) (agent.State, error) {
@@ -97,7 +98,8 @@ func (h *agentHandlers) updateAgent(c *call) (answer, error) {
 
 // toAgent addresses a command to the agent of the path; another workspace's agent is not_found.
 func (c *call) toAgent(command any) actors.Envelope {
-	return actors.Envelope{Kind: "agent", Stream: c.params["id"], Workspace: c.who.workspace(), Command: command}
+	return actors.Envelope{Kind: actors.KindAgent, Stream: c.params["id"], Workspace: c.who.workspace(),
+		Command: command}
 }
 
 // readAgent reads the committed state of the agent of the path.
@@ -120,7 +122,7 @@ func (h *agentHandlers) agentKeys(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	record, err := h.actors.Find(c.ctx, u.Slot(), "agent", c.params["id"])
+	record, err := h.actors.Find(c.ctx, u.Slot(), actors.KindAgent, c.params["id"])
 	if err != nil {
 		return answer{}, err
 	}

@@ -74,7 +74,7 @@ func (e *edge) authenticateKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	reply, err := e.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: owner, Workspace: owner,
+	reply, err := e.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: owner, Workspace: owner,
 		Command: workspace.Authenticate{SecretHash: hash}})
 	if fault.Is(err, fault.Unauthorized) || fault.Is(err, fault.NotFound) {
 		return noValidKey()
@@ -194,7 +194,7 @@ func (u *keyUsage) noteUse(access workspace.Access) {
 		defer func() { <-u.slots }()
 		ctx, cancel := context.WithTimeout(u.edge.base, noteTimeout)
 		defer cancel()
-		_, err := u.edge.actors.Ask(ctx, actors.Envelope{Kind: "workspace", Stream: access.Workspace,
+		_, err := u.edge.actors.Ask(ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: access.Workspace,
 			Workspace: access.Workspace, Command: workspace.NoteUse{KeyID: access.Principal.KeyID}})
 		if err != nil {
 			u.edge.log.Debug("key use not noted", "err", err)

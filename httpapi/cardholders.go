@@ -45,8 +45,9 @@ func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 	}
 	create := cardholder.Create{ID: u.Format(ident.Cardholder), Workspace: c.who.workspace(), Kind: body.Kind,
 		Person: body.Person}
-	return h.askIdempotent(c, actors.Envelope{Kind: "cardholder", Stream: create.ID, Workspace: create.Workspace,
-		Prepare: func(ctx context.Context) (any, error) { return h.enrolPerson(ctx, c, create) }},
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindCardholder, Stream: create.ID,
+		Workspace: create.Workspace,
+		Prepare:   func(ctx context.Context) (any, error) { return h.enrolPerson(ctx, c, create) }},
 		func(created any) (answer, error) { return reply(map[string]any{"cardholder": created}) })
 }
 
@@ -66,7 +67,7 @@ func (h *cardHandlers) enrolPerson(ctx context.Context, c *call, create cardhold
 }
 
 func (h *cardHandlers) listCardholders(c *call) (answer, error) {
-	return h.list(c, listing{kind: "cardholder", workspace: c.who.workspace()},
+	return h.list(c, listing{kind: actors.KindCardholder, workspace: c.who.workspace()},
 		func(r persistence.Record) (any, error) {
 			var state cardholder.State
 			if err := json.Unmarshal(r.Document, &state); err != nil {
@@ -98,7 +99,7 @@ func (h *cardHandlers) cardholderFor(c *call, named string) (string, error) {
 	if _, err := ident.Parse(ident.Cardholder, named); err != nil {
 		return "", fault.New(fault.NotFound, "")
 	}
-	record, err := h.actors.Record(c.ctx, "cardholder", c.who.workspace(), named)
+	record, err := h.actors.Record(c.ctx, actors.KindCardholder, c.who.workspace(), named)
 	if err != nil {
 		return "", err
 	}

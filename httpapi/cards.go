@@ -65,7 +65,7 @@ func (h *cardHandlers) mintCard(c *call) (answer, error) {
 	if err := h.newCardIdentity(c, &mint); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "card", Stream: mint.ID, Workspace: mint.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindCard, Stream: mint.ID, Workspace: mint.Workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			mint.CardholderID, err = h.cardholderFor(c, body.CardholderID)
@@ -124,7 +124,7 @@ func drawDigits(n int, entropy io.Reader) (string, error) {
 func (h *cardHandlers) listCards(c *call) (answer, error) {
 	workspace := c.who.workspace()
 	h.actors.WaitRelayed(c.ctx, workspace)
-	return h.list(c, listing{kind: "card", workspace: workspace}, func(r persistence.Record) (any, error) {
+	return h.list(c, listing{kind: actors.KindCard, workspace: workspace}, func(r persistence.Record) (any, error) {
 		var state card.State
 		if err := json.Unmarshal(r.Document, &state); err != nil {
 			return nil, fmt.Errorf("card's record: %w", err)
@@ -135,7 +135,7 @@ func (h *cardHandlers) listCards(c *call) (answer, error) {
 
 // readCard asks the card's actor; another workspace's card is not_found.
 func (h *cardHandlers) readCard(c *call, id string) (card.View, error) {
-	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: id, Workspace: c.who.workspace(),
+	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindCard, Stream: id, Workspace: c.who.workspace(),
 		Command: decision.Read{}})
 	if err != nil {
 		return card.View{}, err
@@ -211,7 +211,7 @@ func (h *cardHandlers) updateCard(c *call) (answer, error) {
 	if err := h.decode(c, &change); err != nil {
 		return answer{}, err
 	}
-	updated, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "card", Stream: c.params["id"],
+	updated, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindCard, Stream: c.params["id"],
 		Workspace: c.who.workspace(),
 		Command:   change})
 	if err != nil {

@@ -128,14 +128,15 @@ func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 		return answer{}, err
 	}
 	live := c.who.access.Mode != modeSandbox
-	return h.askIdempotent(c, actors.Envelope{Kind: "checkout", Stream: create.ID, Workspace: create.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindCheckout, Stream: create.ID, Workspace: create.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			return h.actors.PrepareCheckout(ctx, create, body.AcceptedAssets, body.AcceptedChains, live)
 		}}, h.replyCheckout(create.Text))
 }
 
 func (h *checkoutHandlers) listCheckouts(c *call) (answer, error) {
-	records, err := h.actors.List(c.ctx, "checkout", c.who.workspace(), "", persistence.Page{Limit: shownSessions})
+	records, err := h.actors.List(c.ctx, actors.KindCheckout, c.who.workspace(), "",
+		persistence.Page{Limit: shownSessions})
 	if err != nil {
 		return answer{}, err
 	}
@@ -173,7 +174,8 @@ func (c *call) toCheckout(command any) (actors.Envelope, error) {
 	if _, err := ident.Parse(ident.Checkout, c.params["id"]); err != nil {
 		return actors.Envelope{}, fault.New(fault.NotFound, "")
 	}
-	return actors.Envelope{Kind: "checkout", Stream: c.params["id"], Workspace: c.who.workspace(), Command: command},
+	return actors.Envelope{Kind: actors.KindCheckout, Stream: c.params["id"], Workspace: c.who.workspace(),
+			Command: command},
 		nil
 }
 
@@ -195,7 +197,7 @@ func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if _, err := h.actors.Record(c.ctx, "checkout", e.Workspace, e.Stream); err != nil {
+	if _, err := h.actors.Record(c.ctx, actors.KindCheckout, e.Workspace, e.Stream); err != nil {
 		return answer{}, err
 	}
 	text, err := h.checkoutText(c, e.Workspace, e.Stream)
@@ -213,7 +215,7 @@ func (h *checkoutHandlers) publicCheckout(c *call) (checkout.State, error) {
 	if err != nil {
 		return state, fault.New(fault.NotFound, "")
 	}
-	record, err := h.actors.Find(c.ctx, u.Slot(), "checkout", c.params["id"])
+	record, err := h.actors.Find(c.ctx, u.Slot(), actors.KindCheckout, c.params["id"])
 	if err != nil {
 		return state, err
 	}
@@ -245,8 +247,9 @@ func (h *checkoutHandlers) selectCheckout(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	answered, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "checkout", Stream: state.ID, Workspace: state.Workspace,
-		Command: checkout.Select{Asset: body.Asset, Chain: body.Chain}})
+	answered, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindCheckout, Stream: state.ID,
+		Workspace: state.Workspace,
+		Command:   checkout.Select{Asset: body.Asset, Chain: body.Chain}})
 	if err != nil {
 		return answer{}, err
 	}

@@ -70,7 +70,7 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	if quote.ID, err = h.newID(c, ident.CurrencyQuote); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Prepare: func(ctx context.Context) (any, error) {
 			if quote.NoOffer = h.limits.countQuote(c, "quotes"); quote.NoOffer != nil {
 				// The balance's own refusals take precedence.
@@ -88,8 +88,9 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 		if !ok {
 			return answer{}, fmt.Errorf("quote answered %T", quoted)
 		}
-		return replyWith(fasthttp.StatusCreated, conversionQuoteDocument{ID: q.ID, Status: q.Status, Sell: newAmountView(q.Sell),
-			Buy: newAmountView(q.Buy), Rate: q.Rate, RateDisplay: displayRate(q.Sell.Currency, q.Rate, q.Buy.Currency),
+		return replyWith(fasthttp.StatusCreated, conversionQuoteDocument{ID: q.ID, Status: q.Status,
+			Sell: newAmountView(q.Sell),
+			Buy:  newAmountView(q.Buy), Rate: q.Rate, RateDisplay: displayRate(q.Sell.Currency, q.Rate, q.Buy.Currency),
 			IncludesOurFee: true, Hold: newAmountView(q.Sell), LockExpiresAt: q.LockExpiresAt, ServerNow: q.CreatedAt})
 	})
 }
@@ -108,7 +109,7 @@ func (h *currencyHandlers) createConversion(c *call) (answer, error) {
 	if create.ID, err = h.newID(c, ident.Conversion); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
 			err := h.readQuote(c, balance.RecordConversionQuote, ident.CurrencyQuote, body.QuoteID, &create.Quote)
 			return create, err

@@ -32,7 +32,7 @@ func (h *treasuryHandlers) createCounterparty(c *call) (answer, error) {
 		return answer{}, err
 	}
 	workspace := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindCounterparty, Stream: id, Workspace: workspace,
 		Command: counterparty.Save{ID: id, Workspace: workspace, Account: account}}, func(saved any) (answer, error) {
 		return reply(map[string]any{"counterparty": saved})
 	})
@@ -60,8 +60,9 @@ func (h *treasuryHandlers) removeCounterparty(c *call) (answer, error) {
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "counterparty", Stream: id, Workspace: c.who.workspace(),
-		Command: counterparty.Remove{}})
+	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindCounterparty, Stream: id,
+		Workspace: c.who.workspace(),
+		Command:   counterparty.Remove{}})
 	if err != nil {
 		return answer{}, err
 	}
@@ -73,7 +74,7 @@ func (h *treasuryHandlers) recipientNamed(c *call, id string) (balance.Recipient
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
 		return balance.Recipient{}, fault.New(fault.NotFound, "")
 	}
-	record, err := h.actors.Record(c.ctx, "counterparty", c.who.workspace(), id)
+	record, err := h.actors.Record(c.ctx, actors.KindCounterparty, c.who.workspace(), id)
 	if err != nil {
 		return balance.Recipient{}, err
 	}

@@ -133,7 +133,7 @@ func showOnboarding(who *caller, onboarded bool) onboardingDocument {
 
 func (h *currencyHandlers) readCurrencies(c *call) (balance.CurrenciesView, error) {
 	id := c.who.workspace()
-	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Command: balance.ReadCurrencies{}})
 	if err != nil {
 		return balance.CurrenciesView{}, err
@@ -203,7 +203,7 @@ func (h *currencyHandlers) currencyDetails(c *call) (answer, error) {
 func (h *currencyHandlers) showDetails(c *call, a balance.CurrencyAccount) (answer, error) {
 	details, id := []receivingDocument{}, c.who.workspace()
 	if detailsStatus(&c.who, a) == "ready" {
-		read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+		read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
 			Command: decision.Read{}})
 		if err != nil {
 			return answer{}, err
@@ -230,7 +230,7 @@ func (h *currencyHandlers) openCurrency(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Command: balance.OpenCurrency{Workspace: id, Currency: currency, Delay: h.cfg.DepositDelay}},
 		func(opened any) (answer, error) {
 			a, ok := opened.(balance.CurrencyAccount)
@@ -254,14 +254,14 @@ func (h *currencyHandlers) getOnboarding(c *call) (answer, error) {
 func (h *currencyHandlers) startOnboarding(c *call) (answer, error) {
 	id := c.who.workspace()
 	if c.who.access.Mode == modeSandbox && c.who.access.KYBStatus != kybApproved {
-		_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+		_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
 			Command: workspace.SetKYB{Status: kybApproved, BySandbox: true}})
 		if err != nil {
 			return answer{}, err
 		}
 		c.who.access.KYBStatus = kybApproved
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Command: balance.Onboard{Workspace: id}},
 		func(onboarded any) (answer, error) {
 			view, ok := onboarded.(balance.CurrenciesView)
@@ -342,7 +342,7 @@ func (h *currencyHandlers) simulatePayin(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Command: balance.AnnouncePayin{Workspace: id, ID: payin,
 			Amount: balance.Amount{Currency: body.Currency, AmountMinor: minor}, Reference: body.Reference,
 			ArrivesAt: c.now.Add(h.cfg.DepositDelay)}}, func(announced any) (answer, error) {

@@ -89,7 +89,7 @@ func (h *sessionHandlers) signUp(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := u.Format(ident.User)
-	registered, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: id, Workspace: id,
+	registered, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: id, Workspace: id,
 		Command: user.Register{ID: id, Email: body.Email, PasswordHash: hash}})
 	if err != nil {
 		return answer{}, err
@@ -169,8 +169,9 @@ func (h *sessionHandlers) changePassword(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	reached, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
-		Command: user.ChangePassword{Email: credential.Email, PasswordHash: hash, Start: start}})
+	reached, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: c.who.user,
+		Workspace: c.who.user,
+		Command:   user.ChangePassword{Email: credential.Email, PasswordHash: hash, Start: start}})
 	if err != nil {
 		return answer{}, err
 	}
@@ -223,7 +224,8 @@ func (h *sessionHandlers) startSession(c *call, who userDocument, start user.Sta
 	if err := h.endCookieSession(c); err != nil {
 		return answer{}, err
 	}
-	_, err = h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: who.ID, Workspace: who.ID, Command: start})
+	_, err = h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: who.ID, Workspace: who.ID,
+		Command: start})
 	if err != nil {
 		return answer{}, err
 	}
@@ -233,7 +235,7 @@ func (h *sessionHandlers) startSession(c *call, who userDocument, start user.Sta
 }
 
 func (h *sessionHandlers) logOut(c *call) (answer, error) {
-	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
+	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: c.who.user, Workspace: c.who.user,
 		Command: user.EndSession{SecretHash: c.who.session}})
 	if err != nil {
 		return answer{}, err

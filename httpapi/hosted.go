@@ -151,8 +151,9 @@ func (h *checkoutHandlers) selectHosted(ctx *fasthttp.RequestCtx, c *call) error
 	asset, network, _ := strings.Cut(string(ctx.PostArgs().Peek("pair")), "/")
 	state, err := h.publicCheckout(c)
 	if err == nil {
-		_, err = h.actors.Ask(c.ctx, actors.Envelope{Kind: "checkout", Stream: state.ID, Workspace: state.Workspace,
-			Command: checkout.Select{Asset: asset, Chain: network}})
+		_, err = h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindCheckout, Stream: state.ID,
+			Workspace: state.Workspace,
+			Command:   checkout.Select{Asset: asset, Chain: network}})
 	}
 	for _, shown := range []fault.Code{fault.NotFound, fault.PairNotSupported, fault.PaymentSeen, fault.LinkEnded,
 		fault.InvalidBody} {
@@ -241,7 +242,7 @@ func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 	if err != nil {
 		return page, err
 	}
-	record, err := h.actors.Record(c.ctx, "workspace", state.Workspace, state.Workspace)
+	record, err := h.actors.Record(c.ctx, actors.KindWorkspace, state.Workspace, state.Workspace)
 	if err != nil {
 		return page, fmt.Errorf("workspace of a checkout session: %v", err)
 	}

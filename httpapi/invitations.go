@@ -74,7 +74,8 @@ func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 		return answer{}, err
 	}
 	owned := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: "workspace", Stream: owned, Workspace: owned, Command: invite},
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindWorkspace, Stream: owned, Workspace: owned,
+		Command: invite},
 		func(r any) (answer, error) {
 			switch r := r.(type) {
 			case workspace.Person:
@@ -221,7 +222,7 @@ func (h *workspaceHandlers) answerInvitation(c *call, command func(workspace.Inv
 	if !ok {
 		return answer{}, fmt.Errorf("the email of %s does not fold", c.who.user)
 	}
-	reached, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: document.WorkspaceID,
+	reached, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: document.WorkspaceID,
 		Workspace: document.WorkspaceID,
 		Command:   command(workspace.Invitee{TokenHash: hash, UserID: c.who.user, EmailHash: user.EmailHash(folded)})})
 	if err != nil {

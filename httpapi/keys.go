@@ -76,7 +76,7 @@ func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
 		Command: workspace.CreateKey{NewKey: key, By: c.who.asPrincipal()}}, func(reply any) (answer, error) {
 		made, ok := reply.(workspace.APIKey)
 		if !ok {
@@ -110,7 +110,7 @@ func (h *workspaceHandlers) revokeKey(c *call) (answer, error) {
 		return answer{}, fault.New(fault.InvalidQuery, "id is required")
 	}
 	id := c.who.workspace()
-	revoked, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+	revoked, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
 		Command: workspace.RevokeKey{ID: key, By: c.who.asPrincipal()}})
 	if err != nil {
 		return answer{}, err

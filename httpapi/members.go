@@ -43,7 +43,7 @@ func (h *workspaceHandlers) showMember(c *call, p workspace.Person) (memberDocum
 // askWorkspace sends a command to the session's workspace.
 func (h *workspaceHandlers) askWorkspace(c *call, command any) (any, error) {
 	id := c.who.workspace()
-	return h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id, Command: command})
+	return h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id, Command: command})
 }
 
 func (h *workspaceHandlers) listMembers(c *call) (answer, error) {

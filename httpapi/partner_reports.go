@@ -89,8 +89,9 @@ func (h *reportHandlers) applyReport(c *call, row reportType, r report) error {
 	if err := h.claimReport(c.ctx, c.route.partner, r, to.claimedFor); err != nil {
 		return err
 	}
-	reply, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: to.workspace, Workspace: to.workspace,
-		Command: to.command, Prepare: to.prepare})
+	reply, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindBalance, Stream: to.workspace,
+		Workspace: to.workspace,
+		Command:   to.command, Prepare: to.prepare})
 	if err == nil && isLate(reply) {
 		h.metrics.late.Inc()
 		h.log.Error("a partner has moved money that was given back before", "report", r.Type, "id", to.claimedFor)
@@ -137,7 +138,7 @@ func Partners() []string { return []string{PartnerBank, PartnerRamp, PartnerStab
 // to another target matches nothing.
 func (h *reportHandlers) claimReport(ctx context.Context, partner string, r report, target string) error {
 	system := ident.System.Format(ident.Workspace)
-	reply, err := h.actors.Ask(ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
+	reply, err := h.actors.Ask(ctx, actors.Envelope{Kind: actors.KindBalance, Stream: system, Workspace: system,
 		Command: balance.ClaimReport{EventID: r.ID, Partner: partner, Target: target}})
 	if err != nil {
 		return err
@@ -150,7 +151,7 @@ func (h *reportHandlers) claimReport(ctx context.Context, partner string, r repo
 
 func (h *reportHandlers) keepUnmatched(c *call, r report) error {
 	system := ident.System.Format(ident.Workspace)
-	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: system, Workspace: system,
+	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindBalance, Stream: system, Workspace: system,
 		Command: balance.KeepUnmatched{EventID: r.ID, Partner: c.route.partner, Type: r.Type, Body: c.body}})
 	if f, ok := errors.AsType[*fault.Error](err); ok && matchesNothing(err) {
 		return fmt.Errorf("a report could not even be kept: %s", f.Code)

@@ -73,7 +73,8 @@ func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 	if err := lock.CheckBody(); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: lock.Workspace, Workspace: lock.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: lock.Workspace,
+		Workspace: lock.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			var err error
 			if lock.Recipient, err = h.recipientNamed(c, body.CounterpartyID); err != nil {

@@ -46,7 +46,8 @@ func ParsePayoutLimits(s string) (balance.PayoutLimits, error) {
 	var dollars [2]int64
 	parts := strings.Split(s, ",")
 	if len(parts) != len(dollars) {
-		return balance.PayoutLimits{}, fmt.Errorf("payout limits %q: want two numbers of dollars a day (key, workspace)", s)
+		return balance.PayoutLimits{},
+			fmt.Errorf("payout limits %q: want two numbers of dollars a day (key, workspace)", s)
 	}
 	for i, part := range parts {
 		v, err := strconv.ParseInt(strings.TrimSpace(part), 10, 64)
@@ -126,7 +127,8 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 		return answer{}, fmt.Errorf("uetr: %w", err)
 	}
 	create.UETR = uetr.String()
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: create.Workspace, Workspace: create.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: create.Workspace,
+		Workspace: create.Workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			if create.Recipient, err = h.recipientNamed(c, body.CounterpartyID); err != nil {
@@ -190,7 +192,7 @@ func (h *treasuryHandlers) directPayout(c *call, release bool) (answer, error) {
 		return answer{}, err
 	}
 	workspace := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: workspace, Workspace: workspace,
 		Command: balance.DirectPayout{ID: p.ID, Release: release}}, replyPayout(description))
 }
 

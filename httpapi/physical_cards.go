@@ -81,7 +81,7 @@ func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 		// balance.
 		h.actors.WaitRelayed(c.ctx, workspace)
 	}
-	done, err := h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: workspace, Workspace: workspace,
+	done, err := h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: workspace, Workspace: workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			order.Order.Card.CardholderID, err = h.cardholderFor(c, "")
@@ -115,7 +115,8 @@ func (h *cardHandlers) awaitOrdered(c *call, done answer) error {
 		return err
 	}
 	h.log.Warn("an ordered card is not minted yet", "order", answered.Order.ID, "err", err)
-	return fault.New(fault.OutcomeUnknown, "The card is ordered and not minted yet; retry with the same Idempotency-Key.")
+	return fault.New(fault.OutcomeUnknown,
+		"The card is ordered and not minted yet; retry with the same Idempotency-Key.")
 }
 
 // readOrder reads the body, and draws the ids of order and card. It does not look up the

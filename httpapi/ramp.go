@@ -71,7 +71,7 @@ func (h *rampHandlers) linkRamp(c *call) (answer, error) {
 		return answer{}, err
 	}
 	link.ID = ident.Derive(owner.Slot(), owner.Time(), "ramp/"+link.Workspace).Format(ident.RampAccount)
-	return h.askIdempotent(c, actors.Envelope{Kind: "ramp", Stream: link.Workspace, Workspace: link.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindRamp, Stream: link.Workspace, Workspace: link.Workspace,
 		Command: link},
 		func(linked any) (answer, error) {
 			a, ok := linked.(ramp.Account)
@@ -125,7 +125,8 @@ func (h *rampHandlers) createRampQuote(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: quote.Workspace, Workspace: quote.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: quote.Workspace,
+		Workspace: quote.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			err := h.offerRamp(ctx, c, &quote)
 			return quote, err
@@ -257,7 +258,7 @@ func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answ
 	if create.ID, err = h.newID(c, prefix); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
 			err := h.readQuote(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
 			return create, err

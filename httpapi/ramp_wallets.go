@@ -76,7 +76,7 @@ func (h *rampHandlers) addWallet(c *call) (answer, error) {
 		return answer{}, fmt.Errorf("nonce of a wallet: %w", err)
 	}
 	add.Nonce = hex.EncodeToString(nonce[:])
-	return h.askIdempotent(c, actors.Envelope{Kind: "ramp", Stream: add.Workspace, Workspace: add.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindRamp, Stream: add.Workspace, Workspace: add.Workspace,
 		Command: add},
 		replyWallet)
 }
@@ -102,6 +102,6 @@ func (h *rampHandlers) proveWallet(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: "ramp", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindRamp, Stream: id, Workspace: id,
 		Command: ramp.ProveWallet{ID: c.params["id"], Signature: body.Signature}}, replyWallet)
 }

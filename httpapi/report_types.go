@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/fault"
 	"purser/persistence"
@@ -78,7 +79,7 @@ func readDepositReceived(ctx context.Context, h *reportHandlers, r report) (to r
 	if err := readReportData(r, &data); err != nil {
 		return to, err
 	}
-	record, err := h.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
+	record, err := h.findNamed(ctx, actors.KindWorkspace, ident.Workspace, data.WorkspaceID)
 	return reportTarget{workspace: record.ID, claimedFor: record.ID,
 		command: balance.ReceiveDeposit{Workspace: record.ID, EventID: r.ID, AmountUsdCents: data.AmountUsdCents,
 			Rail: data.Rail, Reference: data.Reference}}, err
@@ -95,7 +96,7 @@ func readStablecoinDeposit(ctx context.Context, h *reportHandlers, r report) (to
 	if err := readReportData(r, &data); err != nil {
 		return to, err
 	}
-	record, err := h.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
+	record, err := h.findNamed(ctx, actors.KindWorkspace, ident.Workspace, data.WorkspaceID)
 	return reportTarget{workspace: record.ID, claimedFor: record.ID,
 		command: balance.ReceiveStablecoin{Workspace: record.ID, EventID: r.ID, Asset: data.Asset, Chain: data.Chain,
 			TxHash: data.TxHash, AmountUsdCents: data.AmountUsdCents}}, err
@@ -143,7 +144,7 @@ func readCurrencyChanged(ctx context.Context, h *reportHandlers, r report) (to r
 	if err := readReportData(r, &data); err != nil {
 		return to, err
 	}
-	record, err := h.findNamed(ctx, "workspace", ident.Workspace, data.WorkspaceID)
+	record, err := h.findNamed(ctx, actors.KindWorkspace, ident.Workspace, data.WorkspaceID)
 	return reportTarget{workspace: record.ID, claimedFor: record.ID + " " + string(data.Currency),
 		command: balance.ReportCurrency{EventID: r.ID, Workspace: record.ID, Currency: data.Currency,
 			Status: data.Status,

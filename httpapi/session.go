@@ -69,7 +69,7 @@ func (e *edge) endCookieSession(c *call) error {
 	if err != nil || owner == "" {
 		return err
 	}
-	_, err = e.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: owner, Workspace: owner,
+	_, err = e.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: owner, Workspace: owner,
 		Command: user.EndSession{SecretHash: hash}})
 	return err
 }
@@ -87,7 +87,7 @@ func (e *edge) enterWorkspace(c *call) error {
 			return fault.New(fault.WorkspaceRequired, "name the workspace in X-Workspace-Id")
 		}
 	}
-	reply, err := e.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+	reply, err := e.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
 		Command: workspace.LookUpRole{UserID: c.who.user}})
 	if err != nil {
 		return err
@@ -101,7 +101,8 @@ func (e *edge) enterWorkspace(c *call) error {
 }
 
 func (e *edge) readUser(ctx context.Context, id string) (user.View, error) {
-	reply, err := e.actors.Ask(ctx, actors.Envelope{Kind: "user", Stream: id, Workspace: id, Command: decision.Read{}})
+	reply, err := e.actors.Ask(ctx, actors.Envelope{Kind: actors.KindUser, Stream: id, Workspace: id,
+		Command: decision.Read{}})
 	if err != nil {
 		return user.View{}, err
 	}

@@ -122,7 +122,7 @@ func readDay(c *call, name string) (time.Time, error) {
 // decision is committed, so no line of a past day is missing.
 func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error {
 	h.actors.WaitRelayed(c.ctx, of.Account)
-	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: of.Account, Workspace: of.Account,
+	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindBalance, Stream: of.Account, Workspace: of.Account,
 		Command: decision.Read{}})
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (h *treasuryHandlers) treasuryRoutes() []route {
 func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 	id := c.who.workspace()
 	h.actors.WaitRelayed(c.ctx, id)
-	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Command: decision.Read{}})
 	if err != nil {
 		return answer{}, err
@@ -94,7 +94,7 @@ func (h *treasuryHandlers) createDeposit(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Command: balance.CreateDeposit{
 			Workspace: id, ID: u.Format(ident.Deposit), Rail: body.Rail, AmountUsdCents: body.AmountUsdCents,
 			ExpectedAt: c.now.Add(h.cfg.DepositDelay).Truncate(time.Millisecond),

@@ -62,7 +62,7 @@ func (h *endpointHandlers) createEndpoint(c *call) (answer, error) {
 	}
 	register := webhook.Register{ID: id, Workspace: c.who.workspace(), URL: body.URL, Secret: secret,
 		Events: body.Events}
-	return h.askIdempotent(c, actors.Envelope{Kind: "webhook", Stream: id, Workspace: register.Workspace,
+	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindWebhook, Stream: id, Workspace: register.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			if err := h.cfg.WebhookGuard.Check(ctx, register.URL); err != nil {
 				return nil, fault.New(fault.InvalidBody, "url "+err.Error())
@@ -86,7 +86,7 @@ func (h *endpointHandlers) listEndpoints(c *call) (answer, error) {
 
 // askEndpoint returns the envelope of a command to an endpoint of the session's workspace.
 func (c *call) askEndpoint(id string, command any) actors.Envelope {
-	return actors.Envelope{Kind: "webhook", Stream: id, Workspace: c.who.workspace(), Command: command}
+	return actors.Envelope{Kind: actors.KindWebhook, Stream: id, Workspace: c.who.workspace(), Command: command}
 }
 
 // endpointID returns the endpoint id of the path.

@@ -33,7 +33,7 @@ func (h *workspaceHandlers) workspaceRoutes() []route {
 
 func (h *workspaceHandlers) getWorkspace(c *call) (answer, error) {
 	id := c.who.workspace()
-	view, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+	view, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
 		Command: decision.Read{}})
 	if err != nil {
 		return answer{}, err
@@ -66,7 +66,7 @@ func (h *workspaceHandlers) createWorkspace(c *call) (answer, error) {
 	}
 	create := workspace.Create{ID: id, Name: body.Name, Plan: body.Plan, IssuerID: u.Format(issuerAccount),
 		IssuerFixture: h.cfg.Issuer == IssuerFixture, FirstKey: key}
-	a, err := h.askIdempotent(c, actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
+	a, err := h.askIdempotent(c, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			create.OwnerIDs, create.Founder, err = h.ownersOfNew(c)
@@ -104,7 +104,7 @@ func (h *workspaceHandlers) slotOfNew(c *call) (ident.Slot, error) {
 func (h *workspaceHandlers) ownersOfNew(c *call) (owners []string, founder string, err error) {
 	owners, founder = []string{c.who.user}, c.who.user
 	if c.who.user == "" {
-		record, err := h.actors.Record(c.ctx, "workspace", c.who.workspace(), c.who.workspace())
+		record, err := h.actors.Record(c.ctx, actors.KindWorkspace, c.who.workspace(), c.who.workspace())
 		if err != nil {
 			return nil, "", err
 		}
@@ -125,7 +125,7 @@ func (h *workspaceHandlers) roomAmong(c *call, owners []string, founder string) 
 		if founder != "" && owner != founder {
 			continue
 		}
-		record, err := h.actors.Record(c.ctx, "user", owner, owner)
+		record, err := h.actors.Record(c.ctx, actors.KindUser, owner, owner)
 		if fault.Is(err, fault.NotFound) {
 			return nil
 		}
@@ -146,7 +146,7 @@ func (h *workspaceHandlers) roomAmong(c *call, owners []string, founder string) 
 // listAtOnce adds the new workspace to its user's list before the answer. The reaction to
 // workspace.created does the same later, so a failure here loses nothing.
 func (h *workspaceHandlers) listAtOnce(c *call, id, name string) {
-	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: "user", Stream: c.who.user, Workspace: c.who.user,
+	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: c.who.user, Workspace: c.who.user,
 		Command: user.Join{Workspace: id, Name: name, Role: workspace.Owner}})
 	if err != nil {
 		h.log.Warn("workspace not yet in its owner's list", "err", err)

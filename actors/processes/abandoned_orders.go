@@ -44,7 +44,8 @@ func (a *abandonedOrders) fireTimers(ctx context.Context) {
 }
 
 // awaitedAnswers returns the timers of a shard that wait for the bank's answer to an order.
-func (a *abandonedOrders) awaitedAnswers(ctx context.Context, shard ident.Shard) (awaited []persistence.Timer, err error) {
+func (a *abandonedOrders) awaitedAnswers(ctx context.Context, shard ident.Shard) (awaited []persistence.Timer,
+	err error) {
 	before := a.runtime.Clock().Add(balance.AnswerWithin)
 	for after := (persistence.Timer{}); ; {
 		timers, err := a.journal.Timers(ctx, shard, before, after, persistence.MaxPage)

@@ -51,7 +51,8 @@ func (m *agentMirror) mirror(ctx context.Context, workspaceID string, read func(
 	agents := make([]partner.Agent, len(states))
 	for i := range states {
 		v := states[i].View()
-		agents[i] = partner.Agent{ID: v.ID, Name: v.AgentName, PublicKeyPem: v.PublicKeyPem, KeyID: v.KeyID, State: v.State}
+		agents[i] = partner.Agent{ID: v.ID, Name: v.AgentName, PublicKeyPem: v.PublicKeyPem, KeyID: v.KeyID,
+			State: v.State}
 	}
 	err = m.issuer.Mirror(ctx, workspaceID, agents)
 	if errors.Is(err, partner.ErrRefused) {

@@ -110,7 +110,8 @@ func (a *announcer) announce(ctx context.Context, e *persistence.Event) error {
 		return fmt.Errorf("announce %s: %w", e.Type, err)
 	}
 	// The records only list the endpoints. Each endpoint decides by its state whether it subscribes.
-	endpoints, err := a.runtime.List(ctx, webhook.RecordEndpoint, e.Workspace, "", persistence.Page{Limit: webhook.MaxPerWorkspace})
+	endpoints, err := a.runtime.List(ctx, webhook.RecordEndpoint, e.Workspace, "",
+		persistence.Page{Limit: webhook.MaxPerWorkspace})
 	for i := range endpoints {
 		if err == nil {
 			err = a.enqueue(ctx, e, endpoints[i].ID, announcement)
@@ -119,7 +120,8 @@ func (a *announcer) announce(ctx context.Context, e *persistence.Event) error {
 	return err
 }
 
-func (a *announcer) enqueue(ctx context.Context, e *persistence.Event, endpoint string, announcement Announcement) error {
+func (a *announcer) enqueue(ctx context.Context, e *persistence.Event, endpoint string,
+	announcement Announcement) error {
 	slot, err := ident.SlotOf(endpoint)
 	if err != nil {
 		return fmt.Errorf("endpoint's record: %w", err)

@@ -77,7 +77,8 @@ func (b *bankOrders) pay(ctx context.Context, p partner.Payment) string {
 	case errors.Is(err, partner.ErrFull):
 		return balance.AnswerRefused
 	case !errors.Is(err, partner.ErrUnknown):
-		b.log.Warn("the bank was asked about an order and did not answer; it is not sent", "payout", p.Reference, "err", err)
+		b.log.Warn("the bank was asked about an order and did not answer; it is not sent", "payout",
+			p.Reference, "err", err)
 		return balance.AnswerNone
 	}
 	switch err := b.bank.Pay(call, p); {

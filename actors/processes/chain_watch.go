@@ -130,7 +130,8 @@ func (w *chainWatch) readShard(ctx context.Context, shard ident.Shard) error {
 }
 
 // openPayments returns the payments that a session knows and that need more confirmations.
-func (w *chainWatch) openPayments(ctx context.Context, workspace, session string) (open []partner.Observation, err error) {
+func (w *chainWatch) openPayments(ctx context.Context, workspace, session string) (open []partner.Observation,
+	err error) {
 	state, err := readDocument[checkout.State](ctx, w.runtime, actors.KindCheckout, workspace, session)
 	if err != nil {
 		return nil, err
@@ -140,8 +141,10 @@ func (w *chainWatch) openPayments(ctx context.Context, workspace, session string
 			if seen.Withdrawn || seen.Shown >= checkout.ShownConfirmations {
 				continue
 			}
-			open = append(open, partner.Observation{Chain: p.Chain, Asset: p.Asset, Address: p.Address, TxHash: p.TxHash,
-				Index: p.Index, Amount: p.Units, Block: seen.Block, BlockHash: seen.BlockHash, Threshold: 1, At: p.SentAt.Time,
+			open = append(open, partner.Observation{Chain: p.Chain, Asset: p.Asset, Address: p.Address,
+				TxHash: p.TxHash,
+				Index:  p.Index, Amount: p.Units, Block: seen.Block, BlockHash: seen.BlockHash, Threshold: 1,
+				At:   p.SentAt.Time,
 				From: p.From})
 		}
 	}
@@ -232,7 +235,8 @@ func (w *chainWatch) Report(ctx context.Context, o partner.Observation) error {
 	_, err := w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindCheckout, Stream: session, Workspace: workspace,
 		Command: checkout.Observed(o)})
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.InvalidBody) { // a repeat would be refused too
-		w.runtime.Complain("a session does not take an observation", err, "session", session, "chain", o.Chain, "tx", o.TxHash)
+		w.runtime.Complain("a session does not take an observation", err, "session", session, "chain", o.Chain,
+			"tx", o.TxHash)
 		return nil
 	}
 	return err

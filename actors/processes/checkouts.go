@@ -89,7 +89,8 @@ func (p *Checkouts) takeIndexes(ctx context.Context, session string, families []
 		names[i] = string(f)
 	}
 	system, journal := ident.System.Format(ident.Workspace), p.identity()
-	reply, err := p.runtime.AskInPrepare(ctx, actors.Envelope{Kind: actors.KindDerivation, Stream: system, Workspace: system,
+	reply, err := p.runtime.AskInPrepare(ctx, actors.Envelope{Kind: actors.KindDerivation, Stream: system,
+		Workspace: system,
 		Command: derivation.Take{Session: session, Families: names, Store: hex.EncodeToString(journal.Store[:]),
 			// A new deployment's journal has the deployment's time, a restored journal a later one.
 			Restored: !journal.Store.Time().Equal(journal.Deployment.Time())}})
@@ -146,8 +147,9 @@ func (p *Checkouts) creditCompleted(ctx context.Context, e persistence.Event) er
 		return err
 	}
 	completed := event.(checkout.SessionCompleted)
-	_, err = p.runtime.Ask(ctx, toBalance(e.Workspace, balance.CreditCheckout{Workspace: e.Workspace, Session: completed.ID,
-		Cents: completed.AmountUsdCents - completed.ShortfallCents}))
+	_, err = p.runtime.Ask(ctx, toBalance(e.Workspace, balance.CreditCheckout{Workspace: e.Workspace,
+		Session: completed.ID,
+		Cents:   completed.AmountUsdCents - completed.ShortfallCents}))
 	if err != nil {
 		return err
 	}

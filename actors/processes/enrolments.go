@@ -24,15 +24,18 @@ func (n *Enrolments) Enrol(ctx context.Context, reference string, p cardholder.P
 		return cardholder.Enrolment{State: cardholder.StatePending}, nil
 	}
 	a := p.ShippingAddress
-	account, err := n.issuer.Enrol(ctx, partner.Person{Reference: reference, FirstName: p.FirstName, LastName: p.LastName,
-		Email: p.Email, PhoneNumber: p.PhoneNumber, DateOfBirth: p.DateOfBirth, SsnLast4: p.SsnLast4,
-		Address: partner.Address{Line1: a.Line1, City: a.City, Region: a.Region, PostalCode: a.PostalCode, Country: a.Country}})
+	account, err := n.issuer.Enrol(ctx, partner.Person{Reference: reference, FirstName: p.FirstName,
+		LastName: p.LastName,
+		Email:    p.Email, PhoneNumber: p.PhoneNumber, DateOfBirth: p.DateOfBirth, SsnLast4: p.SsnLast4,
+		Address: partner.Address{Line1: a.Line1, City: a.City, Region: a.Region, PostalCode: a.PostalCode,
+			Country: a.Country}})
 	switch {
 	case errors.Is(err, partner.ErrRefused):
 		return cardholder.Enrolment{State: cardholder.StateRejected}, nil
 	case err != nil:
 		n.log.Warn("the issuing partner did not enrol a cardholder", "err", err)
-		return cardholder.Enrolment{}, fault.New(fault.Unavailable, "The issuing partner does not answer; nothing changed.")
+		return cardholder.Enrolment{}, fault.New(fault.Unavailable,
+			"The issuing partner does not answer; nothing changed.")
 	}
 	return cardholder.Enrolment{State: cardholder.StateActive, Account: account}, nil
 }

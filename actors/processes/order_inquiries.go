@@ -39,7 +39,8 @@ type orderInquiries struct {
 	calls       *dispatcher[orderRef]
 }
 
-func newOrderInquiries(runtime Runtime, bank partner.Bank, p *payouts, v *conversions, o *OverdueOrders) *orderInquiries {
+func newOrderInquiries(runtime Runtime, bank partner.Bank, p *payouts, v *conversions,
+	o *OverdueOrders) *orderInquiries {
 	q := &orderInquiries{runtime: runtime, bank: bank, payouts: p, conversions: v, overdue: o}
 	q.calls = newDispatcher(runtime, fairshare.New(maxInquiries, maxWorkspaceInquiries), q.inquire,
 		func(o orderRef) (line, workspace string) { return o.id, o.workspace })

@@ -14,6 +14,7 @@ func TestOutboundCallsFitTheirDescriptors(t *testing.T) {
 		require.LessOrEqual(t, c.webhookCalls()+c.bankCalls()+c.rampCalls(), calls)
 	}
 	for _, c := range []Config{{}, {OutboundCalls: 1472}} {
-		require.Equal(t, []int{maxSending, maxBankCalls, maxRampCalls}, []int{c.webhookCalls(), c.bankCalls(), c.rampCalls()})
+		require.Equal(t, []int{maxSending, maxBankCalls, maxRampCalls}, []int{c.webhookCalls(), c.bankCalls(),
+			c.rampCalls()})
 	}
 }

@@ -97,7 +97,8 @@ func mintOf(workspace string, order balance.PhysicalOrder, holderLabel string) c
 	c := order.Card
 	return card.Mint{
 		ID: c.ID, Workspace: workspace, Token: c.Token, Last4: c.Last4, HolderKind: "human", HolderLabel: holderLabel,
-		CardholderID: c.CardholderID, MonthlyLimitUsdCents: c.MonthlyLimitUsdCents, PerTxnLimitUsdCents: c.PerTxnLimitUsdCents,
-		Physical: true, Fixture: c.Fixture, OrderedAt: order.CreatedAt,
+		CardholderID: c.CardholderID, MonthlyLimitUsdCents: c.MonthlyLimitUsdCents,
+		PerTxnLimitUsdCents: c.PerTxnLimitUsdCents,
+		Physical:            true, Fixture: c.Fixture, OrderedAt: order.CreatedAt,
 	}
 }

@@ -27,7 +27,8 @@ func (r *Rates) Offer(ctx context.Context, p balance.QuotePair) (money.Rate, tim
 	if r.desk == nil {
 		return money.Rate{}, 0, noDesk()
 	}
-	offer, err := r.desk.Offer(ctx, partner.OfferRequest{Sell: string(p.Sell), Buy: string(p.Buy), FixedSide: p.FixedSide,
+	offer, err := r.desk.Offer(ctx, partner.OfferRequest{Sell: string(p.Sell), Buy: string(p.Buy),
+		FixedSide:   p.FixedSide,
 		AmountMinor: p.AmountMinor})
 	switch {
 	case errors.Is(err, partner.ErrRefused):

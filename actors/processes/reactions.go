@@ -22,11 +22,13 @@ func (p *processes) reactions() []actors.Reaction {
 		{Name: "physical_cards", Handle: p.physical.mintAfterOrder,
 			Events: []decision.Event{balance.PhysicalCardOrdered{}}},
 		{Name: "membership", Handle: p.memberships.listMembership, Events: []decision.Event{
-			workspace.WorkspaceCreated{}, workspace.MemberAdded{}, workspace.MemberRoleChanged{}, workspace.MemberRemoved{}}},
+			workspace.WorkspaceCreated{}, workspace.MemberAdded{}, workspace.MemberRoleChanged{},
+			workspace.MemberRemoved{}}},
 		{Name: "agents", Handle: p.agents.mirrorChange, Events: []decision.Event{
 			agent.Registered{}, agent.Frozen{}, agent.Unfrozen{}, agent.Terminated{}, workspace.ModeChanged{}}},
 		{Name: "checkout", Handle: p.checkouts.creditCompleted, Events: []decision.Event{checkout.SessionCompleted{}}},
-		{Name: "watch", Handle: p.watch.handleSession, Events: []decision.Event{checkout.Selected{}, checkout.WatchEnded{}}},
+		{Name: "watch", Handle: p.watch.handleSession, Events: []decision.Event{checkout.Selected{},
+			checkout.WatchEnded{}}},
 	}
 }
 

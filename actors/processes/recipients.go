@@ -82,7 +82,8 @@ func (r *recipients) tokenize(ctx context.Context, workspace, id string) (any, e
 		return nil, err
 	}
 	account := partner.Account{Reference: id, Kind: a.Kind, Name: a.Name, RoutingNumber: a.RoutingNumber,
-		AccountNumber: a.AccountNumber, AccountType: a.AccountType, BIC: a.BIC, IBAN: a.IBAN, Currency: string(a.Currency)}
+		AccountNumber: a.AccountNumber, AccountType: a.AccountType, BIC: a.BIC, IBAN: a.IBAN,
+		Currency: string(a.Currency)}
 	if a.Address != nil {
 		account.Address = &partner.Address{Line1: a.Address.Line1, City: a.Address.City, Region: a.Address.Region,
 			PostalCode: a.Address.PostalCode, Country: a.Address.Country}

@@ -92,8 +92,10 @@ func (w *Webhooks) attempt(ctx context.Context, due webhook.Due) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindWebhook, Stream: due.Endpoint, Workspace: due.Workspace,
-		Command: webhook.Attempted{Delivery: delivery, Attempt: attemptOf(began, took, status, failure), Jitter: jitter}})
+	_, err = w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindWebhook, Stream: due.Endpoint,
+		Workspace: due.Workspace,
+		Command: webhook.Attempted{Delivery: delivery, Attempt: attemptOf(began, took, status, failure),
+			Jitter: jitter}})
 	return err
 }
 

@@ -80,7 +80,8 @@ func (s stock) token(card int) (t ident.Token) {
 func (s stock) rule(card int) hold.Rule {
 	w := card % s.workspaces
 	return hold.Rule{Token: s.token(card), Card: ident.Derive(s.slot(w), stockMade, fmt.Sprint("bench card ", card)),
-		Workspace: s.workspace(w), Version: 1, State: hold.CardActive, PerTxnCents: fillPerTxn, MonthCents: money.MaxAmount}
+		Workspace: s.workspace(w), Version: 1, State: hold.CardActive, PerTxnCents: fillPerTxn,
+		MonthCents: money.MaxAmount}
 }
 
 // funds reads what each workspace can spend from the authorizer's store of a data directory, which no server has.
@@ -93,8 +94,9 @@ func (s stock) funds(data string, now time.Time) (cents []int64, err error) {
 	if !authorizer.Exists(nil, datadir.AuthorizerDir(data)) {
 		return nil, fmt.Errorf("%s is missing", datadir.AuthorizerDir(data))
 	}
-	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(data), Clock: time.Now, Entropy: rand.Reader,
-		Fatal: func(err error) { panic("BUG: a look at funds writes: " + err.Error()) }})
+	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(data), Clock: time.Now,
+		Entropy: rand.Reader,
+		Fatal:   func(err error) { panic("BUG: a look at funds writes: " + err.Error()) }})
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +108,8 @@ func (s stock) funds(data string, now time.Time) (cents []int64, err error) {
 		funds, seen := engine.Funds(s.workspace(w))
 		spendable, err := funds.Spendable()
 		if err != nil || !seen {
-			return nil, errors.Join(err, fmt.Errorf("%s knows nothing of workspace %d of the fill", datadir.AuthorizerDir(data), w))
+			return nil, errors.Join(err, fmt.Errorf("%s knows nothing of workspace %d of the fill",
+				datadir.AuthorizerDir(data), w))
 		}
 		cents = append(cents, int64(spendable))
 	}
@@ -133,14 +136,16 @@ func (s stock) in(data string) (*bench.Stock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bench.Stock{Token: func(i int) string { return s.token(i).String() }, Owner: func(i int) int { return i % s.workspaces },
+	return &bench.Stock{Token: func(i int) string { return s.token(i).String() },
+		Owner: func(i int) int { return i % s.workspaces },
 		Spent: func() ([]int64, error) {
 			after, err := s.funds(data, time.Now())
 			for w := range after {
 				after[w] = before[w] - after[w]
 			}
 			return after, err
-		}, Holds: fmt.Sprintf("the journal of a filled server has an event for each page of up to %d cards' rules and a balance for "+
+		},
+		Holds: fmt.Sprintf("the journal of a filled server has an event for each page of up to %d cards' rules and a balance for "+
 			"each workspace, and no actors of cards: it is the authorizer's start that is measured", fillPage)}, nil
 }
 
@@ -175,8 +180,9 @@ func fillStores(ctx context.Context, data string, s stock, decisions int, tell f
 	var failed atomic.Pointer[error]
 	fatal := func(err error) { failed.CompareAndSwap(nil, &err) }
 	f := &filler{stock: s, decisions: decisions}
-	if f.journal, err = (datadir.Stores{DataDir: data, DatabaseURL: os.Getenv("DATABASE_URL")}).OpenJournal(ctx, datadir.JournalOptions{Migrate: true,
-		Clock: time.Now, Entropy: rand.Reader, Fatal: fatal, Note: func(error) {}}); err != nil {
+	if f.journal, err = (datadir.Stores{DataDir: data, DatabaseURL: os.Getenv("DATABASE_URL")}).OpenJournal(ctx,
+		datadir.JournalOptions{Migrate: true,
+			Clock: time.Now, Entropy: rand.Reader, Fatal: fatal, Note: func(error) {}}); err != nil {
 		return err
 	}
 	defer func() {
@@ -185,8 +191,9 @@ func fillStores(ctx context.Context, data string, s stock, decisions int, tell f
 			err = errors.Join(err, *cause)
 		}
 	}()
-	f.engine, err = authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(data), Deployment: f.journal.Identity().Deployment,
-		NoSync: true, BacklogMax: 2 * max(decisions, 1), Clock: time.Now, Entropy: rand.Reader, Fatal: fatal,
+	f.engine, err = authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(data),
+		Deployment: f.journal.Identity().Deployment,
+		NoSync:     true, BacklogMax: 2 * max(decisions, 1), Clock: time.Now, Entropy: rand.Reader, Fatal: fatal,
 		Deadline: func() <-chan time.Time { return nil }})
 	if err != nil {
 		return err
@@ -252,7 +259,8 @@ func (f *filler) report(ctx context.Context, tell func(bench.Progress)) {
 	all, began := float64(f.cards+f.decisions), time.Now()
 	for persistence.Pause(ctx, fillTell) {
 		done := float64(f.done.Load())
-		tell(bench.Progress{Stage: "filling the stores", Done: done / all, PerSecond: done / time.Since(began).Seconds()})
+		tell(bench.Progress{Stage: "filling the stores", Done: done / all,
+			PerSecond: done / time.Since(began).Seconds()})
 	}
 }
 
@@ -295,7 +303,8 @@ func (f *filler) follow(ctx context.Context, w int, version uint64, page authori
 	if err != nil {
 		return err
 	}
-	return f.append(ctx, w, persistence.Event{Kind: "bench", Version: version, Type: "bench.filled.v1", Payload: payload}, nil, page)
+	return f.append(ctx, w, persistence.Event{Kind: "bench", Version: version, Type: "bench.filled.v1",
+		Payload: payload}, nil, page)
 }
 
 // append commits an event of a workspace's, and gives the authorizer what follows from it.
@@ -313,8 +322,9 @@ func (f *filler) append(ctx context.Context, w int, e persistence.Event, state a
 		if err != nil {
 			return err
 		}
-		batch.Records = []persistence.Record{{Kind: e.Kind, Workspace: e.Workspace, ID: e.Stream, Slot: slot, Document: document,
-			Version: e.Version}}
+		batch.Records = []persistence.Record{{Kind: e.Kind, Workspace: e.Workspace, ID: e.Stream, Slot: slot,
+			Document: document,
+			Version:  e.Version}}
 	}
 	outcomes, err := f.journal.Append(ctx, slot.Shard(), f.heads[slot.Shard()].Epoch, now, []*persistence.Batch{batch})
 	if err == nil {
@@ -334,15 +344,17 @@ func (f *filler) balance(ctx context.Context, w int) error {
 	if err != nil || len(last) == 0 || last[0].Workspace != f.workspace(w) {
 		return err
 	}
-	event := balance.Relayed{Workspace: f.workspace(w).Format(ident.Workspace), Entries: last, Postings: []balance.Posting{},
-		At: decision.StampOf(time.Now())}
+	event := balance.Relayed{Workspace: f.workspace(w).Format(ident.Workspace), Entries: last,
+		Postings: []balance.Posting{},
+		At:       decision.StampOf(time.Now())}
 	payload, err := decision.Encode(event)
 	if err != nil {
 		return err
 	}
 	var state balance.State
 	state.Apply(event)
-	return f.append(ctx, w, persistence.Event{Kind: "balance", Version: 1, Type: event.EventType(), Payload: payload}, &state,
+	return f.append(ctx, w, persistence.Event{Kind: actors.KindBalance, Version: 1, Type: event.EventType(),
+		Payload: payload}, &state,
 		authorizer.Follow{})
 }
 
@@ -374,8 +386,10 @@ func (f *filler) swipe(ctx context.Context, w int) error {
 }
 
 func (f *filler) message(card, round int) hold.Message {
-	m := hold.Message{Kind: hold.Authorization, ID: fmt.Sprintf("fill-%d-%d", round, card), Token: f.token(card), Amount: fillCents,
-		Currency: [3]byte{'U', 'S', 'D'}, Merchant: hold.Merchant{ID: "m-7", Name: "Merchant 7", MCC: 5411, Country: "US"}}
+	m := hold.Message{Kind: hold.Authorization, ID: fmt.Sprintf("fill-%d-%d", round, card),
+		Token: f.token(card), Amount: fillCents,
+		Currency: [3]byte{'U', 'S', 'D'}, Merchant: hold.Merchant{ID: "m-7", Name: "Merchant 7", MCC: 5411,
+			Country: "US"}}
 	m.Fingerprint = m.Sum()
 	return m
 }

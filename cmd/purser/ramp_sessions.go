@@ -174,19 +174,22 @@ func (c *ImportRampSessionsCmd) importInto(ctx context.Context, lines []sessionL
 		return err
 	}
 	fatal := func(err error) { panic(fmt.Sprintf("a store has failed: %v", err)) }
-	journal, err := c.OpenJournal(ctx, datadir.JournalOptions{MustExist: true, Clock: time.Now, Entropy: rand.Reader, Fatal: fatal,
+	journal, err := c.OpenJournal(ctx, datadir.JournalOptions{MustExist: true, Clock: time.Now,
+		Entropy: rand.Reader, Fatal: fatal,
 		Note: func(error) {}})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(c.DataDir), Deployment: journal.Identity().Deployment,
-		Clock: time.Now, Entropy: rand.Reader, Fatal: fatal})
+	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(c.DataDir),
+		Deployment: journal.Identity().Deployment,
+		Clock:      time.Now, Entropy: rand.Reader, Fatal: fatal})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	system, err := processes.Start(ctx, processes.Config{Config: actors.Config{Journal: journal, Authorizer: engine, Still: true,
+	system, err := processes.Start(ctx, processes.Config{Config: actors.Config{Journal: journal,
+		Authorizer: engine, Still: true,
 		Sealer: sealer, Clock: time.Now, Entropy: rand.Reader, Fatal: fatal}})
 	if err != nil {
 		return err
@@ -202,7 +205,7 @@ func importSessions(ctx context.Context, system *processes.Product, lines []sess
 	for i := range lines {
 		l := &lines[i]
 		if _, asked := known[l.WorkspaceID]; !asked {
-			_, err := system.Record(ctx, "workspace", l.WorkspaceID, l.WorkspaceID)
+			_, err := system.Record(ctx, actors.KindWorkspace, l.WorkspaceID, l.WorkspaceID)
 			if err != nil && !fault.Is(err, fault.NotFound) {
 				return err
 			}
@@ -298,7 +301,7 @@ func bringOver(ctx context.Context, system *processes.Product, lines []sessionLi
 func (l *sessionLine) bringOver(ctx context.Context, system *processes.Product) error {
 	ctx, cancel := context.WithTimeout(ctx, importEachWithin)
 	defer cancel()
-	_, err := system.Ask(ctx, actors.Envelope{Kind: "balance", Stream: l.WorkspaceID, Workspace: l.WorkspaceID,
+	_, err := system.Ask(ctx, actors.Envelope{Kind: actors.KindBalance, Stream: l.WorkspaceID, Workspace: l.WorkspaceID,
 		Command: balance.ImportRampSession{Workspace: l.WorkspaceID, Session: l.session()}})
 	return err
 }
