@@ -21,21 +21,26 @@ import (
 	"purser/actors/fault"
 )
 
-func TestAdmin(t *testing.T) {
-	var notReady error
+// adminPort is a running admin server with a client.
+type adminPort struct {
+	t        *testing.T
+	client   *fasthttp.HostClient
+	notReady error
+}
+
+// newAdminPort serves an admin port with a counter and three commands, until the test ends.
+func newAdminPort(t *testing.T) *adminPort {
+	p := &adminPort{t: t}
 	registry := prometheus.NewRegistry()
-	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_test_total"})
-	registry.MustRegister(counter)
-	admin, err := NewAdmin(AdminConfig{Ready: func() error { return notReady }, Registry: registry,
+	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_test_total"}))
+	admin, err := NewAdmin(AdminConfig{Ready: func() error { return p.notReady }, Registry: registry,
 		Names: []string{"purser.test"},
 		Commands: map[string]Command{
-			"audit": {Do: func(_ context.Context, body []byte) (any,
-				error) {
+			"audit": {Do: func(_ context.Context, body []byte) (any, error) {
 				return map[string]string{"told": string(body)}, nil
 			}},
 			"break": {Do: func(context.Context, []byte) (any, error) {
-				return nil,
-					errors.New("the book differs by 1 cent")
+				return nil, errors.New("the book differs by 1 cent")
 			}},
 			"field": {Do: func(context.Context, []byte) (any, error) {
 				return nil, fault.New(fault.InvalidBody, "chain is not a chain of the sandbox")
@@ -45,51 +50,70 @@ func TestAdmin(t *testing.T) {
 	ln := fasthttputil.NewInmemoryListener()
 	done := make(chan error, 1)
 	go func() { done <- admin.Serve(ln) }()
-	client := dial(ln)
-	f := func(method, path, body string, header [2]string, status int, contains string) {
-		t.Helper()
-		req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
-		req.SetRequestURI("http://purser.test" + path)
-		req.Header.SetMethod(method)
-		req.SetBodyString(body)
-		if header[0] != "" {
-			req.Header.Set(header[0], header[1])
-		}
-		require.NoError(t, client.Do(req, resp))
-		require.Equal(t, status, resp.StatusCode(), path)
-		require.Contains(t, string(resp.Body()), contains)
-		require.NotContains(t, string(resp.Body()), "-test.", "the command line is not shown")
+	p.client = dial(ln)
+	t.Cleanup(func() {
+		p.client.CloseIdleConnections()
+		require.NoError(t, admin.Shutdown(context.Background()))
+		require.NoError(t, <-done)
+	})
+	return p
+}
+
+// answers sends a request, with one header or none, and requires its status and a part of its body.
+func (p *adminPort) answers(method, path, body string, header [2]string, status int, contains string) {
+	p.t.Helper()
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	req.SetRequestURI("http://purser.test" + path)
+	req.Header.SetMethod(method)
+	req.SetBodyString(body)
+	if header[0] != "" {
+		req.Header.Set(header[0], header[1])
 	}
-	none := [2]string{}
-	f("GET", "/healthz", "", none, 200, "ok")
-	f("GET", "/readyz", "", none, 200, "ready")
-	notReady = errors.New("rules are not followed to the head")
-	f("GET", "/readyz", "", none, 503, "not followed")
-	f("HEAD", "/readyz", "", none, 503, "")
-	f("HEAD", "/healthz", "", none, 200, "")
-	notReady = errors.Join(errors.New("3 shards are lost"), errors.New("the backlog is long"))
-	f("GET", "/readyz", "", none, 503, `{"reasons":["3 shards are lost","the backlog is long"],"status":"not ready"}`)
-	f("GET", "/metrics", "", none, 200, "purser_test_total 0")
-	f("GET", "/debug/pprof/", "", none, 200, "goroutine")
+	require.NoError(p.t, p.client.Do(req, resp))
+	require.Equal(p.t, status, resp.StatusCode(), path)
+	require.Contains(p.t, string(resp.Body()), contains)
+	require.NotContains(p.t, string(resp.Body()), "-test.", "the command line is not shown")
+}
+
+func TestAdminShowsHealthMetricsAndProfiles(t *testing.T) {
+	p, none := newAdminPort(t), [2]string{}
+	p.answers("GET", "/healthz", "", none, 200, "ok")
+	p.answers("GET", "/readyz", "", none, 200, "ready")
+	p.notReady = errors.New("rules are not followed to the head")
+	p.answers("GET", "/readyz", "", none, 503, "not followed")
+	p.answers("HEAD", "/readyz", "", none, 503, "")
+	p.answers("HEAD", "/healthz", "", none, 200, "")
+	p.notReady = errors.Join(errors.New("3 shards are lost"), errors.New("the backlog is long"))
+	p.answers("GET", "/readyz", "", none, 503,
+		`{"reasons":["3 shards are lost","the backlog is long"],"status":"not ready"}`)
+	p.answers("GET", "/metrics", "", none, 200, "purser_test_total 0")
+	p.answers("GET", "/debug/pprof/", "", none, 200, "goroutine")
 	for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/x/../cmdline", "/debug/pprof//cmdline"} {
-		f("GET", path, "", none, 200, filepath.Base(os.Args[0]))
+		p.answers("GET", path, "", none, 200, filepath.Base(os.Args[0]))
 	}
-	f("POST", "/audit", "all", none, 200, `{"told":"all"}`)
-	f("POST", "/break", "", none, 500, "differs by 1 cent")
-	f("POST", "/field", "", none, 400, "chain is not a chain of the sandbox")
-	f("GET", "/audit", "", none, 405, "method_not_allowed")
-	f("POST", "/nothing", "", none, 404, "not_found")
-	f("POST", "/audit", "", [2]string{"Origin", "https://evil.test"}, 403, "origin_refused")
-	f("POST", "/audit", "", [2]string{"Sec-Fetch-Site", "cross-site"}, 403, "origin_refused")
-	f("POST", "/audit", "", [2]string{"Sec-Fetch-Site", "same-origin"}, 403, "origin_refused")
-	f("POST", "/audit", "", [2]string{"Sec-Fetch-Site", "none"}, 403, "origin_refused")
-	f("GET", "/metrics", "", [2]string{"Sec-Fetch-Site", "same-site"}, 403, "origin_refused")
-	f("GET", "/metrics", "", [2]string{"Sec-Fetch-Site", "none"}, 200, "purser_test_total 0")
-	client.CloseIdleConnections()
-	require.NoError(t, admin.Shutdown(context.Background()))
-	require.NoError(t, <-done)
-	_, err = NewAdmin(AdminConfig{})
+	_, err := NewAdmin(AdminConfig{})
 	require.Error(t, err)
+}
+
+// A command's result, its error and its fault are answered with their own status.
+func TestAdminRunsCommands(t *testing.T) {
+	p, none := newAdminPort(t), [2]string{}
+	p.answers("POST", "/audit", "all", none, 200, `{"told":"all"}`)
+	p.answers("POST", "/break", "", none, 500, "differs by 1 cent")
+	p.answers("POST", "/field", "", none, 400, "chain is not a chain of the sandbox")
+	p.answers("GET", "/audit", "", none, 405, "method_not_allowed")
+	p.answers("POST", "/nothing", "", none, 404, "not_found")
+}
+
+// A web page can neither run a command nor read the port. A person may open a page of the port.
+func TestAdminRefusesWebPages(t *testing.T) {
+	p := newAdminPort(t)
+	for _, header := range [][2]string{{"Origin", "https://evil.test"}, {"Sec-Fetch-Site", "cross-site"},
+		{"Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "none"}} {
+		p.answers("POST", "/audit", "", header, 403, "origin_refused")
+	}
+	p.answers("GET", "/metrics", "", [2]string{"Sec-Fetch-Site", "same-site"}, 403, "origin_refused")
+	p.answers("GET", "/metrics", "", [2]string{"Sec-Fetch-Site", "none"}, 200, "purser_test_total 0")
 }
 
 // A page whose domain was rebound to the port's address sends its own domain as Host, and is

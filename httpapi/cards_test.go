@@ -86,71 +86,98 @@ func TestACardholderMustExist(t *testing.T) {
 		"cardholder_required")
 }
 
-func TestSwipes(t *testing.T) {
+// simulator sends simulated network messages about one card.
+type simulator struct {
+	*world
+	tn   tenant
+	card string
+}
+
+// shop is the currency and the merchant of a simulated message.
+const shop = `"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}`
+
+func newSimulator(t *testing.T, cents int) *simulator {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
-	w.fund(tn, 80_000)
-	id := w.mint(tn, "").text("card", "id")
-	simulate := func(message, body string) testReply {
-		t.Helper()
-		return w.post(tn.all, "/api/dev/cards/"+id+"/simulate/"+message, body)
-	}
-	const shop = `"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}`
-	first := w.swipe(tn, id, "s1", 40_000)
+	w.fund(tn, cents)
+	return &simulator{world: w, tn: tn, card: w.mint(tn, "").text("card", "id")}
+}
+
+func (s *simulator) simulate(message, body string) testReply {
+	s.t.Helper()
+	return s.post(s.tn.all, "/api/dev/cards/"+s.card+"/simulate/"+message, body)
+}
+
+// A card is swiped, and its authorization is increased, partly reversed, cleared, refunded and
+// expired. Each repeat gets its first answer, and the limits and the frozen card decline.
+func TestSwipes(t *testing.T) {
+	s := newSimulator(t, 80_000)
+	first := s.swipe(s.tn, s.card, "s1", 40_000)
 	require.Equal(t, "approved", first.text("decision"))
 	require.Equal(t, "s1", first.text("id"))
-	require.Equal(t, first.raw, w.swipe(tn, id, "s1", 40_000).raw)
-	require.Equal(t, "duplicate_mismatch", w.swipe(tn, id, "s1", 40_001).text("reason"))
-	require.Equal(t, "per_transaction_limit_exceeded", w.swipe(tn, id, "s2", 50_001).text("reason"))
-	require.Equal(t, "insufficient_funds", w.swipe(tn, id, "s3", 45_000).text("reason"))
-	more := w.ok(simulate("incremental", `{"id":"s4","originalId":"s1","amountCents":1000,`+shop+`}`))
+	require.Equal(t, first.raw, s.swipe(s.tn, s.card, "s1", 40_000).raw)
+	for _, declined := range []struct {
+		id     string
+		cents  int
+		reason string
+	}{{"s1", 40_001, "duplicate_mismatch"}, {"s2", 50_001, "per_transaction_limit_exceeded"},
+		{"s3", 45_000, "insufficient_funds"}} {
+		require.Equal(t, declined.reason, s.swipe(s.tn, s.card, declined.id, declined.cents).text("reason"))
+	}
+
+	more := s.ok(s.simulate("incremental", `{"id":"s4","originalId":"s1","amountCents":1000,`+shop+`}`))
 	require.Equal(t, "approved", more.text("decision"))
 	require.Equal(t, first.text("authorizationId"), more.text("authorizationId"))
-	back := w.ok(simulate("reversal", `{"authorizationId":"`+first.text("authorizationId")+`","amountCents":500}`))
+	back := s.ok(s.simulate("reversal", `{"authorizationId":"`+first.text("authorizationId")+`","amountCents":500}`))
 	require.Equal(t, 40_500, back.cents("heldAmountCents"))
 	require.Regexp(t, `^sim-[0-9a-f]{16}$`, back.text("id"))
-	require.Equal(t, "posted", w.ok(simulate("clearing",
-		`{"id":"c1","originalId":"s1","amountCents":30000,`+shop+`}`)).text("status"))
-	w.fails(simulate("clearing", `{"id":"c1","originalId":"s1","amountCents":30001,`+shop+`}`), 409,
+
+	cleared := s.ok(s.simulate("clearing", `{"id":"c1","originalId":"s1","amountCents":30000,`+shop+`}`))
+	require.Equal(t, "posted", cleared.text("status"))
+	s.fails(s.simulate("clearing", `{"id":"c1","originalId":"s1","amountCents":30001,`+shop+`}`), 409,
 		"duplicate_mismatch")
-	require.Equal(t, "posted", w.ok(simulate("refund",
-		`{"id":"f1","originalId":"s1","amountCents":100,`+shop+`}`)).text("status"))
-	over := w.ok(simulate("expiry", `{"authorizationId":"`+first.text("authorizationId")+`"}`))
+	refunded := s.ok(s.simulate("refund", `{"id":"f1","originalId":"s1","amountCents":100,`+shop+`}`))
+	require.Equal(t, "posted", refunded.text("status"))
+	over := s.ok(s.simulate("expiry", `{"authorizationId":"`+first.text("authorizationId")+`"}`))
 	require.Equal(t, 0, over.cents("heldAmountCents"))
-	require.Equal(t, "invalid_request", w.ok(simulate("authorization", `{"amountCents":-1,`+shop+`}`)).text("reason"))
-	w.fails(simulate("clearing", `{"amountCents":-1,`+shop+`}`), 400, "invalid_body")
-	// The network's port refuses these forms too.
-	for _, cents := range []string{"1e3", "100.0"} {
-		require.Equal(t, "invalid_request", w.ok(simulate("authorization",
-			`{"amountCents":`+cents+`,`+shop+`}`)).text("reason"), cents)
-		w.fails(simulate("clearing", `{"amountCents":`+cents+`,`+shop+`}`), 400, "invalid_body")
+
+	s.ok(s.do(s.tn.all, "PATCH", "/api/cards/"+s.card, `{"state":"frozen"}`))
+	require.Equal(t, "card_frozen", s.swipe(s.tn, s.card, "s5", 1).text("reason"))
+	s.checkSwipes(s.tn, s.card)
+}
+
+// A malformed message is refused like the network's port refuses it: an authorization is declined
+// where the port declines, and every other message is invalid_body.
+func TestMalformedSimulationsAreRefused(t *testing.T) {
+	s := newSimulator(t, 100)
+	for _, cents := range []string{"-1", "1e3", "100.0"} {
+		declined := s.ok(s.simulate("authorization", `{"amountCents":`+cents+`,`+shop+`}`))
+		require.Equal(t, "invalid_request", declined.text("reason"), cents)
+		s.fails(s.simulate("clearing", `{"amountCents":`+cents+`,`+shop+`}`), 400, "invalid_body")
 	}
-	w.fails(simulate("authorization", `{"amountCents":"100",`+shop+`}`), 400, "invalid_body")
-	w.fails(simulate("authorization", `{"cardToken":"x","amountCents":1,`+shop+`}`), 400, "invalid_body")
-	w.fails(simulate("authorization", `{"id":"`+someUUID+`x","amountCents":1,`+shop+`}`), 400, "invalid_body")
-	w.fails(simulate("authorization", `{"id":7,"amountCents":1,`+shop+`}`), 400, "invalid_body")
+	for _, body := range []string{`{"amountCents":"100",` + shop + `}`,
+		`{"cardToken":"x","amountCents":1,` + shop + `}`,
+		`{"id":"` + someUUID + `x","amountCents":1,` + shop + `}`, `{"id":7,"amountCents":1,` + shop + `}`} {
+		s.fails(s.simulate("authorization", body), 400, "invalid_body")
+	}
 	for body, field := range map[string]string{`{}`: "authorizationId", `{"authorizationId":7}`: "authorizationId",
 		`{"authorizationId":null}`: "authorizationId", `{"authorizationId":"auth_1","amountCents":1}`: "amountCents",
 		`{"authorizationId":"auth_1","id":7}`:  "id",
 		`{"authorizationId":"auth_1","id":""}`: "id"} {
-		r := simulate("expiry", body)
-		w.fails(r, 400, "invalid_body")
+		r := s.simulate("expiry", body)
+		s.fails(r, 400, "invalid_body")
 		require.Regexp(t, "^"+field+" ", r.text("message"), body)
 	}
-	w.fails(simulate("expiry", `{"authorizationId":"auth_1"}`), 404, "not_found")
+	s.fails(s.simulate("expiry", `{"authorizationId":"auth_1"}`), 404, "not_found")
+	s.fails(s.simulate("chargeback", `{}`), 404, "not_found")
 	// A malformed body is refused before the card is looked up.
-	nobodys := "/api/dev/cards/card_0000000000e000g0000000000a/simulate/authorization"
-	w.fails(w.post(tn.all, nobodys, `{"id":""}`), 400, "invalid_body")
-	w.fails(w.post(tn.all, nobodys, `{"id":"s9"}`), 404, "not_found")
-	w.fails(simulate("chargeback", `{}`), 404, "not_found")
-	w.ok(w.do(tn.all, "PATCH", "/api/cards/"+id, `{"state":"frozen"}`))
-	require.Equal(t, "card_frozen", w.swipe(tn, id, "s5", 1).text("reason"))
-
-	w.seeTheSwipes(tn, id)
+	unknown := "/api/dev/cards/card_0000000000e000g0000000000a/simulate/authorization"
+	s.fails(s.post(s.tn.all, unknown, `{"id":""}`), 400, "invalid_body")
+	s.fails(s.post(s.tn.all, unknown, `{"id":"s9"}`), 404, "not_found")
 }
 
-// seeTheSwipes checks the card, the ledger and the treasury after TestSwipes.
-func (w *world) seeTheSwipes(tn tenant, id string) {
+// checkSwipes checks the card, the authorizations and the treasury after TestSwipes.
+func (w *world) checkSwipes(tn tenant, id string) {
 	t := w.t
 	t.Helper()
 	card := w.ok(w.get(tn.all, "/api/cards/"+id))

@@ -123,39 +123,20 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-func (c *Config) ensureDefaults() error {
-	var faults []error
-	require := func(ok bool, what string) {
-		if !ok {
-			faults = append(faults, errors.New("httpapi.Config: "+what))
-		}
-	}
-	require(c.Actors != nil, "Actors is required")
-	require(c.Network != nil, "Network is required")
-	for _, partner := range Partners() {
-		secrets := c.PartnerSecrets[partner]
-		require(len(secrets) > 0 && !slices.Contains(secrets, ""), "PartnerSecrets of the "+partner+" are required")
-	}
+// ensureDefaults sets the zero fields that have a default.
+func (c *Config) ensureDefaults() {
 	if c.PartnerSignatures == 0 {
 		c.PartnerSignatures = webhook.V1 | webhook.V2
 	}
-	base, err := url.Parse(c.BaseURL)
-	require(err == nil && base.Host != "" && (base.Scheme == "http" || base.Scheme == "https"), "BaseURL must be an http(s) URL")
 	if c.Issuer == "" {
 		c.Issuer = IssuerFixture
 	}
-	require(c.Issuer == IssuerFixture || c.Issuer == IssuerConnected, "Issuer is fixture or connected")
-	require(c.DepositDelay >= 0, "DepositDelay is negative")
 	if c.PayoutLimits == (balance.PayoutLimits{}) {
 		c.PayoutLimits = DefaultPayoutLimits()
 	}
-	require(c.CheckoutTolerance.IsValid(), "CheckoutTolerance is out of bounds")
-	require(c.PayoutLimits.KeyCents > 0 && c.PayoutLimits.WorkspaceCents > 0, "PayoutLimits must be positive")
 	if c.RateLimits == (RateLimits{}) {
 		c.RateLimits = DefaultRateLimits()
 	}
-	l := c.RateLimits
-	require(l.Off || l.PerKey > 0 && l.PerWorkspace > 0 && l.PerAddress > 0, "RateLimits must be positive")
 	if c.Elapsed == nil {
 		began := time.Now()
 		c.Elapsed = func() time.Duration { return time.Since(began) }
@@ -178,6 +159,31 @@ func (c *Config) ensureDefaults() error {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+}
+
+// validate returns all faults of a configuration with its defaults.
+func (c *Config) validate() error {
+	var faults []error
+	require := func(ok bool, problem string) {
+		if !ok {
+			faults = append(faults, errors.New("httpapi.Config: "+problem))
+		}
+	}
+	require(c.Actors != nil, "Actors is required")
+	require(c.Network != nil, "Network is required")
+	for _, partner := range Partners() {
+		secrets := c.PartnerSecrets[partner]
+		require(len(secrets) > 0 && !slices.Contains(secrets, ""), "PartnerSecrets of the "+partner+" are required")
+	}
+	base, err := url.Parse(c.BaseURL)
+	isHTTP := err == nil && base.Host != "" && (base.Scheme == "http" || base.Scheme == "https")
+	require(isHTTP, "BaseURL must be an http(s) URL")
+	require(c.Issuer == IssuerFixture || c.Issuer == IssuerConnected, "Issuer is fixture or connected")
+	require(c.DepositDelay >= 0, "DepositDelay is negative")
+	require(c.CheckoutTolerance.IsValid(), "CheckoutTolerance is out of bounds")
+	require(c.PayoutLimits.KeyCents > 0 && c.PayoutLimits.WorkspaceCents > 0, "PayoutLimits must be positive")
+	l := c.RateLimits
+	require(l.Off || l.PerKey > 0 && l.PerWorkspace > 0 && l.PerAddress > 0, "RateLimits must be positive")
 	return errors.Join(faults...)
 }
 
@@ -197,7 +203,8 @@ type Server struct {
 
 // New makes a server. The error names every fault of the configuration.
 func New(c Config) (*Server, error) {
-	if err := c.ensureDefaults(); err != nil {
+	c.ensureDefaults()
+	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	e, err := newEdge(c)
