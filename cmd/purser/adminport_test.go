@@ -21,6 +21,7 @@ import (
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/settings"
+	"purser/cmd/purser/storecare"
 	"purser/persistence/pebblegate"
 )
 
@@ -84,7 +85,7 @@ func TestARunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
 	left, err := os.ReadDir(outside)
 	require.NoError(t, err)
 	require.Empty(t, left)
-	made, err := filepath.Glob(filepath.Join(backups, "*", manifestFile))
+	made, err := filepath.Glob(filepath.Join(backups, "*", storecare.ManifestFile))
 	require.NoError(t, err)
 	require.Len(t, made, 2)
 }
@@ -96,19 +97,19 @@ func TestTheBackupCommandChoosesAnyDirectory(t *testing.T) {
 	m := startSet(t, data, func(s *settings.Settings) { s.BackupDir = filepath.Join(data, "spool") })
 	runs(t, "backup", "--data-dir", data, made)
 	require.NoError(t, m.Close())
-	require.FileExists(t, filepath.Join(made, manifestFile))
+	require.FileExists(t, filepath.Join(made, storecare.ManifestFile))
 	left, err := os.ReadDir(filepath.Join(data, "spool"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 	copied := filepath.Join(t.TempDir(), "copied") // as onto another file system
-	whole, err := checkBackup(made)
+	whole, err := storecare.CheckBackup(made)
 	require.NoError(t, err)
-	room := backupRoom{free: func(string) (int64, error) { return whole.bytes() - 1, nil }}
-	require.ErrorIs(t, copyBackup(backupAnswer{made, whole.manifest}, copied, room, nil), pebblegate.ErrNoRoom)
+	room := storecare.BackupRoom{Free: func(string) (int64, error) { return whole.Bytes() - 1, nil }}
+	require.ErrorIs(t, storecare.CopyBackup(storecare.BackupAnswer{Directory: made, Manifest: whole.Manifest}, copied, room, nil), pebblegate.ErrNoRoom)
 	require.DirExists(t, made)
-	room.free = func(string) (int64, error) { return whole.bytes(), nil }
-	require.NoError(t, copyBackup(backupAnswer{made, whole.manifest}, copied, room, nil))
-	_, err = checkBackup(copied)
+	room.Free = func(string) (int64, error) { return whole.Bytes(), nil }
+	require.NoError(t, storecare.CopyBackup(storecare.BackupAnswer{Directory: made, Manifest: whole.Manifest}, copied, room, nil))
+	_, err = storecare.CheckBackup(copied)
 	require.NoError(t, err)
 	require.NoDirExists(t, made)
 }

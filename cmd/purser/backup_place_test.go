@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/storecare"
 	"purser/persistence/pebblegate"
 )
 
@@ -47,10 +48,10 @@ func TestABackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, answer)
 	require.NoError(t, p.stop())
 
-	b := BackupCmd{Stores: datadir.Stores{DataDir: data}}
-	room := backupRoom{free: func(string) (int64, error) { return 3 << 30, nil }, reserve: 3 << 30}
+	b := storecare.BackupCmd{Stores: datadir.Stores{DataDir: data}}
+	room := storecare.BackupRoom{Free: func(string) (int64, error) { return 3 << 30, nil }, Reserve: 3 << 30}
 	to := filepath.Join(t.TempDir(), "rest")
-	_, err = b.backup(t.Context(), to, room, nil)
+	_, err = b.Backup(t.Context(), to, room, nil)
 	require.ErrorIs(t, err, pebblegate.ErrNoRoom)
 	require.ErrorContains(t, err, "and the reserve of 3 GiB")
 	require.NoDirExists(t, to)
@@ -61,14 +62,14 @@ func TestABackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 // The archive of a journal may be larger than its tables, so the free space is measured while it is
 // written.
 func TestAnArchiveLeavesTheReserve(t *testing.T) {
-	disk := int64(4 * roomEvery)
+	disk := int64(4 * storecare.RoomEvery)
 	var file bytes.Buffer
 	free := func(string) (int64, error) { return disk - int64(file.Len()), nil }
-	w := &roomWriter{Writer: &file, dir: "backups", room: backupRoom{reserve: roomEvery, free: free}}
+	w := &storecare.RoomWriter{Writer: &file, Dir: "backups", Room: storecare.BackupRoom{Reserve: storecare.RoomEvery, Free: free}}
 	_, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(endless{}, disk), make([]byte, 1<<20))
 	require.ErrorIs(t, err, pebblegate.ErrNoRoom)
-	require.GreaterOrEqual(t, disk-int64(file.Len()), int64(roomEvery))
-	require.Greater(t, file.Len(), roomEvery)
+	require.GreaterOrEqual(t, disk-int64(file.Len()), int64(storecare.RoomEvery))
+	require.Greater(t, file.Len(), storecare.RoomEvery)
 }
 
 type endless struct{}
@@ -82,14 +83,14 @@ func TestTablesCountOnlyOnAnotherDisk(t *testing.T) {
 	for name, size := range map[string]int{"000001.sst": 1000, "000002.log": 10, "MANIFEST-1": 1} {
 		require.NoError(t, os.WriteFile(filepath.Join(store, name), make([]byte, size), 0o600))
 	}
-	total, err := checkpointBytes(to, store, filepath.Join(store, "missing"))
+	total, err := storecare.CheckpointBytes(to, store, filepath.Join(store, "missing"))
 	require.NoError(t, err)
 	require.EqualValues(t, 11, total)
 	other := mountSmallDisk(t, 1<<20)
 	if other == nil {
 		return
 	}
-	total, err = checkpointBytes(other.dir, store)
+	total, err = storecare.CheckpointBytes(other.dir, store)
 	require.NoError(t, err)
 	require.EqualValues(t, 1011, total)
 }
@@ -121,35 +122,35 @@ func TestABackupRemovesWhatAKilledOneHasLeft(t *testing.T) {
 	data, _ := small(t)
 	place := t.TempDir()
 	to := filepath.Join(place, "backup")
-	begin := func(deployment string) *unfinished {
-		u, err := beginUnfinished(to, deployment, func(string) {})
+	begin := func(deployment string) *storecare.Unfinished {
+		u, err := storecare.BeginUnfinished(to, deployment, func(string) {})
 		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(u.dir, archiveFile), []byte("half"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(u.Dir, storecare.ArchiveFile), []byte("half"), 0o600))
 		return u
 	}
 	foreign, killed := begin("another"), begin(deploymentOf(t, data))
 	filled := begin(deploymentOf(t, data))
-	require.NoError(t, foreign.mark.Close())
-	require.NoError(t, killed.mark.Close()) // as the end of its process does
-	unmarked := to + unfinishedInfix + "unmarked"
+	require.NoError(t, foreign.Mark.Close())
+	require.NoError(t, killed.Mark.Close()) // as the end of its process does
+	unmarked := to + storecare.UnfinishedInfix + "unmarked"
 	require.NoError(t, os.Mkdir(unmarked, 0o700))
-	linked := to + unfinishedInfix + "linked"
-	require.NoError(t, os.Symlink(killed.dir, linked))
+	linked := to + storecare.UnfinishedInfix + "linked"
+	require.NoError(t, os.Symlink(killed.Dir, linked))
 
 	said := runs(t, "backup", "--data-dir", data, to)
-	require.NoDirExists(t, killed.dir)
-	for _, stays := range []string{foreign.dir, filled.dir} {
-		require.FileExists(t, filepath.Join(stays, archiveFile))
+	require.NoDirExists(t, killed.Dir)
+	for _, stays := range []string{foreign.Dir, filled.Dir} {
+		require.FileExists(t, filepath.Join(stays, storecare.ArchiveFile))
 	}
 	require.DirExists(t, unmarked)
 	_, err := os.Lstat(linked)
 	require.NoError(t, err)
-	require.Contains(t, said, foreign.dir+": an unfinished backup of an earlier program or another deployment stays")
+	require.Contains(t, said, foreign.Dir+": an unfinished backup of an earlier program or another deployment stays")
 	require.Contains(t, said, unmarked+": ")
-	require.NotContains(t, said, filled.dir)
-	_, err = checkBackup(to)
+	require.NotContains(t, said, filled.Dir)
+	_, err = storecare.CheckBackup(to)
 	require.NoError(t, err)
-	require.NoError(t, filled.mark.Close())
+	require.NoError(t, filled.Mark.Close())
 }
 
 // A process that is killed in the middle of a backup leaves a directory, which the next backup into
@@ -162,8 +163,8 @@ func TestAKilledBackupIsRemovedByTheNext(t *testing.T) {
 		require.Less(t, n, atMost)
 	}
 	said := runs(t, "backup", "--data-dir", data, filepath.Join(place, "second"))
-	require.NotContains(t, said, unfinishedInfix)
-	left, err := filepath.Glob(filepath.Join(place, "*"+unfinishedInfix+"*"))
+	require.NotContains(t, said, storecare.UnfinishedInfix)
+	left, err := filepath.Glob(filepath.Join(place, "*"+storecare.UnfinishedInfix+"*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
@@ -178,7 +179,7 @@ func backupKilled(t *testing.T, data, to string) bool {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	marks := func() []string {
-		found, err := filepath.Glob(filepath.Join(to+unfinishedInfix+"*", unfinishedMark))
+		found, err := filepath.Glob(filepath.Join(to+storecare.UnfinishedInfix+"*", storecare.UnfinishedMark))
 		require.NoError(t, err)
 		return found
 	}

@@ -18,6 +18,7 @@ import (
 	"purser/authorizer"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
+	"purser/cmd/purser/storecare"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
@@ -35,7 +36,7 @@ func runs(t *testing.T, args ...string) string {
 func copySecrets(t *testing.T, from, to string) {
 	t.Helper()
 	for name := range settings.SecretSettings {
-		require.NoError(t, copyFile(filepath.Join(from, name), filepath.Join(to, name)))
+		require.NoError(t, storecare.CopyFile(filepath.Join(from, name), filepath.Join(to, name)))
 	}
 }
 
@@ -193,29 +194,31 @@ func TestADamagedBackupIsRefused(t *testing.T) {
 	}
 	first, middle, last := func(int) int { return 0 }, func(n int) int { return n / 2 }, func(n int) int { return n - 1 }
 	for why, damage := range map[string]func(dir string){
-		"BACKUP is not of the form":                  flip(manifestFile, first),
-		"the checksum of BACKUP differs":             flip(manifestFile, middle),
-		"the checksum of BACKUP differs ":            flip(manifestFile, last),
-		"the checksum of journal.archive differs":    flip(archiveFile, first),
-		"the checksum of journal.archive differs ":   flip(archiveFile, middle),
-		"the checksum of journal.archive differs  ":  flip(archiveFile, last),
-		"the checksum of " + log + " differs":        flip(log, last),
-		"journal.archive is missing":                 func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, archiveFile))) },
-		log + " is missing":                          func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, log))) },
-		"has no file BACKUP":                         func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, manifestFile))) },
-		"journal.archive has 7 bytes":                func(dir string) { require.NoError(t, os.Truncate(filepath.Join(dir, archiveFile), 7)) },
-		"stray is not of the backup":                 func(dir string) { require.NoError(t, os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600)) },
-		"is not the journal that BACKUP tells of":    func(dir string) { rewrite(t, dir, func(m *manifest) { m.Deployment = strings.Repeat("0", 32) }) },
-		"is not the journal that BACKUP tells of ":   func(dir string) { rewrite(t, dir, func(m *manifest) { m.Counts.Events++ }) },
-		"journal.archive: not a journal archive of":  func(dir string) { flip(archiveFile, first)(dir); resum(t, dir) },
-		"journal.archive: damaged journal archive":   func(dir string) { flip(archiveFile, middle)(dir); resum(t, dir) },
-		"journal.archive: damaged journal archive: ": func(dir string) { flip(archiveFile, last)(dir); resum(t, dir) },
+		"BACKUP is not of the form":                 flip(storecare.ManifestFile, first),
+		"the checksum of BACKUP differs":            flip(storecare.ManifestFile, middle),
+		"the checksum of BACKUP differs ":           flip(storecare.ManifestFile, last),
+		"the checksum of journal.archive differs":   flip(storecare.ArchiveFile, first),
+		"the checksum of journal.archive differs ":  flip(storecare.ArchiveFile, middle),
+		"the checksum of journal.archive differs  ": flip(storecare.ArchiveFile, last),
+		"the checksum of " + log + " differs":       flip(log, last),
+		"journal.archive is missing":                func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, storecare.ArchiveFile))) },
+		log + " is missing":                         func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, log))) },
+		"has no file BACKUP":                        func(dir string) { require.NoError(t, os.Remove(filepath.Join(dir, storecare.ManifestFile))) },
+		"journal.archive has 7 bytes":               func(dir string) { require.NoError(t, os.Truncate(filepath.Join(dir, storecare.ArchiveFile), 7)) },
+		"stray is not of the backup":                func(dir string) { require.NoError(t, os.WriteFile(filepath.Join(dir, "stray"), nil, 0o600)) },
+		"is not the journal that BACKUP tells of": func(dir string) {
+			rewrite(t, dir, func(m *storecare.Manifest) { m.Deployment = strings.Repeat("0", 32) })
+		},
+		"is not the journal that BACKUP tells of ":   func(dir string) { rewrite(t, dir, func(m *storecare.Manifest) { m.Counts.Events++ }) },
+		"journal.archive: not a journal archive of":  func(dir string) { flip(storecare.ArchiveFile, first)(dir); resum(t, dir) },
+		"journal.archive: damaged journal archive":   func(dir string) { flip(storecare.ArchiveFile, middle)(dir); resum(t, dir) },
+		"journal.archive: damaged journal archive: ": func(dir string) { flip(storecare.ArchiveFile, last)(dir); resum(t, dir) },
 	} {
 		dir, into := filepath.Join(t.TempDir(), "damaged"), filepath.Join(t.TempDir(), "into")
-		require.NoError(t, copyTree(backup, dir))
+		require.NoError(t, storecare.CopyTree(backup, dir))
 		damage(dir)
 		err := run([]string{"restore", "--data-dir", into, dir}, io.Discard)
-		require.ErrorIs(t, err, errDamaged, why)
+		require.ErrorIs(t, err, storecare.ErrDamaged, why)
 		require.ErrorContains(t, err, strings.TrimSpace(why))
 		require.NoDirExists(t, into)
 	}
@@ -223,20 +226,20 @@ func TestADamagedBackupIsRefused(t *testing.T) {
 }
 
 // rewrite changes a manifest with a good checksum.
-func rewrite(t *testing.T, dir string, change func(*manifest)) {
-	var c checked
-	c.dir = dir
-	require.NoError(t, c.readManifest())
-	change(&c.manifest)
-	require.NoError(t, c.write(dir))
+func rewrite(t *testing.T, dir string, change func(*storecare.Manifest)) {
+	var c storecare.CheckedBackup
+	c.Dir = dir
+	require.NoError(t, c.ReadManifest())
+	change(&c.Manifest)
+	require.NoError(t, c.Write(dir))
 }
 
 // resum gives a damaged backup the checksums of its files.
 func resum(t *testing.T, dir string) {
-	rewrite(t, dir, func(m *manifest) {
-		files, err := sumFiles(dir)
+	rewrite(t, dir, func(m *storecare.Manifest) {
+		files, err := storecare.SumFiles(dir)
 		require.NoError(t, err)
-		delete(files, manifestFile)
+		delete(files, storecare.ManifestFile)
 		m.Files = files
 	})
 }
@@ -246,28 +249,30 @@ func TestARestoreThatIsInterrupted(t *testing.T) {
 	t.Parallel()
 	source, backup := small(t)
 	_, other := small(t)
-	from, err := checkBackup(backup)
+	from, err := storecare.CheckBackup(backup)
 	require.NoError(t, err)
-	for name, crash := range map[string]func(s *restoration, plan restorePlan) error{
-		"after its plan":      func(s *restoration, plan restorePlan) error { return s.begin(plan) },
-		"with the authorizer": func(s *restoration, plan restorePlan) error { return errors.Join(s.begin(plan), s.buildAuthorizer()) },
-		"with the journal":    func(s *restoration, plan restorePlan) error { return s.built(t, plan) },
-		"when it is ready":    func(s *restoration, plan restorePlan) error { return s.build(t.Context(), plan) },
-		"with one store placed": func(s *restoration, plan restorePlan) error {
-			return errors.Join(s.build(t.Context(), plan),
+	for name, crash := range map[string]func(s *storecare.Restoration, plan storecare.RestorePlan) error{
+		"after its plan": func(s *storecare.Restoration, plan storecare.RestorePlan) error { return s.Begin(plan) },
+		"with the authorizer": func(s *storecare.Restoration, plan storecare.RestorePlan) error {
+			return errors.Join(s.Begin(plan), s.BuildAuthorizer())
+		},
+		"with the journal": func(s *storecare.Restoration, plan storecare.RestorePlan) error { return buildWithoutReady(t, s, plan) },
+		"when it is ready": func(s *storecare.Restoration, plan storecare.RestorePlan) error { return s.Build(t.Context(), plan) },
+		"with one store placed": func(s *storecare.Restoration, plan storecare.RestorePlan) error {
+			return errors.Join(s.Build(t.Context(), plan),
 				os.Rename(datadir.AuthorizerDir(datadir.RestoringDir(s.DataDir)), datadir.AuthorizerDir(s.DataDir)))
 		},
-		"with all stores placed": func(s *restoration, plan restorePlan) error {
+		"with all stores placed": func(s *storecare.Restoration, plan storecare.RestorePlan) error {
 			dir := datadir.RestoringDir(s.DataDir)
-			return errors.Join(s.build(t.Context(), plan), os.Rename(datadir.AuthorizerDir(dir), datadir.AuthorizerDir(s.DataDir)),
+			return errors.Join(s.Build(t.Context(), plan), os.Rename(datadir.AuthorizerDir(dir), datadir.AuthorizerDir(s.DataDir)),
 				os.Rename(datadir.BankDir(dir), datadir.BankDir(s.DataDir)), os.Rename(datadir.ChainsDir(dir), datadir.ChainsDir(s.DataDir)),
 				os.Rename(datadir.JournalDir(dir), datadir.JournalDir(s.DataDir)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := t.TempDir()
-			s := &restoration{Stores: datadir.Stores{DataDir: data}, from: from}
-			plan, err := s.readPlan()
+			s := &storecare.Restoration{Stores: datadir.Stores{DataDir: data}, From: from}
+			plan, err := s.ReadPlan()
 			require.NoError(t, err)
 			require.NoError(t, crash(s, plan))
 			const refusal = "was not finished: run the same `purser restore` again"
@@ -285,23 +290,23 @@ func TestARestoreThatIsInterrupted(t *testing.T) {
 	}
 }
 
-// built is build without its last step.
-func (s *restoration) built(t *testing.T, plan restorePlan) error {
-	return errors.Join(s.begin(plan), s.buildAuthorizer(), s.buildJournal(t.Context(), plan))
+// buildWithoutReady runs the steps of a restoration's build except the last one.
+func buildWithoutReady(t *testing.T, s *storecare.Restoration, plan storecare.RestorePlan) error {
+	return errors.Join(s.Begin(plan), s.BuildAuthorizer(), s.BuildJournal(t.Context(), plan))
 }
 
 // TestARestoreThatFailsLeavesNothing: the disk is full when the journal is loaded.
 func TestARestoreThatFailsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	_, backup := small(t)
-	from, err := checkBackup(backup)
+	from, err := storecare.CheckBackup(backup)
 	require.NoError(t, err)
 	data := t.TempDir()
-	s := &restoration{Stores: datadir.Stores{DataDir: data}, from: from}
-	plan, err := s.readPlan()
+	s := &storecare.Restoration{Stores: datadir.Stores{DataDir: data}, From: from}
+	plan, err := s.ReadPlan()
 	require.NoError(t, err)
-	require.NoError(t, os.Truncate(filepath.Join(backup, archiveFile), 100))
-	require.ErrorContains(t, s.build(t.Context(), plan), "cut short")
+	require.NoError(t, os.Truncate(filepath.Join(backup, storecare.ArchiveFile), 100))
+	require.ErrorContains(t, s.Build(t.Context(), plan), "cut short")
 	left, err := os.ReadDir(data)
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -315,7 +320,7 @@ func TestWhatANextIncarnationForgets(t *testing.T) {
 		}
 	}
 	var kept []string
-	for part := range nextIncarnation(content) {
+	for part := range storecare.NextIncarnation(content) {
 		kept = append(kept, part.(*persistence.Cursor).Name)
 	}
 	require.True(t, slices.Equal(kept, []string{"announcer", "reaction/bank", "relay"}), "%v", kept)

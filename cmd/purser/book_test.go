@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"purser/cmd/purser/storecare"
 	"purser/persistence/pgjournal/pgtest"
 )
 
@@ -38,5 +39,5 @@ func TestTheBookFollowsTheProgram(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `UPDATE book.account SET balance = balance + 1 WHERE name = 'usd'`)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(context.Background()))
-	require.ErrorIs(t, run([]string{"audit", "--data-dir", config.DataDir, "--database-url", url}, io.Discard), errUnsound)
+	require.ErrorIs(t, run([]string{"audit", "--data-dir", config.DataDir, "--database-url", url}, io.Discard), storecare.ErrUnsound)
 }

@@ -24,7 +24,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/bench"
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/settings"
 )
@@ -238,20 +237,4 @@ func (p *process) holdHandshakes(t *testing.T, rest, network asker) {
 	})
 	p.await(t, "an answer beside the flood", func() bool { return rest.status(t, rootFor("")) == 200 })
 	require.Positive(t, labelled(p.ask("/metrics"), "purser_connections_cut_total", `port="REST"`))
-}
-
-// purser bench asks by https with --ca, and names a file that has no certificate.
-func TestBenchTakesAuthorities(t *testing.T) {
-	files := newCertificate(t)
-	options := benchOptions{benchTarget: benchTarget{HTTPAddr: "127.0.0.1:1", AuthorizerAddr: "127.0.0.1:2",
-		AdminAddr: "127.0.0.1:3", NetworkSecret: "s", CA: files.cert}}
-	var c bench.Config
-	require.NoError(t, options.given(&c))
-	require.Equal(t, []string{"https://127.0.0.1:1", "https://127.0.0.1:2", "http://127.0.0.1:3"},
-		[]string{c.Target.REST, c.Target.Network, c.Target.Admin})
-	require.True(t, files.client(t).RootCAs.Equal(c.Target.Authorities))
-	options.CA = files.key
-	require.ErrorContains(t, options.given(&c), "--ca: "+files.key+" has no certificate in PEM")
-	options.Own = true
-	require.ErrorIs(t, options.run(io.Discard, bench.Authorize, nil), errOwnIsPlain)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"purser/cmd/purser/loadtest"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
@@ -41,7 +42,7 @@ func startBroker(t *testing.T) *broker {
 		return apacheKafka(t, addresses, process)
 	}
 	dir := t.TempDir()
-	addresses, err := freeAddresses(1) // one that is free again when the broker comes back
+	addresses, err := loadtest.FreeAddresses(1) // one that is free again when the broker comes back
 	require.NoError(t, err)
 	_, text, err := net.SplitHostPort(addresses[0])
 	require.NoError(t, err)

@@ -129,12 +129,25 @@ var (
 			"actors/agent/intent", "cmd/purser/adminport", "cmd/purser/apiclient", "cmd/purser/buildinfo",
 			"cmd/purser/datadir", "persistence", "persistence/ident", "persistence/money",
 		},
+		"cmd/purser/loadtest": {
+			"actors", "actors/balance", "actors/decision", "authorizer", "authorizer/hold", "bench",
+			"cmd/purser/adminport", "cmd/purser/datadir", "cmd/purser/settings", "cmd/purser/tuning",
+			"persistence", "persistence/ident", "persistence/money", "persistence/pebblegate",
+		},
 		"cmd/purser/settings": {
 			"actors", "actors/balance", "actors/checkout", "actors/checkout/address", "actors/partner/chain",
 			"actors/partner/sandbox", "actors/seal", "authorizer", "authorizer/forwarded",
 			"cmd/purser/adminport", "cmd/purser/datadir", "httpapi", "httpapi/webhook", "persistence",
 			"persistence/ident", "persistence/kafka", "persistence/pebblegate", "persistence/pebblejournal",
 		},
+		"cmd/purser/storecare": {
+			"actors", "actors/audit", "actors/balance", "actors/decision", "actors/fault", "actors/partner",
+			"actors/partner/sandbox", "actors/processes", "authorizer", "authorizer/hold",
+			"cmd/purser/adminport", "cmd/purser/buildinfo", "cmd/purser/datadir", "cmd/purser/settings",
+			"httpapi", "persistence", "persistence/archive", "persistence/book", "persistence/ident",
+			"persistence/kafka", "persistence/pebblegate", "persistence/pebblejournal", "persistence/pgjournal",
+		},
+		"cmd/purser/tuning": {},
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
 	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "authorizer/forwarded", "actors/agent/intent", "actors/bankday", "actors/clock", "httpapi/mcp", "actors/checkout/address",

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/storecare"
 	"purser/persistence"
 	"purser/persistence/pebblejournal"
 	"purser/persistence/pgjournal"
@@ -103,16 +104,16 @@ func TestAnInterruptedMoveIsEnded(t *testing.T) {
 	}
 	data, _ := small(t)
 	url := makeDatabase(t, database, "interrupted")
-	move := &MigrateJournalCmd{DataDir: data, To: url}
+	move := &storecare.MigrateJournalCmd{DataDir: data, To: url}
 	from := journalOf(t, data)
-	require.NoError(t, move.load(t.Context(), from), "and killed before the mark")
+	require.NoError(t, move.Load(t.Context(), from), "and killed before the mark")
 	require.NoError(t, from.Close())
 
 	taken := makeDatabase(t, database, "taken")
 	other, _ := small(t)
 	require.NoError(t, pgjournal.Migrate(t.Context(), taken))
 	stranger := journalOf(t, other)
-	require.NoError(t, (&MigrateJournalCmd{DataDir: other, To: taken}).load(t.Context(), stranger))
+	require.NoError(t, (&storecare.MigrateJournalCmd{DataDir: other, To: taken}).Load(t.Context(), stranger))
 	require.NoError(t, stranger.Close())
 	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", taken}, io.Discard),
 		"of another deployment")
@@ -133,7 +134,7 @@ func TestAMoveIntoAUsedCopyIsRefused(t *testing.T) {
 	data, _ := small(t)
 	url := makeDatabase(t, database, "used")
 	from := journalOf(t, data)
-	require.NoError(t, (&MigrateJournalCmd{DataDir: data, To: url}).load(t.Context(), from))
+	require.NoError(t, (&storecare.MigrateJournalCmd{DataDir: data, To: url}).Load(t.Context(), from))
 	to, err := pgjournal.Open(t.Context(), pgjournal.Options{URL: url})
 	require.NoError(t, err)
 	_, err = to.Raise(t.Context(), 3)
@@ -150,15 +151,15 @@ func TestARestoreThatHasFilledItsDatabase(t *testing.T) {
 		return
 	}
 	_, backup := small(t)
-	from, err := checkBackup(backup)
+	from, err := storecare.CheckBackup(backup)
 	require.NoError(t, err)
 	url := makeDatabase(t, database, "filled")
 	data := t.TempDir()
-	s := &restoration{Stores: datadir.Stores{DataDir: data, DatabaseURL: url}, from: from}
-	plan, err := s.readPlan()
+	s := &storecare.Restoration{Stores: datadir.Stores{DataDir: data, DatabaseURL: url}, From: from}
+	plan, err := s.ReadPlan()
 	require.NoError(t, err)
-	require.NoError(t, errors.Join(s.begin(plan), s.buildAuthorizer(),
-		s.loadJournal(t.Context(), persistence.Identity{Deployment: from.deployment, Store: plan.Store})))
+	require.NoError(t, errors.Join(s.Begin(plan), s.BuildAuthorizer(),
+		s.LoadJournal(t.Context(), persistence.Identity{Deployment: from.DeploymentID, Store: plan.Store})))
 	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup},
 		io.Discard), pgjournal.ErrNotEmpty)
 	runs(t, "restore", "--data-dir", data, "--database-url", url, backup)

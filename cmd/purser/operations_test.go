@@ -25,6 +25,7 @@ import (
 	"purser/actors/balance"
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/settings"
+	"purser/cmd/purser/storecare"
 	"purser/httpapi/openapi/openapitest"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
@@ -144,7 +145,7 @@ func TestALongBacklogIsNotReady(t *testing.T) {
 func TestUnmatchedReports(t *testing.T) {
 	data := t.TempDir()
 	m := start(t, data)
-	const reports = unmatchedAtOnce + 3 // more than a page
+	const reports = storecare.UnmatchedAtOnce + 3 // more than a page
 	for i := range reports {
 		body := fmt.Sprintf(`{"id":"evt-%d","type":"deposit.settled","data":{"depositId":"dep_0000000000000000000000000%d","by":"Ada"}}`, i, i%10)
 		req, err := http.NewRequest("POST", "http://"+m.listeners.http.Addr().String()+"/api/webhooks/bank-transfer",

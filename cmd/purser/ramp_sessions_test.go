@@ -16,6 +16,7 @@ import (
 	"purser/actors/workspace"
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/storecare"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
 	"purser/persistence/pgjournal/pgtest"
@@ -156,14 +157,14 @@ func (o *older) refuses() {
 	} {
 		o.faulty(c.lines, c.says...)
 	}
-	long := o.file(good, strings.Repeat(" ", maxSessionLine)+good)
+	long := o.file(good, strings.Repeat(" ", storecare.MaxSessionLine)+good)
 	require.ErrorContains(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, long}, io.Discard), "line 2 is longer")
 	once := o.file(o.line("sold", "offramp", "processing", 700))
 	require.Equal(o.t, "1 sessions brought over, 0 were there already\n", o.imports(once))
 	for field, line := range map[string]string{"amountUsdCents": o.line("sold", "offramp", "processing", 701),
 		"direction": o.line("sold", "onramp", "processing", 700), "status": o.line("sold", "offramp", "failed", 700)} {
 		var out strings.Builder
-		require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.file(good, line)}, &out), errNothingImported)
+		require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.file(good, line)}, &out), storecare.ErrNothingImported)
 		require.Equal(o.t, fmt.Sprintf("line 2: %s: %s was brought over with another one\n", field, o.id("sold")), out.String())
 	}
 }
@@ -172,7 +173,7 @@ func (o *older) refuses() {
 func (o *older) faulty(lines []string, says ...string) {
 	o.t.Helper()
 	var out strings.Builder
-	require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.file(lines...)}, &out), errNothingImported)
+	require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.file(lines...)}, &out), storecare.ErrNothingImported)
 	told := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(o.t, told, len(says), out.String())
 	for i := range told {

@@ -12,6 +12,7 @@ import (
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
+	"purser/cmd/purser/storecare"
 	"purser/persistence/pgjournal/pgtest"
 )
 
@@ -33,10 +34,10 @@ type staleDeployment struct {
 func staleDirectory(t *testing.T) *staleDeployment {
 	d := &staleDeployment{data: t.TempDir(), wall: &stepped{}}
 	stale := t.TempDir() + "/journal"
-	d.keep = func() { require.NoError(t, copyTree(datadir.JournalDir(d.data), stale)) }
+	d.keep = func() { require.NoError(t, storecare.CopyTree(datadir.JournalDir(d.data), stale)) }
 	d.failOver = func() {
 		require.NoError(t, os.RemoveAll(datadir.JournalDir(d.data)))
-		require.NoError(t, copyTree(stale, datadir.JournalDir(d.data)))
+		require.NoError(t, storecare.CopyTree(stale, datadir.JournalDir(d.data)))
 	}
 	return d
 }
@@ -200,7 +201,7 @@ func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
 	t.Parallel()
 	d := staleDirectory(t)
 	d.fallBehind(t)
-	require.NoError(t, copyTree(datadir.AuthorizerDir(d.data), freshAuthorizerDir(d.data)))
+	require.NoError(t, storecare.CopyTree(datadir.AuthorizerDir(d.data), storecare.FreshAuthorizerDir(d.data)))
 	require.NoError(t, os.Rename(datadir.AuthorizerDir(d.data), datadir.AuthorizerDir(d.data)+".old-1000"))
 	require.NoError(t, os.MkdirAll(datadir.AuthorizerDir(d.data)+".old-999", 0o700))
 	require.ErrorContains(t, NewMain(testConfig(t, d.data), talkative()).Start(t.Context()),

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/storecare"
 	"purser/persistence/pgjournal"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -38,10 +39,10 @@ func TestLinksInABackup(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "latest")
 	require.NoError(t, os.Symlink(backup, link))
 	runs(t, "restore", "--data-dir", filepath.Join(t.TempDir(), "data"), link)
-	file, elsewhere := filepath.Join(backup, archiveFile), filepath.Join(t.TempDir(), "elsewhere")
+	file, elsewhere := filepath.Join(backup, storecare.ArchiveFile), filepath.Join(t.TempDir(), "elsewhere")
 	require.NoError(t, os.Rename(file, elsewhere))
 	require.NoError(t, os.Symlink(elsewhere, file))
 	err := run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "data"), backup}, io.Discard)
-	require.ErrorIs(t, err, errDamaged)
-	require.ErrorContains(t, err, archiveFile+" is no plain file")
+	require.ErrorIs(t, err, storecare.ErrDamaged)
+	require.ErrorContains(t, err, storecare.ArchiveFile+" is no plain file")
 }

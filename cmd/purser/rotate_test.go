@@ -15,6 +15,7 @@ import (
 	"purser/actors/fault"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
+	"purser/cmd/purser/storecare"
 	"purser/httpapi"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -203,11 +204,11 @@ func TestTheAdminPortTriesNoSecrets(t *testing.T) {
 	m := start(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
 	for _, body := range []string{`{"name":"data-key"}`, `{"name":"../network-secret"}`, `{}`} {
-		_, err := answerSecret(&m.config, []byte(body))
+		_, err := storecare.AnswerSecret(&m.config, []byte(body))
 		require.True(t, fault.Is(err, fault.InvalidBody), body)
 		require.ErrorContains(t, err, "name is not one of network-secret, partner-secret")
 	}
-	answer, err := answerSecret(&m.config, []byte(`{"name":"network-secret"}`))
+	answer, err := storecare.AnswerSecret(&m.config, []byte(`{"name":"network-secret"}`))
 	require.NoError(t, err)
 	require.True(t, answer.InUse)
 }

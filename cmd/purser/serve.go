@@ -28,6 +28,7 @@ import (
 	"purser/authorizer/drain"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
+	"purser/cmd/purser/tuning"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
 	"purser/persistence"
@@ -63,9 +64,9 @@ func (s *ServeCmd) Run(out io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	config.Processors = spareProcessors()
-	profileWaiting()
-	go boundGarbage(ctx)
+	config.Processors = tuning.SpareProcessors()
+	tuning.ProfileWaiting()
+	go tuning.BoundGarbage(ctx)
 	m := NewMain(config, log)
 	if config.Certificate != nil {
 		signal.Notify(m.hangups, syscall.SIGHUP)

@@ -17,6 +17,8 @@ import (
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/storecare"
+	"purser/cmd/purser/tuning"
 	"purser/httpapi"
 	"purser/httpapi/password"
 )
@@ -75,7 +77,7 @@ func (m *Main) startNetwork(context.Context) error {
 	m.network = &networkDesk{}
 	server, err := network.New(network.Options{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
 		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network,
-		MaxPerPeer: m.config.Connections.PerAddress, AtOnce: unauthenticatedAtOnce(m.config.Processors),
+		MaxPerPeer: m.config.Connections.PerAddress, AtOnce: tuning.UnauthenticatedAtOnce(m.config.Processors),
 		Refusals: m.config.Refusals, Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.Network,
 		TLS: m.config.Certificate.ServerConfig()})
 	if err == nil {
@@ -151,28 +153,28 @@ func (m *Main) startAdmin(context.Context) (err error) {
 func (m *Main) operatorCommands() map[string]httpapi.Command {
 	return map[string]httpapi.Command{
 		"audit": {AtOnce: 1, Do: m.command(func(ctx context.Context, _ []byte) (any, error) {
-			return runAudit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, auditPause)
+			return storecare.Audit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, storecare.AuditPause)
 		})},
 		"backup": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
-			return backupCommand(ctx, m.backedUp(), m.config.BackupsIn(), body, m.Clock())
+			return storecare.AnswerBackup(ctx, m.backedUp(), m.config.BackupsIn(), body, m.Clock())
 		})},
 		"unmatched": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
-			return unmatchedPage(ctx, m.journal, m.sealer, body)
+			return storecare.AnswerUnmatched(ctx, m.journal, m.sealer, body)
 		})},
 		"relay": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
-			return relayOf(ctx, m.system, body)
+			return storecare.AnswerRelay(ctx, m.system, body)
 		})},
 		"payouts": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
-			return payoutsOf(ctx, m.system, body)
+			return storecare.AnswerPayouts(ctx, m.system, body)
 		})},
 		"data-keys": {Do: m.command(func(ctx context.Context, _ []byte) (any, error) {
 			return actors.DataKeysInUse(ctx, m.journal)
 		})},
 		"secret": {Do: m.command(func(_ context.Context, body []byte) (any, error) {
-			return answerSecret(&m.config, body)
+			return storecare.AnswerSecret(&m.config, body)
 		})},
 		"nacha": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
-			return nachaOf(ctx, m.bank, body)
+			return storecare.AnswerNacha(ctx, m.bank, body)
 		})},
 		"clock":              {Do: m.clockCommand},
 		"sandbox-pay":        {Do: m.command(m.payOnSandbox)},
@@ -180,16 +182,16 @@ func (m *Main) operatorCommands() map[string]httpapi.Command {
 	}
 }
 
-// backedUp are the stores that are open. A bank that is elsewhere looks after its own.
-func (m *Main) backedUp() backedUp {
-	s := backedUp{data: m.config.DataDir, room: backupRoom{free: m.DiskFree, reserve: m.config.DiskReserve},
-		note:    func(dir string) { m.log.Warn(foreignBackup, "directory", dir) },
-		journal: m.journal, authorizer: m.authorizer, ramp: m.ramp.Checkpoint}
+// storecare.OpenStores are the stores that are open. A bank that is elsewhere looks after its own.
+func (m *Main) backedUp() storecare.OpenStores {
+	s := storecare.OpenStores{Data: m.config.DataDir, Room: storecare.BackupRoom{Free: m.DiskFree, Reserve: m.config.DiskReserve},
+		Note:    func(dir string) { m.log.Warn(storecare.ForeignBackup, "directory", dir) },
+		Journal: m.journal, Authorizer: m.authorizer, Ramp: m.ramp.Checkpoint}
 	if m.sandbox != nil {
-		s.bank = m.sandbox.Checkpoint
+		s.Bank = m.sandbox.Checkpoint
 	}
 	if m.sandboxChains != nil {
-		s.chains = m.sandboxChains.Checkpoint
+		s.Chains = m.sandboxChains.Checkpoint
 	}
 	return s
 }
@@ -299,7 +301,7 @@ func (m *Main) publishAddresses(context.Context) error {
 // restEdge returns the limits of the REST port's connections and bodies.
 func (m *Main) restEdge() drain.Options {
 	return drain.Options{Connections: m.shares.rest, PerPeer: m.config.Connections.PerAddress,
-		AtOnce: unauthenticatedAtOnce(m.config.Processors), Refusals: m.config.Refusals,
+		AtOnce: tuning.UnauthenticatedAtOnce(m.config.Processors), Refusals: m.config.Refusals,
 		Bodies: m.bodies, Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.REST,
 		TLS: m.config.Certificate.ServerConfig()}
 }

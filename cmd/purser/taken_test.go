@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/storecare"
 	"purser/persistence/pgjournal"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -26,7 +27,7 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 	p.awaitReady(t)
 	require.NoError(t, p.stop())
 	copied := filepath.Join(t.TempDir(), "copy")
-	require.NoError(t, copyTree(config.DataDir, copied))
+	require.NoError(t, storecare.CopyTree(config.DataDir, copied))
 
 	m := NewMain(config, talkative())
 	ended := make(chan error, 1)

@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"context"
@@ -40,7 +40,7 @@ type RestoreCmd struct {
 
 // Run checks the whole backup before it touches anything.
 func (r *RestoreCmd) Run(out io.Writer) error {
-	from, err := checkBackup(r.From)
+	from, err := CheckBackup(r.From)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (r *RestoreCmd) Run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = r.restore(context.Background(), &restoration{Stores: r.Stores, from: from, keep: r.KeepAuthorizer})
+	err = r.restore(context.Background(), &Restoration{Stores: r.Stores, From: from, keep: r.KeepAuthorizer})
 	if err = errors.Join(err, unlock()); err != nil {
 		return err
 	}
@@ -61,24 +61,24 @@ func (r *RestoreCmd) Run(out io.Writer) error {
 	return nil
 }
 
-func (r *RestoreCmd) restore(ctx context.Context, s *restoration) error {
-	plan, err := s.readPlan()
+func (r *RestoreCmd) restore(ctx context.Context, s *Restoration) error {
+	plan, err := s.ReadPlan()
 	if err != nil {
 		return err
 	}
 	if !plan.Ready {
-		if err := s.build(ctx, plan); err != nil {
+		if err := s.Build(ctx, plan); err != nil {
 			return err
 		}
 	}
 	return s.place()
 }
 
-// restoration is one restore. All is made in a directory of its own within the data directory; when that is whole and synced, it
+// Restoration is one restore. All is made in a directory of its own within the data directory; when that is whole and synced, it
 // is said to be ready, and from then on only moved. While it is there no other command takes the data directory.
-type restoration struct {
+type Restoration struct {
 	datadir.Stores
-	from *checked
+	From *CheckedBackup
 	keep bool
 	// touched: the database may have been filled, by this run or an interrupted one.
 	touched bool
@@ -86,27 +86,27 @@ type restoration struct {
 
 const planForm = "purser-restore 1"
 
-// restorePlan is stored in the restoration's directory, in a file that datadir.WriteChecksummed writes.
-type restorePlan struct {
+// RestorePlan is stored in the restoration's directory, in a file that datadir.WriteChecksummed writes.
+type RestorePlan struct {
 	Backup string     `json:"backup"` // checksum of its manifest
 	Keep   bool       `json:"keepAuthorizer"`
 	Store  ident.UUID `json:"store"` // of the new incarnation: a database that has it was loaded by this restore
 	Ready  bool       `json:"ready"`
 }
 
-func (s *restoration) planFile() string {
+func (s *Restoration) planFile() string {
 	return filepath.Join(datadir.RestoringDir(s.DataDir), "plan")
 }
 
-// readPlan returns the plan of a restore that was not finished, or a new one.
-func (s *restoration) readPlan() (restorePlan, error) {
-	plan := restorePlan{Backup: s.from.sum, Keep: s.keep}
+// ReadPlan returns the plan of a restore that was not finished, or a new one.
+func (s *Restoration) ReadPlan() (RestorePlan, error) {
+	plan := RestorePlan{Backup: s.From.sum, Keep: s.keep}
 	text, _, err := datadir.ReadChecksummed(s.planFile(), planForm)
 	if errors.Is(err, fs.ErrNotExist) {
 		plan.Store, err = ident.New(ident.SystemSlot, time.Now(), rand.Reader)
 		return plan, err
 	}
-	var begun restorePlan
+	var begun RestorePlan
 	if err == nil {
 		err = json.Unmarshal(text, &begun)
 	}
@@ -122,7 +122,7 @@ func (s *restoration) readPlan() (restorePlan, error) {
 	return begun, nil
 }
 
-func (s *restoration) writePlan(plan restorePlan) error {
+func (s *Restoration) writePlan(plan RestorePlan) error {
 	text, err := json.Marshal(plan)
 	if err != nil {
 		return err
@@ -130,17 +130,17 @@ func (s *restoration) writePlan(plan restorePlan) error {
 	return datadir.WriteChecksummed(s.planFile(), planForm, text)
 }
 
-// build makes the stores. When it fails before a database was filled, the data directory is left as it was.
-func (s *restoration) build(ctx context.Context, plan restorePlan) error {
+// Build makes the stores. When it fails before a database was filled, the data directory is left as it was.
+func (s *Restoration) Build(ctx context.Context, plan RestorePlan) error {
 	if err := s.requireRoom(); err != nil {
 		return err
 	}
-	if err := s.begin(plan); err != nil {
+	if err := s.Begin(plan); err != nil {
 		return err
 	}
-	err := s.buildAuthorizer()
+	err := s.BuildAuthorizer()
 	if err == nil {
-		err = s.buildJournal(ctx, plan)
+		err = s.BuildJournal(ctx, plan)
 	}
 	if err != nil && (s.DatabaseURL == "" || !s.touched) {
 		return errors.Join(err, os.RemoveAll(datadir.RestoringDir(s.DataDir)))
@@ -153,7 +153,7 @@ func (s *restoration) build(ctx context.Context, plan restorePlan) error {
 }
 
 // requireRoom refuses to put a store where one is.
-func (s *restoration) requireRoom() error {
+func (s *Restoration) requireRoom() error {
 	there := func(dir string) bool { _, err := os.Lstat(dir); return err == nil }
 	switch {
 	case s.DatabaseURL == "" && there(datadir.JournalDir(s.DataDir)):
@@ -172,8 +172,8 @@ func (s *restoration) requireRoom() error {
 	return nil
 }
 
-// begin removes what an interrupted restore has left, but its plan.
-func (s *restoration) begin(plan restorePlan) error {
+// Begin removes what an interrupted restore has left, but its plan.
+func (s *Restoration) Begin(plan RestorePlan) error {
 	dir := datadir.RestoringDir(s.DataDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -188,20 +188,20 @@ func (s *restoration) begin(plan restorePlan) error {
 	return errors.Join(faults...)
 }
 
-// buildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the sandbox's. What is kept is copied
+// BuildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the sandbox's. What is kept is copied
 // too: a restore that fails must not have touched it.
-func (s *restoration) buildAuthorizer() error {
+func (s *Restoration) BuildAuthorizer() error {
 	dir := datadir.RestoringDir(s.DataDir)
 	var err error
 	if s.keep {
 		err = checkpointAuthorizer(datadir.AuthorizerDir(s.DataDir), datadir.AuthorizerDir(dir))
 	} else {
-		err = copyTree(datadir.AuthorizerDir(s.from.dir), datadir.AuthorizerDir(dir))
+		err = CopyTree(datadir.AuthorizerDir(s.From.Dir), datadir.AuthorizerDir(dir))
 	}
 	if err != nil {
 		return err
 	}
-	err = authorizer.FollowAnew(s.authorizerOptions(), s.from.told)
+	err = authorizer.FollowAnew(s.authorizerOptions(), s.From.told)
 	switch {
 	case errors.Is(err, authorizer.ErrForeign):
 		return fmt.Errorf("the authorizer is not of the backup's deployment: %w", err)
@@ -215,8 +215,8 @@ func (s *restoration) buildAuthorizer() error {
 	return s.buildSandbox()
 }
 
-func (s *restoration) authorizerOptions() authorizer.Options {
-	return authorizer.Options{Dir: datadir.AuthorizerDir(datadir.RestoringDir(s.DataDir)), Deployment: s.from.deployment, Clock: time.Now,
+func (s *Restoration) authorizerOptions() authorizer.Options {
+	return authorizer.Options{Dir: datadir.AuthorizerDir(datadir.RestoringDir(s.DataDir)), Deployment: s.From.DeploymentID, Clock: time.Now,
 		Entropy: rand.Reader, Fatal: func(err error) { panic(fmt.Sprintf("the new authorizer's store has failed: %v", err)) }}
 }
 
@@ -232,14 +232,14 @@ func checkpointAuthorizer(from, to string) error {
 
 // buildSandbox takes the sandbox's stores that are kept, or the backup's when it has them. The bank and the ramp report again: the
 // journal is older. The chains need not: watchers go on from the journal's own cursors.
-func (s *restoration) buildSandbox() error {
+func (s *Restoration) buildSandbox() error {
 	for _, of := range datadir.SandboxDirs {
 		var err error
-		switch kept, saved := of(s.DataDir), of(s.from.dir); {
+		switch kept, saved := of(s.DataDir), of(s.From.Dir); {
 		case s.keep && sandbox.Exists(nil, kept):
 			err = sandbox.Checkpoint(nil, kept, of(datadir.RestoringDir(s.DataDir)))
 		case sandbox.Exists(nil, saved):
-			err = copyTree(saved, of(datadir.RestoringDir(s.DataDir)))
+			err = CopyTree(saved, of(datadir.RestoringDir(s.DataDir)))
 		}
 		if err != nil {
 			return err
@@ -257,10 +257,10 @@ func (s *restoration) buildSandbox() error {
 	return nil
 }
 
-// buildJournal loads the journal and lets the authorizer follow it.
-func (s *restoration) buildJournal(ctx context.Context, plan restorePlan) (err error) {
-	identity := persistence.Identity{Deployment: s.from.deployment, Store: plan.Store}
-	if err := s.loadJournal(ctx, identity); err != nil {
+// BuildJournal loads the journal and lets the authorizer follow it.
+func (s *Restoration) BuildJournal(ctx context.Context, plan RestorePlan) (err error) {
+	identity := persistence.Identity{Deployment: s.From.DeploymentID, Store: plan.Store}
+	if err := s.LoadJournal(ctx, identity); err != nil {
 		return err
 	}
 	built := datadir.Stores{DataDir: datadir.RestoringDir(s.DataDir), DatabaseURL: s.DatabaseURL}
@@ -276,11 +276,11 @@ func (s *restoration) buildJournal(ctx context.Context, plan restorePlan) (err e
 	return errors.Join(actors.CatchUp(ctx, journal, engine, processes.Kinds()), engine.Close())
 }
 
-func (s *restoration) loadJournal(ctx context.Context, identity persistence.Identity) error {
+func (s *Restoration) LoadJournal(ctx context.Context, identity persistence.Identity) error {
 	if s.DatabaseURL == "" {
-		return s.from.archive(func(r *archive.Reader) error {
+		return s.From.archive(func(r *archive.Reader) error {
 			return pebblejournal.Load(ctx, pebblejournal.Options{Dir: datadir.JournalDir(datadir.RestoringDir(s.DataDir))}, identity,
-				nextIncarnation(r.Content()))
+				NextIncarnation(r.Content()))
 		})
 	}
 	if err := pgjournal.Migrate(ctx, s.DatabaseURL); err != nil {
@@ -288,8 +288,8 @@ func (s *restoration) loadJournal(ctx context.Context, identity persistence.Iden
 	}
 	resumed := s.touched
 	s.touched = true
-	err := s.from.archive(func(r *archive.Reader) error {
-		return pgjournal.Load(ctx, pgjournal.Options{URL: s.DatabaseURL}, identity, nextIncarnation(r.Content()))
+	err := s.From.archive(func(r *archive.Reader) error {
+		return pgjournal.Load(ctx, pgjournal.Options{URL: s.DatabaseURL}, identity, NextIncarnation(r.Content()))
 	})
 	if errors.Is(err, pgjournal.ErrNotEmpty) {
 		err = s.requireOwn(ctx, identity, err)
@@ -299,7 +299,7 @@ func (s *restoration) loadJournal(ctx context.Context, identity persistence.Iden
 }
 
 // requireOwn accepts a database that this very restore has filled before it was interrupted.
-func (s *restoration) requireOwn(ctx context.Context, identity persistence.Identity, refusal error) error {
+func (s *Restoration) requireOwn(ctx context.Context, identity persistence.Identity, refusal error) error {
 	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: s.DatabaseURL})
 	if err != nil {
 		return err
@@ -314,13 +314,13 @@ func (s *restoration) requireOwn(ctx context.Context, identity persistence.Ident
 	return nil
 }
 
-// nextIncarnation is content as the next incarnation begins with it. Events and positions are the same, but what will follow the
+// NextIncarnation is content as the next incarnation begins with it. Events and positions are the same, but what will follow the
 // last of them is another thing than followed it before, so whoever stands outside and has handled more must start again from 0.
 // Consumers keep their places themselves, by the store's identity; the outbox keeps its in the journal, and that is dropped: the
 // topic has nothing of this incarnation. All other cursors are of the runtime. They tell of deeds that are in the content
 // itself and are as old as it is: the relay goes on where this journal knows the log, and a reaction from 0 would do again
 // what its once-keys no longer remember.
-func nextIncarnation(content persistence.Content) persistence.Content {
+func NextIncarnation(content persistence.Content) persistence.Content {
 	return func(yield func(persistence.Part, error) bool) {
 		for part, err := range content {
 			if c, ok := part.(*persistence.Cursor); ok && c.Name == kafka.CursorName {
@@ -334,7 +334,7 @@ func nextIncarnation(content persistence.Content) persistence.Content {
 }
 
 // place moves what is ready into the data directory; what was moved before is passed over. The journal is last.
-func (s *restoration) place() error {
+func (s *Restoration) place() error {
 	dir := datadir.RestoringDir(s.DataDir)
 	for _, of := range slices.Concat([]func(string) string{datadir.AuthorizerDir}, datadir.SandboxDirs, []func(string) string{datadir.JournalDir}) {
 		if _, err := os.Lstat(of(dir)); errors.Is(err, fs.ErrNotExist) {
@@ -365,8 +365,8 @@ func setAside(dir string) error {
 	return err
 }
 
-// copyTree copies a directory of files, synced.
-func copyTree(from, to string) error {
+// CopyTree copies a directory of files, synced.
+func CopyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -377,7 +377,7 @@ func copyTree(from, to string) error {
 		}
 		target := filepath.Join(to, name)
 		if !d.IsDir() {
-			return copyFile(path, target)
+			return CopyFile(path, target)
 		}
 		if err := os.MkdirAll(target, 0o700); err != nil {
 			return err
@@ -386,7 +386,7 @@ func copyTree(from, to string) error {
 	})
 }
 
-func copyFile(from, to string) error {
+func CopyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"context"
@@ -46,8 +46,8 @@ type payoutsAnswer struct {
 	Overdue []processes.OverdueOrder `json:"overdue"`
 }
 
-// payoutsOf is the command of the admin port.
-func payoutsOf(ctx context.Context, system *processes.Product, body []byte) (answer payoutsAnswer, err error) {
+// AnswerPayouts is the command of the admin port.
+func AnswerPayouts(ctx context.Context, system *processes.Product, body []byte) (answer payoutsAnswer, err error) {
 	var question payoutsQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {
 		return answer, err

@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"context"
@@ -79,8 +79,8 @@ func writeOwn(name, text string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// nachaOf is the command of the admin port.
-func nachaOf(ctx context.Context, bank partner.Bank, body []byte) (nachaFile, error) {
+// AnswerNacha is the command of the admin port.
+func AnswerNacha(ctx context.Context, bank partner.Bank, body []byte) (nachaFile, error) {
 	var asked nachaAsked
 	if err := adminport.DecodeBody(body, &asked); err != nil {
 		return nachaFile{}, err

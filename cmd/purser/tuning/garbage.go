@@ -1,4 +1,4 @@
-package main
+package tuning
 
 import (
 	"context"
@@ -20,8 +20,8 @@ const (
 	aliveMetric         = "/gc/heap/live:bytes" // what the last collection found alive
 )
 
-// boundGarbage sets the collector's percentage, which is the process's, until the context ends. GOGC, if set, is left alone.
-func boundGarbage(ctx context.Context) {
+// BoundGarbage sets the collector's percentage, which is the process's, until the context ends. GOGC, if set, is left alone.
+func BoundGarbage(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}

@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"context"
@@ -44,8 +44,8 @@ type relayAnswer struct {
 	SetAside []actors.SetAside `json:"setAside"`
 }
 
-// relayOf is the command of the admin port.
-func relayOf(ctx context.Context, system *processes.Product, body []byte) (relayAnswer, error) {
+// AnswerRelay is the command of the admin port.
+func AnswerRelay(ctx context.Context, system *processes.Product, body []byte) (relayAnswer, error) {
 	var question relayQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {
 		return relayAnswer{}, err

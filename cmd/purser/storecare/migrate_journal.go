@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"context"
@@ -60,7 +60,7 @@ func (m *MigrateJournalCmd) migrate(ctx context.Context, place string) (sum arch
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := m.load(ctx, from); err != nil {
+	if err := m.Load(ctx, from); err != nil {
 		return sum, err
 	}
 	if sum, err = m.compare(ctx, from); err != nil {
@@ -69,8 +69,8 @@ func (m *MigrateJournalCmd) migrate(ctx context.Context, place string) (sum arch
 	return sum, from.MarkMoved(ctx, "the "+place+"; set DATABASE_URL")
 }
 
-// load fills the database, in one transaction, unless an earlier run has.
-func (m *MigrateJournalCmd) load(ctx context.Context, from *pebblejournal.Journal) (err error) {
+// Load fills the database, in one transaction, unless an earlier run has.
+func (m *MigrateJournalCmd) Load(ctx context.Context, from *pebblejournal.Journal) (err error) {
 	if err := pgjournal.Migrate(ctx, m.To); err != nil {
 		return err
 	}

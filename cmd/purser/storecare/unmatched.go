@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"context"
@@ -28,9 +28,9 @@ type UnmatchedCmd struct {
 }
 
 const (
-	unmatchedAtOnce = 16 // reports of a page; each has a body of at most balance.MaxUnmatchedBody
+	UnmatchedAtOnce = 16 // reports of a page; each has a body of at most balance.MaxUnmatchedBody
 	unmatchedWithin = 10 * time.Minute
-	maxUnmatched    = unmatchedAtOnce * (balance.MaxUnmatchedBody*6 + 4096) // bytes of a page: a body that is no JSON is escaped
+	maxUnmatched    = UnmatchedAtOnce * (balance.MaxUnmatchedBody*6 + 4096) // bytes of a page: a body that is no JSON is escaped
 )
 
 // unmatchedFrom asks for the page after a report; the zero value for the first one.
@@ -82,7 +82,7 @@ func readUnmatched(ctx context.Context, journal persistence.Journal, sealer acto
 	from unmatchedFrom) (unmatchedReports, error) {
 	page := unmatchedReports{Reports: []json.RawMessage{}}
 	for from.Shard < ident.Shards {
-		room := unmatchedAtOnce - len(page.Reports)
+		room := UnmatchedAtOnce - len(page.Reports)
 		records, err := journal.Records(ctx, ident.Shard(from.Shard), balance.RecordUnmatched, from.After, room)
 		if err != nil {
 			return page, err
@@ -95,7 +95,7 @@ func readUnmatched(ctx context.Context, journal persistence.Journal, sealer acto
 			from.After = r.ID
 		}
 		switch {
-		case len(page.Reports) == unmatchedAtOnce:
+		case len(page.Reports) == UnmatchedAtOnce:
 			page.Next = &from
 			return page, nil
 		case len(records) == 0:
@@ -105,8 +105,8 @@ func readUnmatched(ctx context.Context, journal persistence.Journal, sealer acto
 	return page, nil
 }
 
-// unmatchedPage is the command of the admin port.
-func unmatchedPage(ctx context.Context, journal persistence.Journal, sealer actors.Sealer,
+// AnswerUnmatched is the command of the admin port.
+func AnswerUnmatched(ctx context.Context, journal persistence.Journal, sealer actors.Sealer,
 	body []byte) (unmatchedReports, error) {
 	var from unmatchedFrom
 	if err := adminport.DecodeBody(body, &from); err != nil {

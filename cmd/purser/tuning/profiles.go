@@ -1,4 +1,4 @@
-package main
+package tuning
 
 import (
 	"runtime"
@@ -8,12 +8,12 @@ import (
 // How often waiting is sampled, for /debug/pprof/mutex and /debug/pprof/block: seldom enough that 20,000 swipes a second do not
 // feel it. The profiles scale what they show by these.
 const (
-	mutexProfileFraction = 100         // one of so many waits for a mutex
+	MutexProfileFraction = 100         // one of so many waits for a mutex
 	blockProfileEvery    = time.Second // one sample for so much time that goroutines wait
 )
 
-// profileWaiting sets the rates, which are the process's.
-func profileWaiting() {
-	runtime.SetMutexProfileFraction(mutexProfileFraction)
+// ProfileWaiting sets the rates, which are the process's.
+func ProfileWaiting() {
+	runtime.SetMutexProfileFraction(MutexProfileFraction)
 	runtime.SetBlockProfileRate(int(blockProfileEvery))
 }

@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"cmp"
@@ -86,7 +86,7 @@ func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal,
 func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal, old *oldLog,
 	out io.Writer) (made rebuilt,
 	kept string, err error) {
-	fresh := freshAuthorizerDir(r.DataDir)
+	fresh := FreshAuthorizerDir(r.DataDir)
 	if made, err = rebuildInto(ctx, journal, fresh); err != nil {
 		return made, "", err
 	}
@@ -101,14 +101,14 @@ func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journa
 	return made, kept, actors.SaveRelayed(ctx, journal, made.relayed)
 }
 
-// freshAuthorizerDir is where a new store is made.
-func freshAuthorizerDir(data string) string { return datadir.AuthorizerDir(data) + ".new" }
+// FreshAuthorizerDir is where a new store is made.
+func FreshAuthorizerDir(data string) string { return datadir.AuthorizerDir(data) + ".new" }
 
 // oldStore returns the directory of the old store. A replace that was interrupted between its two
 // renames has moved the old store aside; then the new store exists, and the authorizer's does not.
 func (r *RebuildCmd) oldStore() (dir string, err error) {
 	dir = datadir.AuthorizerDir(r.DataDir)
-	if !authorizer.Exists(nil, freshAuthorizerDir(r.DataDir)) || authorizer.Exists(nil, dir) {
+	if !authorizer.Exists(nil, FreshAuthorizerDir(r.DataDir)) || authorizer.Exists(nil, dir) {
 		return dir, nil
 	}
 	kept, err := filepath.Glob(dir + ".old-*")

@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"bufio"
@@ -37,15 +37,15 @@ type ImportRampSessionsCmd struct {
 // Limits of an import.
 const (
 	maxSessions      = 100_000 // of a file; more go into several
-	maxSessionLine   = 8 << 10 // bytes
+	MaxSessionLine   = 8 << 10 // bytes
 	maxFaultsShown   = 100
 	workspacesAtOnce = 32
 	importWithin     = time.Hour
 	importEachWithin = time.Minute
 )
 
-// errNothingImported ends an import with something wrong in its file; the lines before it say what.
-var errNothingImported = errors.New("nothing was brought over")
+// ErrNothingImported ends an import with something wrong in its file; the lines before it say what.
+var ErrNothingImported = errors.New("nothing was brought over")
 
 // sessionLine is a line of the file.
 type sessionLine struct {
@@ -80,7 +80,7 @@ func (f lineFaults) check(out io.Writer) error {
 		fmt.Fprintln(out, text)
 	}
 	if len(f) > 0 {
-		return errNothingImported
+		return ErrNothingImported
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func readSessions(path string, out io.Writer) (lines []sessionLine, err error) {
 	var wrong lineFaults
 	seen, n := map[string]int{}, 0
 	scanner := bufio.NewScanner(file)
-	scanner.Buffer(nil, maxSessionLine)
+	scanner.Buffer(nil, MaxSessionLine)
 	for scanner.Scan() {
 		if n++; n > maxSessions {
 			return nil, fmt.Errorf("the file has more than %d lines: make several of it", maxSessions)
@@ -133,7 +133,7 @@ func readSessions(path string, out io.Writer) (lines []sessionLine, err error) {
 		lines = append(lines, l)
 	}
 	if errors.Is(scanner.Err(), bufio.ErrTooLong) {
-		return nil, fmt.Errorf("line %d is longer than %d bytes", n+1, maxSessionLine)
+		return nil, fmt.Errorf("line %d is longer than %d bytes", n+1, MaxSessionLine)
 	}
 	return lines, errors.Join(scanner.Err(), wrong.check(out))
 }

@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"context"
@@ -276,9 +276,9 @@ type secretAnswer struct {
 	InUse bool `json:"inUse"`
 }
 
-// answerSecret is the admin port's command "secret". The server reads the file itself, so that the
+// AnswerSecret is the admin port's command "secret". The server reads the file itself, so that the
 // answer has no secret and a caller cannot test guesses.
-func answerSecret(c *settings.Config, body []byte) (answer secretAnswer, err error) {
+func AnswerSecret(c *settings.Config, body []byte) (answer secretAnswer, err error) {
 	var question secretQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {
 		return answer, err

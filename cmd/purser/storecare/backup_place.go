@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"errors"
@@ -17,65 +17,65 @@ import (
 // The place of a backup: the room on its disk, and the directories that killed backups have left.
 
 const (
-	// unfinishedInfix follows the name of the backup in the name of a directory that is being
+	// UnfinishedInfix follows the name of the backup in the name of a directory that is being
 	// filled.
-	unfinishedInfix = ".unfinished-"
-	// unfinishedMark is a file in such a directory. It has the id of the deployment. The process
+	UnfinishedInfix = ".unfinished-"
+	// UnfinishedMark is a file in such a directory. It has the id of the deployment. The process
 	// that fills the directory holds a lock on it.
-	unfinishedMark = "UNFINISHED"
-	// roomEvery is how many bytes of a journal's archive are written between two measurements of
+	UnfinishedMark = "UNFINISHED"
+	// RoomEvery is how many bytes of a journal's archive are written between two measurements of
 	// the free space.
-	roomEvery = 16 << 20
+	RoomEvery = 16 << 20
 )
 
-// foreignBackup is the note about an unfinished backup that may be another deployment's.
-const foreignBackup = "an unfinished backup of an earlier program or another deployment stays: " +
+// ForeignBackup is the note about an unfinished backup that may be another deployment's.
+const ForeignBackup = "an unfinished backup of an earlier program or another deployment stays: " +
 	"remove it if nothing fills it"
 
-// backupRoom decides whether a disk has room for a backup.
-type backupRoom struct {
-	free    func(dir string) (int64, error)
-	reserve int64 // bytes that a backup leaves free
+// BackupRoom decides whether a disk has room for a backup.
+type BackupRoom struct {
+	Free    func(dir string) (int64, error)
+	Reserve int64 // bytes that a backup leaves free
 }
 
 // requireFree returns pebblegate.ErrNoRoom when so many bytes in a directory would leave less than
 // the reserve free on its disk.
-func (r backupRoom) requireFree(dir string, bytes int64) error {
-	free, err := r.free(dir)
+func (r BackupRoom) requireFree(dir string, bytes int64) error {
+	free, err := r.Free(dir)
 	if err != nil {
 		return fmt.Errorf("the free space of %s is not known: %w", dir, err)
 	}
-	if free >= bytes+r.reserve {
+	if free >= bytes+r.Reserve {
 		return nil
 	}
 	return fmt.Errorf("%w: the disk of %s has %s free; the backup needs %s: %s to copy, and the reserve of %s",
-		pebblegate.ErrNoRoom, dir, pebblegate.FormatFree(free), pebblegate.FormatNeed(bytes+r.reserve),
-		pebblegate.FormatNeed(bytes), pebblegate.FormatNeed(r.reserve))
+		pebblegate.ErrNoRoom, dir, pebblegate.FormatFree(free), pebblegate.FormatNeed(bytes+r.Reserve),
+		pebblegate.FormatNeed(bytes), pebblegate.FormatNeed(r.Reserve))
 }
 
-// roomWriter writes a file of unknown length. It fails with pebblegate.ErrNoRoom before it uses the
+// RoomWriter writes a file of unknown length. It fails with pebblegate.ErrNoRoom before it uses the
 // reserve.
-type roomWriter struct {
+type RoomWriter struct {
 	io.Writer
-	room backupRoom
-	dir  string
+	Room BackupRoom
+	Dir  string
 	left int // bytes until the next measurement
 }
 
 // Write implements io.Writer.
-func (w *roomWriter) Write(p []byte) (int, error) {
+func (w *RoomWriter) Write(p []byte) (int, error) {
 	if w.left -= len(p); w.left < 0 {
-		if err := w.room.requireFree(w.dir, roomEvery); err != nil {
+		if err := w.Room.requireFree(w.Dir, RoomEvery); err != nil {
 			return 0, err
 		}
-		w.left = roomEvery
+		w.left = RoomEvery
 	}
 	return w.Writer.Write(p)
 }
 
-// checkpointBytes returns an upper bound of the bytes of the stores' checkpoints in a directory. On
+// CheckpointBytes returns an upper bound of the bytes of the stores' checkpoints in a directory. On
 // the disk of its store a checkpoint links the tables, which takes no space.
-func checkpointBytes(to string, stores ...string) (total int64, err error) {
+func CheckpointBytes(to string, stores ...string) (total int64, err error) {
 	device, err := datadir.Device(to)
 	if err != nil {
 		return 0, err
@@ -121,29 +121,29 @@ func treeBytes(dir string, counts func(name string) bool) (total int64, err erro
 	return total, err
 }
 
-// unfinished is the directory that a backup fills beside its place. mark is its locked
-// unfinishedMark.
-type unfinished struct {
-	dir  string
-	mark *os.File
+// Unfinished is the directory that a backup fills beside its place. mark is its locked
+// UnfinishedMark.
+type Unfinished struct {
+	Dir  string
+	Mark *os.File
 }
 
-// beginUnfinished makes the directory of a backup. It first removes the directories that killed
+// BeginUnfinished makes the directory of a backup. It first removes the directories that killed
 // backups of the same deployment have left beside it, and notes those of an unknown owner.
-func beginUnfinished(to, deployment string, note func(string)) (*unfinished, error) {
+func BeginUnfinished(to, deployment string, note func(string)) (*Unfinished, error) {
 	if err := removeUnfinished(filepath.Dir(to), deployment, note); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(to), filepath.Base(to)+unfinishedInfix)
+	dir, err := os.MkdirTemp(filepath.Dir(to), filepath.Base(to)+UnfinishedInfix)
 	if err != nil {
 		return nil, err
 	}
-	u := &unfinished{dir: dir}
-	u.mark, err = os.OpenFile(filepath.Join(dir, unfinishedMark), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	u := &Unfinished{Dir: dir}
+	u.Mark, err = os.OpenFile(filepath.Join(dir, UnfinishedMark), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err == nil {
 		// The lock precedes the id, because removeOwn removes no directory without the id.
-		if err = syscall.Flock(int(u.mark.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-			_, err = u.mark.WriteString(deployment)
+		if err = syscall.Flock(int(u.Mark.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			_, err = u.Mark.WriteString(deployment)
 		}
 	}
 	if err != nil {
@@ -153,25 +153,25 @@ func beginUnfinished(to, deployment string, note func(string)) (*unfinished, err
 }
 
 // finish removes the mark of a whole backup and renames the backup to its place.
-func (u *unfinished) finish(to string) error {
-	err := os.Remove(u.mark.Name())
+func (u *Unfinished) finish(to string) error {
+	err := os.Remove(u.Mark.Name())
 	if err == nil {
-		err = datadir.SyncDir(u.dir)
+		err = datadir.SyncDir(u.Dir)
 	}
 	if err == nil {
-		err = os.Rename(u.dir, to)
+		err = os.Rename(u.Dir, to)
 	}
 	if err != nil {
 		return u.abandon(err)
 	}
-	return errors.Join(u.mark.Close(), datadir.SyncDir(filepath.Dir(to)))
+	return errors.Join(u.Mark.Close(), datadir.SyncDir(filepath.Dir(to)))
 }
 
 // abandon removes the directory and returns why.
-func (u *unfinished) abandon(why error) error {
-	why = errors.Join(why, os.RemoveAll(u.dir))
-	if u.mark != nil {
-		why = errors.Join(why, u.mark.Close())
+func (u *Unfinished) abandon(why error) error {
+	why = errors.Join(why, os.RemoveAll(u.Dir))
+	if u.Mark != nil {
+		why = errors.Join(why, u.Mark.Close())
 	}
 	return why
 }
@@ -185,7 +185,7 @@ func removeUnfinished(parent, deployment string, note func(string)) error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.IsDir() || !strings.Contains(e.Name(), unfinishedInfix) {
+		if !e.IsDir() || !strings.Contains(e.Name(), UnfinishedInfix) {
 			continue
 		}
 		dir := filepath.Join(parent, e.Name())
@@ -203,7 +203,7 @@ func removeUnfinished(parent, deployment string, note func(string)) error {
 // removeOwn removes an unfinished backup of a deployment, unless another process fills it. It
 // reports whether the backup is the deployment's.
 func removeOwn(dir, deployment string) (own bool, err error) {
-	mark, err := os.OpenFile(filepath.Join(dir, unfinishedMark), os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	mark, err := os.OpenFile(filepath.Join(dir, UnfinishedMark), os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return false, nil // no mark, or one of another user
 	}
@@ -220,7 +220,7 @@ func removeOwn(dir, deployment string) (own bool, err error) {
 		return true, err
 	}
 	for _, e := range entries { // the mark goes last: a kill in between leaves the rest removable
-		if e.Name() != unfinishedMark {
+		if e.Name() != UnfinishedMark {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}

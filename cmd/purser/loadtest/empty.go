@@ -1,4 +1,4 @@
-package main
+package loadtest
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"purser/bench"
+	"purser/cmd/purser/tuning"
 )
 
 // BenchEmpty is the process of the yardstick's empty handler. It prints its URL, and ends with its input: when who started it has
@@ -19,7 +20,7 @@ type BenchEmpty struct{}
 
 // Run serves until the input ends, with as many processors as the server gives itself: what is compared is told apart by its work alone.
 func (*BenchEmpty) Run(out io.Writer) error {
-	spareProcessors()
+	tuning.SpareProcessors()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"crypto/sha256"
@@ -21,18 +21,18 @@ import (
 
 // The files of a backup beside the stores' directories.
 const (
-	manifestFile = "BACKUP"
-	archiveFile  = "journal.archive"
+	ManifestFile = "BACKUP"
+	ArchiveFile  = "journal.archive"
 
 	manifestForm = "purser-backup 1"
 	maxManifest  = 64 << 20
 )
 
-// errDamaged: a backup is not what was written. Nothing was changed.
-var errDamaged = errors.New("the backup cannot be restored, and nothing was changed")
+// ErrDamaged: a backup is not what was written. Nothing was changed.
+var ErrDamaged = errors.New("the backup cannot be restored, and nothing was changed")
 
-// manifest describes a backup. It is stored as JSON in a file that datadir.WriteChecksummed writes.
-type manifest struct {
+// Manifest describes a backup. It is stored as JSON in a file that datadir.WriteChecksummed writes.
+type Manifest struct {
 	At         time.Time          `json:"at"`
 	Version    string             `json:"version"`
 	Deployment string             `json:"deployment"` // in hex, as the journal's
@@ -46,15 +46,15 @@ type fileSum struct {
 	SHA256 string `json:"sha256"`
 }
 
-func (m *manifest) bytes() (total int64) {
+func (m *Manifest) Bytes() (total int64) {
 	for _, f := range m.Files {
 		total += f.Bytes
 	}
 	return total
 }
 
-// write makes everything that sumFiles has synced findable, and then the manifest.
-func (m *manifest) write(dir string) error {
+// Write makes everything that SumFiles has synced findable, and then the manifest.
+func (m *Manifest) Write(dir string) error {
 	text, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
 		return err
@@ -68,12 +68,12 @@ func (m *manifest) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return datadir.WriteChecksummed(filepath.Join(dir, manifestFile), manifestForm, text)
+	return datadir.WriteChecksummed(filepath.Join(dir, ManifestFile), manifestForm, text)
 }
 
-// sumFiles reads and syncs every file of a directory, and refuses what is none: a link would be summed here and copied from
+// SumFiles reads and syncs every file of a directory, and refuses what is none: a link would be summed here and copied from
 // elsewhere.
-func sumFiles(dir string) (map[string]fileSum, error) {
+func SumFiles(dir string) (map[string]fileSum, error) {
 	sums := map[string]fileSum{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -103,35 +103,35 @@ func sumFile(path string) (sum fileSum, err error) {
 	return sum, errors.Join(err, file.Sync(), file.Close())
 }
 
-// checked is a backup that was read whole and found to be what was written.
-type checked struct {
-	manifest
-	dir  string
+// CheckedBackup is a backup that was read whole and found to be what was written.
+type CheckedBackup struct {
+	Manifest
+	Dir  string
 	sum  string // of the manifest: it names this backup
 	told actors.Relayed
-	// deployment is that of the archive.
-	deployment ident.UUID
+
+	DeploymentID ident.UUID // that of the archive
 }
 
 func damaged(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", errDamaged, fmt.Errorf(format, args...))
+	return fmt.Errorf("%w: %w", ErrDamaged, fmt.Errorf(format, args...))
 }
 
-// checkBackup reads every byte of a backup. The directory itself may be a link to one; nothing in it may be.
-func checkBackup(dir string) (*checked, error) {
+// CheckBackup reads every byte of a backup. The directory itself may be a link to one; nothing in it may be.
+func CheckBackup(dir string) (*CheckedBackup, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return nil, err
 	}
-	c := &checked{dir: dir}
-	if err := c.readManifest(); err != nil {
+	c := &CheckedBackup{Dir: dir}
+	if err := c.ReadManifest(); err != nil {
 		return nil, err
 	}
-	found, err := sumFiles(dir)
+	found, err := SumFiles(dir)
 	if err != nil {
 		return nil, err
 	}
-	delete(found, manifestFile)
+	delete(found, ManifestFile)
 	for name, want := range c.Files {
 		got, there := found[name]
 		switch {
@@ -150,46 +150,46 @@ func checkBackup(dir string) (*checked, error) {
 	return c, c.readArchive()
 }
 
-func (c *checked) readManifest() error {
-	text, sum, err := datadir.ReadChecksummed(filepath.Join(c.dir, manifestFile), manifestForm)
+func (c *CheckedBackup) ReadManifest() error {
+	text, sum, err := datadir.ReadChecksummed(filepath.Join(c.Dir, ManifestFile), manifestForm)
 	if errors.Is(err, fs.ErrNotExist) {
-		return damaged("%s has no file %s: it is no backup, or one that was not finished", c.dir, manifestFile)
+		return damaged("%s has no file %s: it is no backup, or one that was not finished", c.Dir, ManifestFile)
 	}
 	if err != nil {
 		return damaged("%w", err)
 	}
 	c.sum = sum
-	if err := json.Unmarshal(text, &c.manifest); err != nil {
-		return damaged("%s: %w", manifestFile, err)
+	if err := json.Unmarshal(text, &c.Manifest); err != nil {
+		return damaged("%s: %w", ManifestFile, err)
 	}
 	return nil
 }
 
 // readArchive reads the journal to its end, so that no part of a damaged one is ever loaded.
-func (c *checked) readArchive() error {
+func (c *CheckedBackup) readArchive() error {
 	return c.archive(func(r *archive.Reader) (err error) {
 		if c.told, err = actors.RelayedInContent(r.Content()); err != nil {
-			return damaged("%s: %w", archiveFile, err)
+			return damaged("%s: %w", ArchiveFile, err)
 		}
 		found := r.Identity()
-		c.deployment = found.Deployment
+		c.DeploymentID = found.Deployment
 		if hex.EncodeToString(found.Deployment[:]) != c.Deployment || hex.EncodeToString(found.Store[:]) != c.Store ||
 			r.Sum().Counts != c.Counts {
-			return damaged("%s is not the journal that %s tells of", archiveFile, manifestFile)
+			return damaged("%s is not the journal that %s tells of", ArchiveFile, ManifestFile)
 		}
 		return nil
 	})
 }
 
 // archive lets do read the journal.
-func (c *checked) archive(do func(r *archive.Reader) error) error {
-	file, err := os.Open(filepath.Join(c.dir, archiveFile))
+func (c *CheckedBackup) archive(do func(r *archive.Reader) error) error {
+	file, err := os.Open(filepath.Join(c.Dir, ArchiveFile))
 	if err != nil {
 		return err
 	}
 	r, err := archive.NewReader(file)
 	if err != nil {
-		err = damaged("%s: %w", archiveFile, err)
+		err = damaged("%s: %w", ArchiveFile, err)
 	} else {
 		err = do(r)
 	}

@@ -1,4 +1,8 @@
-package main
+// Package loadtest is `purser bench`: it runs the loads of package bench against a running server or
+// one of its own. Files: loadtest.go (flags, goals, reports), ownserver.go (a server that the run
+// starts and kills), fill.go (stores with millions of cards), empty.go (the empty handler that
+// measures the machine).
+package loadtest
 
 import (
 	"cmp"
@@ -20,10 +24,11 @@ import (
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
+	"purser/cmd/purser/tuning"
 )
 
-// BenchCmd measures a running server over the wire, or one of its own.
-type BenchCmd struct {
+// Command measures a running server over the wire, or one of its own.
+type Command struct {
 	Authorize BenchLoad    `cmd:"" help:"Swipes: approvals, and a share of declines for every reason."`
 	Lifecycle BenchLoad    `cmd:"" help:"Authorize, increment, clear, refund."`
 	Rest      BenchLoad    `cmd:"" help:"Card updates, card reads and treasury reads, each by itself."`
@@ -236,7 +241,7 @@ func (b *benchReport) runOwn(ctx context.Context, out io.Writer, name, dir strin
 // runOn measures a server and leaves the report where it was asked for. What fails it is an error, or an answer that is wrong or
 // does not come; a goal that is missed is in the report.
 func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c bench.Config) error {
-	spareProcessors()
+	tuning.SpareProcessors()
 	bar := newBar(out)
 	c.Progress = bar.show
 	report, err := bench.Run(ctx, c)

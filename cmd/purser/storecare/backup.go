@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"bufio"
@@ -44,28 +44,28 @@ func (b *BackupCmd) Run(out io.Writer) error {
 		return err
 	}
 	var f settings.Faults
-	room := backupRoom{free: datadir.FreeBytes, reserve: f.Bytes("PURSER_DISK_RESERVE", b.DiskReserve, settings.MinDiskReserve)}
+	room := BackupRoom{Free: datadir.FreeBytes, Reserve: f.Bytes("PURSER_DISK_RESERVE", b.DiskReserve, settings.MinDiskReserve)}
 	if err := errors.Join(f...); err != nil {
 		return err
 	}
-	note := func(dir string) { fmt.Fprintf(out, "%s: %s\n", dir, foreignBackup) }
-	m, err := b.backup(context.Background(), to, room, note)
+	note := func(dir string) { fmt.Fprintf(out, "%s: %s\n", dir, ForeignBackup) }
+	m, err := b.Backup(context.Background(), to, room, note)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s: %s and the authorizer's store, %d bytes\n", to, m.Counts, m.bytes())
+	fmt.Fprintf(out, "%s: %s and the authorizer's store, %d bytes\n", to, m.Counts, m.Bytes())
 	fmt.Fprintf(out, "the secrets are not in it: keep %s, in another place. "+
 		"Without data-key personal data stays unreadable\n", settings.SecretsToKeep)
 	return nil
 }
 
-func (b *BackupCmd) backup(ctx context.Context, to string, room backupRoom, note func(string)) (manifest, error) {
+func (b *BackupCmd) Backup(ctx context.Context, to string, room BackupRoom, note func(string)) (Manifest, error) {
 	unlock, err := datadir.LockUsed(b.DataDir)
 	if errors.Is(err, datadir.ErrInUse) {
 		return b.backupRunning(ctx, to, room, note)
 	}
 	if err != nil {
-		return manifest{}, err
+		return Manifest{}, err
 	}
 	m, err := b.backupStores(ctx, to, room, note)
 	return m, errors.Join(err, unlock())
@@ -73,8 +73,8 @@ func (b *BackupCmd) backup(ctx context.Context, to string, room backupRoom, note
 
 // backupStores opens the stores, which no server has.
 func (b *BackupCmd) backupStores(
-	ctx context.Context, to string, room backupRoom, note func(string),
-) (m manifest, err error) {
+	ctx context.Context, to string, room BackupRoom, note func(string),
+) (m Manifest, err error) {
 	if err := b.RequireStores(); err != nil {
 		return m, err
 	}
@@ -89,9 +89,9 @@ func (b *BackupCmd) backupStores(
 		return m, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	s := backedUp{data: b.DataDir, room: room, note: note, journal: journal, authorizer: engine,
-		bank: checkpointOf(datadir.BankDir(b.DataDir)), ramp: checkpointOf(datadir.RampDir(b.DataDir)),
-		chains: checkpointOf(datadir.ChainsDir(b.DataDir))}
+	s := OpenStores{Data: b.DataDir, Room: room, Note: note, Journal: journal, Authorizer: engine,
+		Bank: checkpointOf(datadir.BankDir(b.DataDir)), Ramp: checkpointOf(datadir.RampDir(b.DataDir)),
+		Chains: checkpointOf(datadir.ChainsDir(b.DataDir))}
 	return writeBackup(ctx, s, to, time.Now())
 }
 
@@ -103,16 +103,16 @@ func checkpointOf(from string) func(dir string) error {
 	return func(dir string) error { return sandbox.Checkpoint(nil, from, dir) }
 }
 
-// backedUp are the stores of a backup.
-type backedUp struct {
-	data string // the data directory
-	room backupRoom
-	note func(dir string) // called with each unfinished backup that is not removed
+// OpenStores are the stores of a backup.
+type OpenStores struct {
+	Data string // the data directory
+	Room BackupRoom
+	Note func(dir string) // called with each unfinished backup that is not removed
 
-	journal    persistence.Journal
-	authorizer interface{ Checkpoint(dir string) error }
+	Journal    persistence.Journal
+	Authorizer interface{ Checkpoint(dir string) error }
 	// bank, ramp and chains copy the sandbox's stores; nil: there is none.
-	bank, ramp, chains func(dir string) error
+	Bank, Ramp, Chains func(dir string) error
 }
 
 // writeBackup fills a directory beside its place and renames it when it is whole and synced. When
@@ -126,17 +126,17 @@ type backedUp struct {
 // journal with decisions that the log will number once more for others. The bank comes last for the same reason: it knows
 // every deposit that the journal has told it of, and reports again what the journal may not have heard. So does the ramp. The
 // sandbox's chains have every block that a watcher has left behind.
-func writeBackup(ctx context.Context, s backedUp, to string, now time.Time) (m manifest, err error) {
+func writeBackup(ctx context.Context, s OpenStores, to string, now time.Time) (m Manifest, err error) {
 	if err := requireAbsent(to); err != nil {
 		return m, err
 	}
-	deployment := s.journal.Identity().Deployment
-	u, err := beginUnfinished(to, hex.EncodeToString(deployment[:]), s.note)
+	deployment := s.Journal.Identity().Deployment
+	u, err := BeginUnfinished(to, hex.EncodeToString(deployment[:]), s.Note)
 	if err != nil {
 		return m, err
 	}
 	if err = s.requireRoom(ctx, filepath.Dir(to)); err == nil {
-		m, err = fillBackup(ctx, s, u.dir, now)
+		m, err = fillBackup(ctx, s, u.Dir, now)
 	}
 	if err != nil {
 		return m, u.abandon(err)
@@ -145,20 +145,20 @@ func writeBackup(ctx context.Context, s backedUp, to string, now time.Time) (m m
 }
 
 // requireRoom refuses a backup into a directory whose disk has no room for it.
-func (s backedUp) requireRoom(ctx context.Context, parent string) error {
-	stored, err := s.journal.(persistence.Archiver).StoredBytes(ctx)
+func (s OpenStores) requireRoom(ctx context.Context, parent string) error {
+	stored, err := s.Journal.(persistence.Archiver).StoredBytes(ctx)
 	if err != nil {
 		return err
 	}
-	stores := []string{datadir.AuthorizerDir(s.data)}
+	stores := []string{datadir.AuthorizerDir(s.Data)}
 	for _, of := range datadir.SandboxDirs {
-		stores = append(stores, of(s.data))
+		stores = append(stores, of(s.Data))
 	}
-	copied, err := checkpointBytes(parent, stores...)
+	copied, err := CheckpointBytes(parent, stores...)
 	if err != nil {
 		return err
 	}
-	return s.room.requireFree(parent, stored+copied)
+	return s.Room.requireFree(parent, stored+copied)
 }
 
 // requireAbsent refuses a path at which there is anything, a link that leads nowhere too, and one
@@ -182,16 +182,16 @@ func requireAbsent(path string) error {
 	return err
 }
 
-func fillBackup(ctx context.Context, s backedUp, dir string, now time.Time) (m manifest, err error) {
-	snapshot, err := s.journal.(persistence.Archiver).Snapshot(ctx)
+func fillBackup(ctx context.Context, s OpenStores, dir string, now time.Time) (m Manifest, err error) {
+	snapshot, err := s.Journal.(persistence.Archiver).Snapshot(ctx)
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
-	if err := s.authorizer.Checkpoint(datadir.AuthorizerDir(dir)); err != nil {
+	if err := s.Authorizer.Checkpoint(datadir.AuthorizerDir(dir)); err != nil {
 		return m, err
 	}
-	for i, copied := range []func(dir string) error{s.bank, s.ramp, s.chains} {
+	for i, copied := range []func(dir string) error{s.Bank, s.Ramp, s.Chains} {
 		if copied == nil {
 			continue
 		}
@@ -199,28 +199,28 @@ func fillBackup(ctx context.Context, s backedUp, dir string, now time.Time) (m m
 			return m, err
 		}
 	}
-	identity := s.journal.Identity()
-	sum, err := writeArchive(ctx, identity, snapshot, filepath.Join(dir, archiveFile), s.room)
+	identity := s.Journal.Identity()
+	sum, err := writeArchive(ctx, identity, snapshot, filepath.Join(dir, ArchiveFile), s.Room)
 	if err != nil {
 		return m, err
 	}
-	m = manifest{At: now.UTC(), Version: buildinfo.Version, Counts: sum.Counts,
+	m = Manifest{At: now.UTC(), Version: buildinfo.Version, Counts: sum.Counts,
 		Deployment: hex.EncodeToString(identity.Deployment[:]), Store: hex.EncodeToString(identity.Store[:])}
-	if m.Files, err = sumFiles(dir); err != nil {
+	if m.Files, err = SumFiles(dir); err != nil {
 		return m, err
 	}
-	delete(m.Files, unfinishedMark)
-	return m, m.write(dir)
+	delete(m.Files, UnfinishedMark)
+	return m, m.Write(dir)
 }
 
 func writeArchive(
-	ctx context.Context, identity persistence.Identity, snapshot persistence.Snapshot, path string, room backupRoom,
+	ctx context.Context, identity persistence.Identity, snapshot persistence.Snapshot, path string, room BackupRoom,
 ) (sum archive.Sum, err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return sum, err
 	}
-	buffered := bufio.NewWriterSize(&roomWriter{Writer: file, room: room, dir: filepath.Dir(path)}, 1<<20)
+	buffered := bufio.NewWriterSize(&RoomWriter{Writer: file, Room: room, Dir: filepath.Dir(path)}, 1<<20)
 	sum, err = archive.Write(buffered, identity, snapshot.Content(ctx))
 	return sum, errors.Join(err, buffered.Flush(), file.Sync(), file.Close())
 }
@@ -231,19 +231,19 @@ type backupRequest struct {
 	Name string `json:"name,omitempty"`
 }
 
-// backupAnswer says what the server wrote and where.
-type backupAnswer struct {
+// BackupAnswer says what the server wrote and where.
+type BackupAnswer struct {
 	Directory string   `json:"directory"`
-	Manifest  manifest `json:"manifest"`
+	Manifest  Manifest `json:"manifest"`
 }
 
 // backupName is a single path element that is neither hidden nor a way out of its directory.
 var backupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// backupCommand is the command of the admin port. Whoever reaches that port must not choose where
+// AnswerBackup is the command of the admin port. Whoever reaches that port must not choose where
 // on the machine the server writes, so every backup becomes an element of one directory, which is
 // made when it is missing.
-func backupCommand(ctx context.Context, s backedUp, dir string, body []byte, now time.Time) (a backupAnswer,
+func AnswerBackup(ctx context.Context, s OpenStores, dir string, body []byte, now time.Time) (a BackupAnswer,
 	err error) {
 	var asked backupRequest
 	if err := adminport.DecodeBody(body, &asked); err != nil {
@@ -281,41 +281,41 @@ func backupCommand(ctx context.Context, s backedUp, dir string, body []byte, now
 // backupRunning has the running server write the backup where it may, and moves it to its place
 // with the rights of who runs this command.
 func (b *BackupCmd) backupRunning(
-	ctx context.Context, to string, room backupRoom, note func(string),
-) (manifest, error) {
+	ctx context.Context, to string, room BackupRoom, note func(string),
+) (Manifest, error) {
 	if err := requireAbsent(to); err != nil {
-		return manifest{}, err
+		return Manifest{}, err
 	}
-	made, err := adminport.Ask[backupAnswer](ctx, b.DataDir, "backup", backupRequest{}, maxManifest)
+	made, err := adminport.Ask[BackupAnswer](ctx, b.DataDir, "backup", backupRequest{}, maxManifest)
 	if err != nil {
-		return manifest{}, err
+		return Manifest{}, err
 	}
 	if err := moveBackup(made, to, room, note); err != nil {
-		return manifest{}, fmt.Errorf("the backup is whole in %s and could not be moved: %w", made.Directory, err)
+		return Manifest{}, fmt.Errorf("the backup is whole in %s and could not be moved: %w", made.Directory, err)
 	}
 	return made.Manifest, nil
 }
 
 // moveBackup renames a backup, or copies it whole to another file system before the first one goes.
-func moveBackup(made backupAnswer, to string, room backupRoom, note func(string)) error {
+func moveBackup(made BackupAnswer, to string, room BackupRoom, note func(string)) error {
 	err := os.Rename(made.Directory, to)
 	switch {
 	case errors.Is(err, syscall.EXDEV):
-		return copyBackup(made, to, room, note)
+		return CopyBackup(made, to, room, note)
 	case err != nil:
 		return err
 	}
 	return datadir.SyncDir(filepath.Dir(to))
 }
 
-// copyBackup copies a backup to its place, and then removes the first one.
-func copyBackup(made backupAnswer, to string, room backupRoom, note func(string)) error {
-	u, err := beginUnfinished(to, made.Manifest.Deployment, note)
+// CopyBackup copies a backup to its place, and then removes the first one.
+func CopyBackup(made BackupAnswer, to string, room BackupRoom, note func(string)) error {
+	u, err := BeginUnfinished(to, made.Manifest.Deployment, note)
 	if err != nil {
 		return err
 	}
-	if err = room.requireFree(filepath.Dir(to), made.Manifest.bytes()); err == nil {
-		err = copyTree(made.Directory, u.dir)
+	if err = room.requireFree(filepath.Dir(to), made.Manifest.Bytes()); err == nil {
+		err = CopyTree(made.Directory, u.Dir)
 	}
 	if err != nil {
 		return u.abandon(err)

@@ -1,4 +1,4 @@
-package main
+package storecare
 
 import (
 	"context"
@@ -130,7 +130,7 @@ func (l *oldLog) nameDecisions(out io.Writer) {
 // setBack makes the new store of a copy of the old one: it follows the journal anew, keeps its log,
 // and keeps the stricter of two rules.
 func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l *oldLog, out io.Writer) (err error) {
-	fresh := freshAuthorizerDir(r.DataDir)
+	fresh := FreshAuthorizerDir(r.DataDir)
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}

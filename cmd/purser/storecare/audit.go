@@ -1,4 +1,8 @@
-package main
+// Package storecare has the commands that maintain the stores of a deployment, and their answers on
+// the admin port of a running server: audit, backup and restore, the repair of the authorizer's store
+// (rebuild), the move of the journal to Postgres, the import of ramp sessions, the rotation of secrets
+// and the lists of unmatched reports, set-aside workspaces and overdue orders.
+package storecare
 
 import (
 	"context"
@@ -19,13 +23,13 @@ import (
 type AuditCmd struct{ datadir.Stores }
 
 const (
-	auditPause  = 200 * time.Millisecond // between two looks at stores in use
+	AuditPause  = 200 * time.Millisecond // between two looks at stores in use
 	auditWithin = 2 * time.Hour
 	maxReport   = 16 << 20
 )
 
-// errUnsound ends an audit that found something; the table says what.
-var errUnsound = errors.New("the audit found differences")
+// ErrUnsound ends an audit that found something; the table says what.
+var ErrUnsound = errors.New("the audit found differences")
 
 // Run prints the report and fails when anything differs.
 func (a *AuditCmd) Run(out io.Writer) error {
@@ -39,7 +43,7 @@ func (a *AuditCmd) Run(out io.Writer) error {
 		return err
 	}
 	if !report.Clean() {
-		return errUnsound
+		return ErrUnsound
 	}
 	return nil
 }
@@ -72,11 +76,11 @@ func auditStores(ctx context.Context, p datadir.Stores) (report audit.Report, er
 		return audit.Report{}, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	return runAudit(ctx, p.DatabaseURL, journal, engine, 0)
+	return Audit(ctx, p.DatabaseURL, journal, engine, 0)
 }
 
-// runAudit compares the stores, and the book when there is a database for it.
-func runAudit(ctx context.Context, databaseURL string, journal persistence.Journal, engine *authorizer.Engine,
+// Audit compares the stores, and the book when there is a database for it.
+func Audit(ctx context.Context, databaseURL string, journal persistence.Journal, engine *authorizer.Engine,
 	between time.Duration) (r audit.Report, err error) {
 	sources := audit.Sources{Journal: journal, Authorizer: audit.FromEngine(engine), Pause: between}
 	if databaseURL == "" {

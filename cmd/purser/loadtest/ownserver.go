@@ -1,4 +1,4 @@
-package main
+package loadtest
 
 import (
 	"context"
@@ -82,7 +82,7 @@ func (s *ownServer) prepare() (err error) {
 	if s.log, err = os.OpenFile(filepath.Join(s.data, "bench.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
-	addresses, err := freeAddresses(3)
+	addresses, err := FreeAddresses(3)
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func (s *ownServer) prepare() (err error) {
 	return nil
 }
 
-// freeAddresses are ports that nobody has at the moment.
-func freeAddresses(n int) ([]string, error) {
+// FreeAddresses are ports that nobody has at the moment.
+func FreeAddresses(n int) ([]string, error) {
 	var all []string
 	var taken error
 	for range ownPortTries {

@@ -1,0 +1,28 @@
+// Package tuning sets the limits of the process: processors of Go's scheduler, the pace of garbage
+// collection, and the sampling of waits.
+package tuning
+
+import (
+	"os"
+	"runtime"
+)
+
+// InCalls is how many threads sit in a system call at any moment under load: in a server the writers of the stores' logs, in the
+// load generator those who nap until the next request is due. Go's scheduler takes the processor of such a thread for busy until
+// it has waited for a while; on two processors nobody then looks at the network, and a swipe that has come waits for the sync of
+// the journal. Measured on two processors without a quota.
+const InCalls = 2
+
+// SpareProcessors gives Go's scheduler as many processors more, and returns how many it had. GOMAXPROCS, if set, is left alone.
+// A quota that is changed while the program runs is not looked at again.
+func SpareProcessors() int {
+	processors := runtime.GOMAXPROCS(0)
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(processors + InCalls)
+	}
+	return processors
+}
+
+// UnauthenticatedAtOnce is how many unauthenticated connections of a port use a processor at once:
+// half of the processors. The other half answers authenticated swipes under any flood of that port.
+func UnauthenticatedAtOnce(processors int) int { return max(1, processors/2) }
