@@ -80,6 +80,11 @@ type poweredJournal struct {
 	off bool
 }
 
+// Snapshot implements persistence.Archiver.
+func (p *poweredJournal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
+	return p.Journal.(persistence.Archiver).Snapshot(ctx)
+}
+
 func (p *poweredJournal) cutPower() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +243,7 @@ func (w *testStack) runAuditOn(journal persistence.Journal) audit.Report {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	require.NoError(w.t, w.system.Settle(ctx))
-	report, err := audit.Run(ctx, audit.Sources{Journal: journal, Authorizer: audit.FromEngine(w.engine),
+	report, err := audit.Run(ctx, audit.Sources{Journal: journal.(audit.Journal), Authorizer: audit.FromEngine(w.engine),
 		Pause: 10 * time.Millisecond})
 	require.NoError(w.t, err)
 	return report

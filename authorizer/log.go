@@ -237,9 +237,17 @@ func (e *Engine) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Ent
 		return nil, nil
 	}
 	limit = min(limit, MaxRead)
-	entries := make([]hold.Entry, 0, min(uint64(limit), head-after)) // they are long: to grow would be to copy them
-	lower, upper := appendLogKey(nil, shard, after+1), appendLogKey(nil, shard, head+1)
-	err := e.store.scan(e.store.db, lower, upper, func(_, v []byte) (bool, error) {
+	room := make([]hold.Entry, 0, min(uint64(limit), head-after)) // they are long: to grow would be to copy them
+	return e.store.readLog(e.store.db, shard, after, head, limit, room)
+}
+
+// readLog appends the entries after one sequence number, through another, to entries, until there
+// are limit.
+func (s *store) readLog(
+	from reader, shard ident.Shard, after, through uint64, limit int, entries []hold.Entry,
+) ([]hold.Entry, error) {
+	lower, upper := appendLogKey(nil, shard, after+1), appendLogKey(nil, shard, through+1)
+	err := s.scan(from, lower, upper, func(_, v []byte) (bool, error) {
 		var n hold.Entry
 		if err := hold.DecodeEntry(v, &n); err != nil {
 			return false, fmt.Errorf("%w: log of shard %d: %w", ErrCorrupt, shard, err)

@@ -148,10 +148,12 @@ func (e *Engine) NoteLost(shard ident.Shard, lost []Lost) error {
 }
 
 // Lost returns the runs that NoteLost recorded for a shard, in order.
-func (e *Engine) Lost(shard ident.Shard) ([]Lost, error) {
+func (e *Engine) Lost(shard ident.Shard) ([]Lost, error) { return e.store.lost(e.store.db, shard) }
+
+func (s *store) lost(from reader, shard ident.Shard) ([]Lost, error) {
 	var lost []Lost
 	lower, upper := appendLostKey(nil, shard, 0), appendLostKey(nil, shard, ^uint64(0))
-	err := e.store.scan(e.store.db, lower, upper, func(k, v []byte) (bool, error) {
+	err := s.scan(from, lower, upper, func(k, v []byte) (bool, error) {
 		if len(k) != 10 || len(v) != 16 {
 			return false, fmt.Errorf("%w: lost decisions of shard %d", ErrCorrupt, shard)
 		}

@@ -23,6 +23,24 @@ func (e *Engine) Snapshot() *Snapshot { return &Snapshot{store: e.store, at: e.s
 // Close releases the snapshot.
 func (s *Snapshot) Close() error { return s.at.Close() }
 
+// Followed is the journal position that a shard's rules and ledgerCents reflect.
+func (s *Snapshot) Followed(shard ident.Shard) (followed uint64, err error) {
+	key := appendShardKey(nil, prefixCursor, shard)
+	err = s.store.scan(s.at, key, append(key, 0), func(_, v []byte) (bool, error) {
+		return true, decodeUint64(&followed)(v)
+	})
+	return followed, err
+}
+
+// ReadLog returns entries of a shard's log after a sequence number, in order: at most limit and at
+// most MaxRead. The newest may not be durable yet.
+func (s *Snapshot) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error) {
+	return s.store.readLog(s.at, shard, after, ^uint64(0)-1, min(limit, MaxRead), nil)
+}
+
+// Lost is Engine.Lost at the moment of the snapshot.
+func (s *Snapshot) Lost(shard ident.Shard) ([]Lost, error) { return s.store.lost(s.at, shard) }
+
 // WalkFunds visits the workspaces by id, with their terms and their last sequence number.
 func (s *Snapshot) WalkFunds(visit func(workspace ident.UUID, f Funds, wsSeq uint64) error) error {
 	var it *fundsItem

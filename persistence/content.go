@@ -19,8 +19,12 @@ type Archiver interface {
 	StoredBytes(ctx context.Context) (int64, error)
 }
 
-// Snapshot is the content of a journal at one instant. It is for one goroutine.
+// Snapshot is the content of a journal at one instant. It is for one goroutine. Close it soon,
+// because the store keeps old versions for it.
 type Snapshot interface {
+	// Events and Records are those of Journal, as stored at the instant.
+	Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]Event, error)
+	Records(ctx context.Context, shard ident.Shard, kind, after string, limit int) ([]Record, error)
 	// Content iterates over every part, in memory that does not grow with the journal. An error
 	// ends the iteration. A part and its slices are valid only until the next part.
 	Content(ctx context.Context) Content

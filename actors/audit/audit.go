@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"purser/persistence"
@@ -22,18 +23,27 @@ const (
 // Sources are the stores to audit; Book is nil when there is none. When a server uses the stores,
 // the audit reads a difference again after Pause. Pause 0 says that the stores are at rest.
 type Sources struct {
-	Journal    persistence.Journal
+	Journal    Journal
 	Authorizer Authorizer
 	Book       Book
 	Pause      time.Duration
 }
 
-// Authorizer is the authorizer's store as an audit reads it. A walk visits every item of the store
-// once, in a snapshot.
-type Authorizer interface {
-	// Followed is the journal position that a shard's rules and ledgerCents reflect. Synced is the
-	// last entry of its log.
-	Followed(shard ident.Shard) uint64
+// Journal is the journal as an audit reads it. Events are those after the snapshot, which the
+// authorizer may have followed already.
+type Journal interface {
+	Snapshot(ctx context.Context) (persistence.Snapshot, error)
+	Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]persistence.Event, error)
+}
+
+// Authorizer is the authorizer's store as an audit reads it.
+type Authorizer interface{ Snapshot() AuthorizerSnapshot }
+
+// AuthorizerSnapshot is the authorizer's store at one instant. A walk visits every item once.
+type AuthorizerSnapshot interface {
+	// Followed is the journal position that a shard's rules and ledgerCents reflect. Synced is an
+	// entry of its log that was durable before the instant.
+	Followed(shard ident.Shard) (uint64, error)
 	Synced(shard ident.Shard) uint64
 	// Log visits the entries of a shard's log after a sequence number, in the JSON of the journal.
 	Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error
@@ -46,6 +56,7 @@ type Authorizer interface {
 	WalkReservations(visit func(Reservation) error) error
 	// WalkDue visits the expiry index. A moved expiry may leave an older line in it.
 	WalkDue(visit func(Due) error) error
+	Close() error
 }
 
 // Funds are the terms of a workspace's spendable dollars, in cents.
@@ -155,9 +166,11 @@ func Run(ctx context.Context, s Sources) (Report, error) {
 	return r, nil
 }
 
-// auditShards audits some shards. It reads those with differences again while the stores are in
-// use.
+// auditShards audits some shards. While the stores are in use it reads those with differences again.
+// The last look reports the differences that the look before has shown too: an operation in progress
+// shows one, such as its reservation, and has ended by the next look.
 func (s *Sources) auditShards(ctx context.Context, shards []ident.Shard, r *Report) error {
+	before := map[difference]bool{}
 	for look := 1; ; look++ {
 		all, err := s.readShards(ctx, shards)
 		if err != nil {
@@ -165,9 +178,14 @@ func (s *Sources) auditShards(ctx context.Context, shards []ident.Shard, r *Repo
 		}
 		last := s.Pause == 0 || look == maxLooks
 		shards = shards[:0]
+		shown := map[difference]bool{}
 		for _, b := range all {
+			if look == maxLooks {
+				b.keepRepeated(before)
+			}
 			if len(b.findings) > 0 && !last {
 				shards = append(shards, b.shard)
+				b.collectDifferences(shown)
 				continue
 			}
 			r.addShard(b)
@@ -175,40 +193,77 @@ func (s *Sources) auditShards(ctx context.Context, shards []ident.Shard, r *Repo
 		if len(shards) == 0 {
 			return nil
 		}
+		before = shown
 		if err := sleep(ctx, s.Pause); err != nil {
 			return err
 		}
 	}
 }
 
-// readShards reads the shards once: the journal's events and records, then the rest of the
-// authorizer's log and the authorizer itself.
+// difference is a finding without its amounts, which may change from one look to the next.
+type difference struct{ kind, id, what string }
+
+func (b *shardTotals) collectDifferences(shown map[difference]bool) {
+	for _, f := range b.findings {
+		shown[difference{f.Kind, f.ID, f.What}] = true
+	}
+}
+
+// keepRepeated drops the findings that the look before did not show.
+func (b *shardTotals) keepRepeated(before map[difference]bool) {
+	b.findings = slices.DeleteFunc(b.findings, func(f Finding) bool { return !before[difference{f.Kind, f.ID, f.What}] })
+}
+
+// readShards reads the shards once. The snapshots follow each other in an order in which each store
+// has everything that the ones before it refer to: the book, the journal, the authorizer. Then it
+// sums the journal's events, compares its records, adds the events that the authorizer has followed
+// beyond the journal's snapshot and the rest of its log, and compares the authorizer.
 func (s *Sources) readShards(ctx context.Context, shards []ident.Shard) (all map[ident.Shard]*shardTotals, err error) {
 	all = make(map[ident.Shard]*shardTotals, len(shards))
 	for _, shard := range shards {
 		b := newShardTotals(shard)
-		b.followed = s.Authorizer.Followed(shard)
 		if b.bookReader, err = openBook(ctx, s.Book, shard); err != nil {
-			return nil, err
-		}
-		if b.log.lost, err = s.Authorizer.Lost(shard); err != nil {
-			return nil, err
-		}
-		if err := b.readEvents(ctx, s.Journal); err != nil {
-			return nil, err
-		}
-		if err := b.compareBook(ctx); err != nil {
-			return nil, err
-		}
-		if err := (&recordCheck{b}).compareRecords(ctx, s.Journal); err != nil {
-			return nil, err
-		}
-		if err := b.readLog(s.Authorizer); err != nil {
 			return nil, err
 		}
 		all[shard] = b
 	}
-	return all, compareAuthorizer(s.Authorizer, all)
+	journal, err := s.Journal.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	authorizer := s.Authorizer.Snapshot()
+	defer func() { err = errors.Join(err, authorizer.Close()) }()
+	for _, shard := range shards {
+		if err := s.readShard(ctx, all[shard], journal, authorizer); err != nil {
+			return nil, err
+		}
+	}
+	return all, compareAuthorizer(authorizer, all)
+}
+
+func (s *Sources) readShard(
+	ctx context.Context, b *shardTotals, journal persistence.Snapshot, authorizer AuthorizerSnapshot,
+) (err error) {
+	if b.followed, err = authorizer.Followed(b.shard); err != nil {
+		return err
+	}
+	if b.log.lost, err = authorizer.Lost(b.shard); err != nil {
+		return err
+	}
+	if err := b.readEvents(ctx, journal); err != nil {
+		return err
+	}
+	if err := b.compareBook(ctx); err != nil {
+		return err
+	}
+	if err := (&recordCheck{b}).compareRecords(ctx, journal); err != nil {
+		return err
+	}
+	if err := b.readFollowed(ctx, s.Journal); err != nil {
+		return err
+	}
+	return b.readLog(authorizer)
 }
 
 func (r *Report) addShard(b *shardTotals) {

@@ -38,7 +38,7 @@ var (
 // which 30.00 cleared and 5.00 were refunded. All is relayed except the last entry, the expiry of
 // the remaining 20.00.
 type auditedStores struct {
-	persistence.Journal
+	persistence.Snapshot
 	events  []persistence.Event
 	records []persistence.Record
 	log     []string
@@ -70,8 +70,28 @@ func (s *auditedStores) Records(_ context.Context, shard ident.Shard, kind, afte
 	return found, nil
 }
 
-func (s *auditedStores) Followed(shard ident.Shard) uint64 { return s.atTestShard(shard, s.follow) }
-func (s *auditedStores) Synced(shard ident.Shard) uint64   { return s.atTestShard(shard, s.synced) }
+func (s *auditedStores) Close() error { return nil }
+
+func (s *auditedStores) Followed(shard ident.Shard) (uint64, error) {
+	return s.atTestShard(shard, s.follow), nil
+}
+func (s *auditedStores) Synced(shard ident.Shard) uint64 { return s.atTestShard(shard, s.synced) }
+
+// auditedJournal and auditedAuthorizer take snapshots of stores that do not change.
+type (
+	auditedJournal    struct{ *auditedStores }
+	auditedAuthorizer struct{ audit.AuthorizerSnapshot }
+)
+
+func (j auditedJournal) Snapshot(context.Context) (persistence.Snapshot, error) {
+	return j.auditedStores, nil
+}
+func (a auditedAuthorizer) Snapshot() audit.AuthorizerSnapshot { return a.AuthorizerSnapshot }
+
+// sources are the stores as an audit reads them.
+func (s *auditedStores) sources() audit.Sources {
+	return audit.Sources{Journal: auditedJournal{s}, Authorizer: auditedAuthorizer{s}}
+}
 
 func (s *auditedStores) atTestShard(shard ident.Shard, n uint64) uint64 {
 	if shard != ident.Slot(slot).Shard() {
@@ -209,7 +229,7 @@ func newAuditedStores() *auditedStores {
 
 func (s *auditedStores) runAudit(t *testing.T) audit.Report {
 	t.Helper()
-	report, err := audit.Run(t.Context(), audit.Sources{Journal: s, Authorizer: s})
+	report, err := audit.Run(t.Context(), s.sources())
 	require.NoError(t, err)
 	return report
 }
@@ -443,7 +463,8 @@ func reservation() []audit.Reservation {
 func TestADifferenceIsReportedOnlyIfItStays(t *testing.T) {
 	s := &movingAuthorizer{auditedStores: newAuditedStores(), reads: 2}
 	s.debits = reservation()
-	report, err := audit.Run(t.Context(), audit.Sources{Journal: s, Authorizer: s, Pause: time.Millisecond})
+	report, err := audit.Run(t.Context(), audit.Sources{Journal: auditedJournal{s.auditedStores},
+		Authorizer: auditedAuthorizer{s}, Pause: time.Millisecond})
 	require.NoError(t, err)
 	require.Empty(t, report.Findings)
 }

@@ -47,7 +47,7 @@ func (l *bookDatabase) damage(t *testing.T, sql string) {
 
 func auditBook(t *testing.T, s *auditedStores, b audit.Book) audit.Report {
 	t.Helper()
-	report, err := audit.Run(t.Context(), audit.Sources{Journal: s, Authorizer: s, Book: b})
+	report, err := audit.Run(t.Context(), audit.Sources{Journal: auditedJournal{s}, Authorizer: auditedAuthorizer{s}, Book: b})
 	require.NoError(t, err)
 	return report
 }
@@ -161,7 +161,7 @@ func TestABookDifferenceIsReportedOnlyIfItStays(t *testing.T) {
 	for looks, clean := range map[int]bool{2: true, 1000: false} {
 		s := newAuditedStores()
 		b := &movingBook{book.Standing{Position: 3}, looks}
-		report, err := audit.Run(t.Context(), audit.Sources{Journal: s, Authorizer: s, Book: b,
+		report, err := audit.Run(t.Context(), audit.Sources{Journal: auditedJournal{s}, Authorizer: auditedAuthorizer{s}, Book: b,
 			Pause: time.Millisecond})
 		require.NoError(t, err)
 		require.Equal(t, clean, report.Clean(), "%+v", report.Findings)

@@ -29,7 +29,7 @@ var stateKinds = map[string]func(k *recordCheck, r *persistence.Record) error{
 type recordCheck struct{ *shardTotals }
 
 // compareRecords compares all records of the shard with the totals.
-func (k *recordCheck) compareRecords(ctx context.Context, journal persistence.Journal) error {
+func (k *recordCheck) compareRecords(ctx context.Context, journal persistence.Snapshot) error {
 	for kind, compare := range stateKinds {
 		if err := k.compareStates(ctx, journal, kind, compare); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (k *recordCheck) compareRecords(ctx context.Context, journal persistence.Jo
 
 // compareTallies compares the counts that limits use with the events. A workspace older than its
 // tally has no record until its next change.
-func (k *recordCheck) compareTallies(ctx context.Context, journal persistence.Journal) error {
+func (k *recordCheck) compareTallies(ctx context.Context, journal persistence.Snapshot) error {
 	for _, kind := range []string{"tally_agent", "tally_card", "tally_counterparty", "tally_cardholder",
 		"tally_cardholder_active", "tally_webhook_endpoint"} {
 		err := k.eachRecord(ctx, journal, kind, func(r *persistence.Record) error {
@@ -77,7 +77,7 @@ func (k *recordCheck) compareTallies(ctx context.Context, journal persistence.Jo
 }
 
 // compareDocuments compares the kinds that have one record per thing in the totals.
-func (k *recordCheck) compareDocuments(ctx context.Context, journal persistence.Journal) error {
+func (k *recordCheck) compareDocuments(ctx context.Context, journal persistence.Snapshot) error {
 	if err := matchAll(ctx, k.shardTotals, journal, "deposit", maps.Clone(k.deposits)); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ type monthSpend struct {
 
 // compareIndex compares the authorization indexes with the totals: each authorization is listed
 // once.
-func (k *recordCheck) compareIndex(ctx context.Context, journal persistence.Journal) error {
+func (k *recordCheck) compareIndex(ctx context.Context, journal persistence.Snapshot) error {
 	named := make(map[string]int, len(k.authorizations))
 	err := k.eachRecord(ctx, journal, "authorization_index",
 		func(r *persistence.Record) error { return k.indexRecord(r, named) })
@@ -180,7 +180,7 @@ func (k *recordCheck) indexRecord(r *persistence.Record, named map[string]int) e
 }
 
 // eachRecord visits all records of a kind in the shard. An error of visit is a finding.
-func (b *shardTotals) eachRecord(ctx context.Context, journal persistence.Journal, kind string,
+func (b *shardTotals) eachRecord(ctx context.Context, journal persistence.Snapshot, kind string,
 	visit func(*persistence.Record) error) error {
 	after := ""
 	for {
@@ -202,7 +202,7 @@ func (b *shardTotals) eachRecord(ctx context.Context, journal persistence.Journa
 
 // compareStates compares the states of a kind of actor: each stream has one, at the stream's
 // version.
-func (k *recordCheck) compareStates(ctx context.Context, journal persistence.Journal, kind string,
+func (k *recordCheck) compareStates(ctx context.Context, journal persistence.Snapshot, kind string,
 	compare func(*recordCheck, *persistence.Record) error) error {
 	seen := map[string]bool{}
 	err := k.eachRecord(ctx, journal, kind, func(r *persistence.Record) error {
@@ -304,7 +304,7 @@ func (k *recordCheck) ledgerRecord(r *persistence.Record, seen map[string]bool) 
 
 // matchAll compares the records of a kind with the expected documents, one record each. It removes
 // the matched ones from expected.
-func matchAll[D comparable](ctx context.Context, b *shardTotals, journal persistence.Journal, kind string,
+func matchAll[D comparable](ctx context.Context, b *shardTotals, journal persistence.Snapshot, kind string,
 	expected map[string]D) error {
 	err := b.eachRecord(ctx, journal, kind, func(r *persistence.Record) error {
 		var got D

@@ -227,7 +227,7 @@ func addAmount(sums map[string]int64, a amount) map[string]int64 {
 
 // compareCurrencies compares the records of balances in currencies with the events. The activity
 // lines must show every change of an available balance, and nothing else.
-func (cb *currencyTotals) compareCurrencies(ctx context.Context, journal persistence.Journal) error {
+func (cb *currencyTotals) compareCurrencies(ctx context.Context, journal persistence.Snapshot) error {
 	left := maps.Clone(cb.lines)
 	err := cb.eachRecord(ctx, journal, "currency_activity", func(r *persistence.Record) error {
 		var line struct {

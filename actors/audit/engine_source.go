@@ -13,27 +13,38 @@ import (
 
 // Engine is the part of an authorizer.Engine that an audit reads.
 type Engine interface {
-	Followed(shard ident.Shard) uint64
 	Synced(shard ident.Shard) uint64
-	ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error)
-	WalkFunds(visit func(workspace ident.UUID, f authorizer.Funds, wsSeq uint64) error) error
-	WalkHolds(visit func(h *hold.Hold) error) error
-	WalkCards(visit func(r *hold.Rule) error) error
-	WalkSpends(visit func(card ident.UUID, spend hold.Spend) error) error
-	WalkReservations(visit func(workspace, reservation ident.UUID, cents int64) error) error
-	WalkDue(visit func(h ident.UUID, expiresAt int64) error) error
-	Lost(shard ident.Shard) ([]authorizer.Lost, error)
+	Snapshot() *authorizer.Snapshot
 }
 
 // FromEngine returns an engine as a source of an audit. It converts stored values and sums nothing.
 func FromEngine(e Engine) Authorizer { return engineSource{e} }
 
-type engineSource struct{ Engine }
+type engineSource struct{ engine Engine }
+
+// Snapshot reads the durable ends of the logs first, so that the snapshot has those entries.
+func (e engineSource) Snapshot() AuthorizerSnapshot {
+	s := &engineSnapshot{}
+	for i := range s.synced {
+		s.synced[i] = e.engine.Synced(ident.Shard(i))
+	}
+	s.Snapshot = e.engine.Snapshot()
+	return s
+}
+
+// engineSnapshot is a snapshot of an engine with the audit's types.
+type engineSnapshot struct {
+	*authorizer.Snapshot
+	synced [ident.Shards]uint64
+}
+
+// Synced implements AuthorizerSnapshot.
+func (e *engineSnapshot) Synced(shard ident.Shard) uint64 { return e.synced[shard] }
 
 const entriesPerRead = 1000
 
 // Log encodes entries as the journal stores them, so that an audit decodes one format only.
-func (e engineSource) Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error {
+func (e *engineSnapshot) Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error {
 	for {
 		entries, err := e.ReadLog(shard, after, entriesPerRead)
 		if err != nil || len(entries) == 0 {
@@ -52,35 +63,35 @@ func (e engineSource) Log(shard ident.Shard, after uint64, visit func(entry []by
 	}
 }
 
-func (e engineSource) WalkFunds(visit func(Funds) error) error {
-	return e.Engine.WalkFunds(func(workspace ident.UUID, f authorizer.Funds, _ uint64) error {
+func (e *engineSnapshot) WalkFunds(visit func(Funds) error) error {
+	return e.Snapshot.WalkFunds(func(workspace ident.UUID, f authorizer.Funds, _ uint64) error {
 		return visit(Funds{Workspace: workspace, Ledger: f.LedgerCents, Card: f.CardCents, Reserved: f.ReservedCents})
 	})
 }
 
-func (e engineSource) WalkHolds(visit func(Hold) error) error {
-	return e.Engine.WalkHolds(func(h *hold.Hold) error {
+func (e *engineSnapshot) WalkHolds(visit func(Hold) error) error {
+	return e.Snapshot.WalkHolds(func(h *hold.Hold) error {
 		return visit(Hold{ID: h.ID, Card: h.Card, Workspace: h.Workspace, Held: h.Held, Cleared: h.Cleared,
 			Refunded: h.Refunded,
 			Month:    uint32(h.Month), MonthCents: h.MonthCents, ExpiresAt: h.ExpiresAt, Status: h.Status.String()})
 	})
 }
 
-func (e engineSource) WalkDue(visit func(Due) error) error {
-	return e.Engine.WalkDue(func(h ident.UUID, at int64) error { return visit(Due{Hold: h, At: at}) })
+func (e *engineSnapshot) WalkDue(visit func(Due) error) error {
+	return e.Snapshot.WalkDue(func(h ident.UUID, at int64) error { return visit(Due{Hold: h, At: at}) })
 }
 
-func (e engineSource) Lost(shard ident.Shard) ([]Loss, error) {
+func (e *engineSnapshot) Lost(shard ident.Shard) ([]Loss, error) {
 	var all []Loss
-	lost, err := e.Engine.Lost(shard)
+	lost, err := e.Snapshot.Lost(shard)
 	for _, l := range lost {
 		all = append(all, Loss{Shard: shard, First: l.First, Last: l.Last, At: time.UnixMilli(l.At)})
 	}
 	return all, err
 }
 
-func (e engineSource) WalkRules(visit func(Rule) error) error {
-	return e.WalkCards(func(r *hold.Rule) error {
+func (e *engineSnapshot) WalkRules(visit func(Rule) error) error {
+	return e.Snapshot.WalkCards(func(r *hold.Rule) error {
 		return visit(Rule{Card: r.Card, Workspace: r.Workspace, Token: r.Token.String(), Version: r.Version,
 			State: r.State.String(), MonthlyLimit: r.MonthCents, PerTransaction: r.PerTxnCents,
 			MCCs:      originalAllowlist(r.MCCs, formatMCC),
@@ -112,14 +123,14 @@ func originalMerchant(kept string) string {
 	return entry
 }
 
-func (e engineSource) WalkSpends(visit func(Spend) error) error {
-	return e.Engine.WalkSpends(func(card ident.UUID, s hold.Spend) error {
+func (e *engineSnapshot) WalkSpends(visit func(Spend) error) error {
+	return e.Snapshot.WalkSpends(func(card ident.UUID, s hold.Spend) error {
 		return visit(Spend{Card: card, Month: uint32(s.Month), Cents: s.Cents})
 	})
 }
 
-func (e engineSource) WalkReservations(visit func(Reservation) error) error {
-	return e.Engine.WalkReservations(func(workspace, reservation ident.UUID, cents int64) error {
+func (e *engineSnapshot) WalkReservations(visit func(Reservation) error) error {
+	return e.Snapshot.WalkReservations(func(workspace, reservation ident.UUID, cents int64) error {
 		return visit(Reservation{Workspace: workspace, ID: reservation, Cents: cents})
 	})
 }

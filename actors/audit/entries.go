@@ -163,7 +163,7 @@ func (b *shardTotals) foldAuthorization(e *logEntry) {
 
 // readLog folds the log entries that the journal does not have yet. Afterwards the totals reflect
 // the authorizer, and every sequence number up to its last must have been seen.
-func (b *shardTotals) readLog(authorizer Authorizer) error {
+func (b *shardTotals) readLog(authorizer AuthorizerSnapshot) error {
 	err := authorizer.Log(b.shard, b.log.next-1, func(raw []byte) error {
 		var e logEntry
 		if err := json.Unmarshal(raw, &e); err != nil {

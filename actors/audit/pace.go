@@ -46,38 +46,63 @@ func (p *pacer) countVisit() error {
 	return p.pauseIfDue()
 }
 
-// withPauses returns the sources with pauses in the journal's reads and the authorizer's walks.
+// withPauses returns the sources with pauses in the reads of the journal's snapshots and in the walks
+// of the authorizer's.
 func (s Sources) withPauses(p *pacer) Sources {
 	s.Journal, s.Authorizer = pacedJournal{s.Journal, p}, pacedAuthorizer{s.Authorizer, p}
 	return s
 }
 
 type pacedJournal struct {
-	persistence.Journal
+	Journal
 	pace *pacer
 }
 
-// Events is persistence.Journal's.
-func (j pacedJournal) Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]persistence.Event,
-	error) {
-	if err := j.pace.pauseIfDue(); err != nil {
+// Snapshot is Journal's, with pauses.
+func (j pacedJournal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
+	snapshot, err := j.Journal.Snapshot(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return j.Journal.Events(ctx, shard, after, limit)
+	return pacedSnapshot{snapshot, j.pace}, nil
 }
 
-// Records is persistence.Journal's.
-func (j pacedJournal) Records(
-	ctx context.Context, shard ident.Shard, kind, after string, limit int,
-) ([]persistence.Record, error) {
-	if err := j.pace.pauseIfDue(); err != nil {
+type pacedSnapshot struct {
+	persistence.Snapshot
+	pace *pacer
+}
+
+// Events is persistence.Snapshot's.
+func (s pacedSnapshot) Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]persistence.Event,
+	error) {
+	if err := s.pace.pauseIfDue(); err != nil {
 		return nil, err
 	}
-	return j.Journal.Records(ctx, shard, kind, after, limit)
+	return s.Snapshot.Events(ctx, shard, after, limit)
+}
+
+// Records is persistence.Snapshot's.
+func (s pacedSnapshot) Records(
+	ctx context.Context, shard ident.Shard, kind, after string, limit int,
+) ([]persistence.Record, error) {
+	if err := s.pace.pauseIfDue(); err != nil {
+		return nil, err
+	}
+	return s.Snapshot.Records(ctx, shard, kind, after, limit)
 }
 
 type pacedAuthorizer struct {
 	Authorizer
+	pace *pacer
+}
+
+// Snapshot is Authorizer's, with pauses.
+func (a pacedAuthorizer) Snapshot() AuthorizerSnapshot {
+	return pacedWalks{a.Authorizer.Snapshot(), a.pace}
+}
+
+type pacedWalks struct {
+	AuthorizerSnapshot
 	pace *pacer
 }
 
@@ -91,30 +116,30 @@ func pacedVisit[T any](p *pacer, visit func(T) error) func(T) error {
 	}
 }
 
-func (a pacedAuthorizer) Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error {
-	return a.Authorizer.Log(shard, after, pacedVisit(a.pace, visit))
+func (a pacedWalks) Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error {
+	return a.AuthorizerSnapshot.Log(shard, after, pacedVisit(a.pace, visit))
 }
 
-func (a pacedAuthorizer) WalkFunds(visit func(Funds) error) error {
-	return a.Authorizer.WalkFunds(pacedVisit(a.pace, visit))
+func (a pacedWalks) WalkFunds(visit func(Funds) error) error {
+	return a.AuthorizerSnapshot.WalkFunds(pacedVisit(a.pace, visit))
 }
 
-func (a pacedAuthorizer) WalkHolds(visit func(Hold) error) error {
-	return a.Authorizer.WalkHolds(pacedVisit(a.pace, visit))
+func (a pacedWalks) WalkHolds(visit func(Hold) error) error {
+	return a.AuthorizerSnapshot.WalkHolds(pacedVisit(a.pace, visit))
 }
 
-func (a pacedAuthorizer) WalkRules(visit func(Rule) error) error {
-	return a.Authorizer.WalkRules(pacedVisit(a.pace, visit))
+func (a pacedWalks) WalkRules(visit func(Rule) error) error {
+	return a.AuthorizerSnapshot.WalkRules(pacedVisit(a.pace, visit))
 }
 
-func (a pacedAuthorizer) WalkSpends(visit func(Spend) error) error {
-	return a.Authorizer.WalkSpends(pacedVisit(a.pace, visit))
+func (a pacedWalks) WalkSpends(visit func(Spend) error) error {
+	return a.AuthorizerSnapshot.WalkSpends(pacedVisit(a.pace, visit))
 }
 
-func (a pacedAuthorizer) WalkReservations(visit func(Reservation) error) error {
-	return a.Authorizer.WalkReservations(pacedVisit(a.pace, visit))
+func (a pacedWalks) WalkReservations(visit func(Reservation) error) error {
+	return a.AuthorizerSnapshot.WalkReservations(pacedVisit(a.pace, visit))
 }
 
-func (a pacedAuthorizer) WalkDue(visit func(Due) error) error {
-	return a.Authorizer.WalkDue(pacedVisit(a.pace, visit))
+func (a pacedWalks) WalkDue(visit func(Due) error) error {
+	return a.AuthorizerSnapshot.WalkDue(pacedVisit(a.pace, visit))
 }

@@ -13,8 +13,9 @@ import (
 
 // slowStores advances a clock by a fixed time for every read.
 type slowStores struct {
-	persistence.Journal
-	Authorizer
+	Journal
+	persistence.Snapshot
+	AuthorizerSnapshot
 	now   time.Time
 	takes time.Duration
 }
@@ -39,6 +40,19 @@ func (s *slowStores) WalkHolds(visit func(Hold) error) error {
 	return nil
 }
 
+// slowJournal and slowAuthorizer take snapshots of slow stores.
+type (
+	slowJournal    struct{ *slowStores }
+	slowAuthorizer struct{ *slowStores }
+)
+
+func (j slowJournal) Snapshot(context.Context) (persistence.Snapshot, error) {
+	return j.slowStores, nil
+}
+func (a slowAuthorizer) Snapshot() AuthorizerSnapshot { return a.slowStores }
+
+func (s *slowStores) Close() error { return nil }
+
 // An audit beside a server pauses three times as long as it reads, and no pause is longer than the
 // longest.
 func TestAnAuditBesideSwipesPauses(t *testing.T) {
@@ -52,16 +66,18 @@ func TestAnAuditBesideSwipesPauses(t *testing.T) {
 				stores.now = stores.now.Add(d)
 				return nil
 			}}
-		s := Sources{Journal: stores, Authorizer: stores}.withPauses(p)
+		s := Sources{Journal: slowJournal{stores}, Authorizer: slowAuthorizer{stores}}.withPauses(p)
+		journal, err := s.Journal.Snapshot(t.Context())
+		require.NoError(t, err)
 		for range 10 {
-			_, err := s.Journal.Events(t.Context(), 0, 0, eventsPerRead)
+			_, err := journal.Events(t.Context(), 0, 0, eventsPerRead)
 			require.NoError(t, err)
 		}
 		for range 10 {
-			_, err := s.Journal.Records(t.Context(), 0, "card", "", recordsPerRead)
+			_, err := journal.Records(t.Context(), 0, "card", "", recordsPerRead)
 			require.NoError(t, err)
 		}
-		require.NoError(t, s.Authorizer.WalkHolds(func(Hold) error { return nil }))
+		require.NoError(t, s.Authorizer.Snapshot().WalkHolds(func(Hold) error { return nil }))
 		require.Equal(t, want, paused)
 	}
 	f(256*10*time.Microsecond, 30*pauseShare*256*10*time.Microsecond)
@@ -74,8 +90,8 @@ func TestACancelledAuditDoesNotFinishItsPause(t *testing.T) {
 	stores := &slowStores{now: time.Unix(0, 0), takes: time.Second}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s := Sources{Journal: stores, Authorizer: stores}.withPauses(&pacer{ctx: ctx,
+	s := Sources{Journal: slowJournal{stores}, Authorizer: slowAuthorizer{stores}}.withPauses(&pacer{ctx: ctx,
 		clock: func() time.Time { return stores.now },
 		began: stores.now, sleep: sleep})
-	require.ErrorIs(t, s.Authorizer.WalkHolds(func(Hold) error { return nil }), context.Canceled)
+	require.ErrorIs(t, s.Authorizer.Snapshot().WalkHolds(func(Hold) error { return nil }), context.Canceled)
 }

@@ -85,7 +85,7 @@ func (b *shardTotals) physicalMinted(e *persistence.Event) {
 
 // comparePhysical compares the records of orders with the events, and finds physical cards without
 // an order. An order may precede its card.
-func (b *shardTotals) comparePhysical(ctx context.Context, journal persistence.Journal) error {
+func (b *shardTotals) comparePhysical(ctx context.Context, journal persistence.Snapshot) error {
 	unordered := maps.Clone(b.physical.minted)
 	for _, o := range b.physical.orders {
 		delete(unordered, o.Card.ID)

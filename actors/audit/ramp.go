@@ -307,7 +307,7 @@ func (ramp *rampTotals) compareOpenRamp(r *persistence.Record) error {
 }
 
 // compareRamp compares the ramp's records with the events.
-func (ramp *rampTotals) compareRamp(ctx context.Context, journal persistence.Journal) error {
+func (ramp *rampTotals) compareRamp(ctx context.Context, journal persistence.Snapshot) error {
 	if err := matchAll(ctx, ramp.shardTotals, journal, "ramp_account", maps.Clone(ramp.accounts)); err != nil {
 		return err
 	}

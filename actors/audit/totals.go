@@ -121,7 +121,7 @@ func (b *shardTotals) cardOf(id string) *cardTotals {
 }
 
 // readEvents folds the shard's events up to its head, and compares the book's postings of each.
-func (b *shardTotals) readEvents(ctx context.Context, journal persistence.Journal) error {
+func (b *shardTotals) readEvents(ctx context.Context, journal persistence.Snapshot) error {
 	for {
 		events, err := journal.Events(ctx, b.shard, b.position, eventsPerRead)
 		if err != nil {
@@ -137,6 +137,23 @@ func (b *shardTotals) readEvents(ctx context.Context, journal persistence.Journa
 			}
 		}
 	}
+}
+
+// readFollowed folds the events after the journal's snapshot that the authorizer has followed.
+func (b *shardTotals) readFollowed(ctx context.Context, journal Journal) error {
+	for b.position < b.followed {
+		events, err := journal.Events(ctx, b.shard, b.position, int(min(b.followed-b.position, eventsPerRead)))
+		if err != nil {
+			return fmt.Errorf("shard %d: events after %d: %w", b.shard, b.position, err)
+		}
+		if len(events) == 0 {
+			return nil // the comparison with the authorizer reports it
+		}
+		for i := range events {
+			b.foldEvent(&events[i])
+		}
+	}
+	return nil
 }
 
 func (b *shardTotals) foldEvent(e *persistence.Event) {

@@ -128,6 +128,7 @@ func (f *fixture) goOn(epoch uint64) error {
 }
 
 var contentTests = map[string]func(*fixture){
+	"a snapshot reads its instant": snapshotReads,
 	"a snapshot is of one instant": snapshotInstant,
 	"a context ends a walk":        snapshotContext,
 }
@@ -183,6 +184,38 @@ func snapshotInstant(f *fixture) {
 	close(stop)
 	appending.Wait()
 	require.NoError(f.t, failed)
+}
+
+// snapshotReads: Events and Records of a snapshot show the journal before later commits, in pages.
+func snapshotReads(f *fixture) {
+	f.must(batch(event("card", "s", 1), record("card", "a", "", `"old"`), record("card", "b", "", `"b"`)))
+	f.must(batch(event("card", "s", 2)))
+	s, err := f.j.(persistence.Archiver).Snapshot(f.ctx)
+	require.NoError(f.t, err)
+	f.must(batch(event("card", "s", 3), record("card", "a", "", `"new"`), record("card", "c", "", `"c"`)))
+
+	first, err := s.Events(f.ctx, f.shard, 0, 1)
+	require.NoError(f.t, err)
+	require.Len(f.t, first, 1)
+	rest, err := s.Events(f.ctx, f.shard, 1, 100)
+	require.NoError(f.t, err)
+	require.Len(f.t, rest, 1)
+	require.Equal(f.t, "evt_card_s_2", rest[0].ID)
+	none, err := s.Events(f.ctx, f.shard, 2, 100)
+	require.NoError(f.t, err)
+	require.Empty(f.t, none)
+
+	var documents []string
+	for after := ""; ; {
+		page, err := s.Records(f.ctx, f.shard, "card", after, 1)
+		require.NoError(f.t, err)
+		if len(page) == 0 {
+			break
+		}
+		documents, after = append(documents, string(page[0].Document)), page[0].ID
+	}
+	require.Equal(f.t, []string{`"old"`, `"b"`}, documents)
+	require.NoError(f.t, s.Close())
 }
 
 func snapshotContext(f *fixture) {

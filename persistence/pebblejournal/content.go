@@ -1,6 +1,7 @@
 package pebblejournal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,54 @@ type snapshot struct {
 func (s *snapshot) Close() error {
 	defer s.j.leave()
 	return s.view.close()
+}
+
+// Events implements persistence.Snapshot.
+func (s *snapshot) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	value, err := s.view.get(keyHead(id))
+	if value == nil || err != nil {
+		return nil, unavailable(err)
+	}
+	stored, err := decodeHead(value)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	if past >= stored.Position {
+		return nil, nil
+	}
+	return readEvents(s.view, id, past, min(stored.Position, past+uint64(persistence.PageLimit(limit))))
+}
+
+// Records implements persistence.Snapshot.
+func (s *snapshot) Records(
+	ctx context.Context, id ident.Shard, kind, past string, limit int,
+) ([]persistence.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	start := prefixRecord(id, kind)
+	from := start
+	if past != "" {
+		from = next(keyRecord(id, kind, past))
+	}
+	c, err := s.view.cursor(from, after(start))
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	var records []persistence.Record
+	limit = persistence.PageLimit(limit)
+	err = c.each(func(key, value []byte) (bool, error) {
+		record, err := decodeRecord(kind, string(key[len(start):]), bytes.Clone(value))
+		records = append(records, record)
+		return len(records) < limit, err
+	})
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	return records, nil
 }
 
 // Content implements persistence.Snapshot.

@@ -84,8 +84,23 @@ func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit
 			return events, nil
 		}
 	}
+	return readEvents(j.store, id, past, last)
+}
+
+// ranged makes cursors over a store, or over a view of it.
+type ranged interface {
+	cursor(from, to []byte) (cursor, error)
+}
+
+// readEvents returns the events of a shard after a position, through another, and at most
+// maxEventBytes of payload but at least one event.
+func readEvents(from ranged, id ident.Shard, past, last uint64) ([]persistence.Event, error) {
 	events, size := make([]persistence.Event, 0, last-past), 0
-	err := j.store.scan(keyEvent(id, past+1), next(keyEvent(id, last)), func(_, value []byte) (bool, error) {
+	c, err := from.cursor(keyEvent(id, past+1), next(keyEvent(id, last)))
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	err = c.each(func(_, value []byte) (bool, error) {
 		e, err := decodeEvent(past+uint64(len(events))+1, value)
 		size += len(e.Payload)
 		if err != nil || size > maxEventBytes && len(events) > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -88,6 +89,39 @@ func (s *snapshot) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.closeTimeout)
 	defer cancel()
 	return s.conn.Close(ctx)
+}
+
+// Events implements persistence.Snapshot.
+func (s *snapshot) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
+	at := slices.IndexFunc(s.heads, func(h persistence.ShardHead) bool { return h.Shard == id })
+	if at < 0 || past >= s.heads[at].Position {
+		return nil, nil
+	}
+	last := min(s.heads[at].Position, past+uint64(persistence.PageLimit(limit)))
+	rows, err := s.conn.Query(ctx, sqlEvents, int16(id), int64(past), int64(last), eventBytes)
+	if err != nil {
+		return nil, unavailableError(err)
+	}
+	events, err := collectEvents(rows, past)
+	if err != nil {
+		return nil, unavailableError(err)
+	}
+	return events, nil
+}
+
+// Records implements persistence.Snapshot.
+func (s *snapshot) Records(
+	ctx context.Context, id ident.Shard, kind, past string, limit int,
+) ([]persistence.Record, error) {
+	rows, err := s.conn.Query(ctx, sqlRecords, int16(id), kind, past, persistence.PageLimit(limit))
+	if err != nil {
+		return nil, unavailableError(err)
+	}
+	records, err := collectRecords(rows, kind)
+	if err != nil {
+		return nil, unavailableError(err)
+	}
+	return records, nil
 }
 
 // Content implements persistence.Snapshot.

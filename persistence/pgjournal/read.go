@@ -109,6 +109,11 @@ func readEvents(results pgx.BatchResults, past uint64) ([]persistence.Event, err
 	if err != nil {
 		return nil, err
 	}
+	return collectEvents(rows, past)
+}
+
+// collectEvents reads the events after a position. A gap is an error, and so is no event.
+func collectEvents(rows pgx.Rows, past uint64) ([]persistence.Event, error) {
 	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (persistence.Event, error) {
 		var e persistence.Event
 		var position, version int64
@@ -154,13 +159,18 @@ func (j *Journal) listRecords(ctx context.Context, id ident.Shard, kind, sql str
 		if err != nil {
 			return err
 		}
-		var r recordRow
-		_, err = pgx.ForEachRow(rows, r.columns(), func() error {
-			records = append(records, r.record(kind))
-			return nil
-		})
+		records, err = collectRecords(rows, kind)
 		return err
 	}, sql, args...)
+	return records, err
+}
+
+func collectRecords(rows pgx.Rows, kind string) (records []persistence.Record, err error) {
+	var r recordRow
+	_, err = pgx.ForEachRow(rows, r.columns(), func() error {
+		records = append(records, r.record(kind))
+		return nil
+	})
 	return records, err
 }
 

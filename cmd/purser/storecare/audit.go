@@ -82,7 +82,7 @@ func auditStores(ctx context.Context, p datadir.Stores) (report audit.Report, er
 // Audit compares the stores, and the book when there is a database for it.
 func Audit(ctx context.Context, databaseURL string, journal persistence.Journal, engine *authorizer.Engine,
 	between time.Duration) (r audit.Report, err error) {
-	sources := audit.Sources{Journal: journal, Authorizer: audit.FromEngine(engine), Pause: between}
+	sources := audit.Sources{Journal: journal.(audit.Journal), Authorizer: audit.FromEngine(engine), Pause: between}
 	if databaseURL == "" {
 		return audit.Run(ctx, sources)
 	}
