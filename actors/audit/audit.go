@@ -181,11 +181,11 @@ func (s *Sources) auditShards(ctx context.Context, shards []ident.Shard, r *Repo
 		shown := map[difference]bool{}
 		for _, b := range all {
 			if look == maxLooks {
-				b.keepRepeated(before)
+				b.findings = repeatedFindings(b.findings, before)
 			}
 			if len(b.findings) > 0 && !last {
 				shards = append(shards, b.shard)
-				b.collectDifferences(shown)
+				addDifferences(shown, b.findings)
 				continue
 			}
 			r.addShard(b)
@@ -203,15 +203,15 @@ func (s *Sources) auditShards(ctx context.Context, shards []ident.Shard, r *Repo
 // difference is a finding without its amounts, which may change from one look to the next.
 type difference struct{ kind, id, what string }
 
-func (b *shardTotals) collectDifferences(shown map[difference]bool) {
-	for _, f := range b.findings {
+func addDifferences(shown map[difference]bool, findings []Finding) {
+	for _, f := range findings {
 		shown[difference{f.Kind, f.ID, f.What}] = true
 	}
 }
 
-// keepRepeated drops the findings that the look before did not show.
-func (b *shardTotals) keepRepeated(before map[difference]bool) {
-	b.findings = slices.DeleteFunc(b.findings, func(f Finding) bool { return !before[difference{f.Kind, f.ID, f.What}] })
+// repeatedFindings returns the findings that the look before has shown too.
+func repeatedFindings(findings []Finding, before map[difference]bool) []Finding {
+	return slices.DeleteFunc(findings, func(f Finding) bool { return !before[difference{f.Kind, f.ID, f.What}] })
 }
 
 // readShards reads the shards once. The snapshots follow each other in an order in which each store
@@ -260,7 +260,7 @@ func (s *Sources) readShard(
 	if err := (&recordCheck{b}).compareRecords(ctx, journal); err != nil {
 		return err
 	}
-	if err := b.readFollowed(ctx, s.Journal); err != nil {
+	if err := readFollowed(ctx, b, s.Journal); err != nil {
 		return err
 	}
 	return b.readLog(authorizer)

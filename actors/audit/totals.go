@@ -140,7 +140,7 @@ func (b *shardTotals) readEvents(ctx context.Context, journal persistence.Snapsh
 }
 
 // readFollowed folds the events after the journal's snapshot that the authorizer has followed.
-func (b *shardTotals) readFollowed(ctx context.Context, journal Journal) error {
+func readFollowed(ctx context.Context, b *shardTotals, journal Journal) error {
 	for b.position < b.followed {
 		events, err := journal.Events(ctx, b.shard, b.position, int(min(b.followed-b.position, eventsPerRead)))
 		if err != nil {
