@@ -14,7 +14,7 @@ const (
 	refunds        = "/v1/refunds"
 )
 
-// swipe is one authorization and the reason it must be answered with.
+// swipe is an authorization and the expected reason of its answer.
 type swipe struct {
 	id       []byte
 	token    string
@@ -22,7 +22,7 @@ type swipe struct {
 	cents    int64
 	currency string
 	merchant uint64
-	name     string // of the merchant; made from its number when empty
+	name     string // of the merchant; derived from its number when empty
 	mcc      string
 	original string // of an increment
 	reason   string
@@ -63,7 +63,8 @@ func (r *run) swipes(l *Load) *swipes {
 	return &swipes{run: r, pick: r.cards.pick(l.Spread), declines: max(r.Declines, 0)}
 }
 
-// What is measured apart: answers that are durable before they are given, and those that need no write, which would flatter them.
+// The measures of swipes. Answers that need no write are faster than durable ones, so they are
+// measured apart.
 const (
 	durableAnswer = iota
 	unstoredAnswer
@@ -78,7 +79,7 @@ func (t *swipes) measures() []string {
 	return swipeNames[:]
 }
 
-// measure is the one of the answer that must come. Every other decline is stored with its card's decisions.
+// measure returns the measure of the expected answer. All other declines are stored.
 func (s *swipe) measure() int {
 	switch s.reason {
 	case "card_not_found", "duplicate_mismatch":
@@ -93,13 +94,13 @@ func (t *swipes) unit(w *worker, due time.Time) {
 		spoil := spoilers[w.random.IntN(len(spoilers))]
 		s.reason = spoil.reason
 		if !spoil.make(t.run.cards, w, &s) {
-			s = t.next(w) // it has nothing to stand on yet
+			s = t.next(w) // the decline is not possible yet
 		}
 	}
 	t.send(w, &s, due)
 }
 
-// next is a swipe that is approved. Its id is good until the worker's next one.
+// next returns a swipe that must be approved. The worker's next id overwrites its id.
 func (t *swipes) next(w *worker) swipe {
 	c := t.pick(w)
 	return swipe{id: w.nextID(), token: c.token, card: c, currency: "USD", merchant: w.merchants.Uint64(), mcc: groceryMCC,
@@ -117,14 +118,14 @@ func (t *swipes) send(w *worker, s *swipe, due time.Time) {
 	}
 	reason := textField(answer, "reason")
 	w.countBytes(reason)
-	told := status == 200 && s.told(answer)
+	told := status == 200 && s.checkAnswer(answer)
 	switch {
 	case told && string(reason) == s.reason:
-	case told && couldNot(reason):
+	case told && isUndecided(reason):
 		w.undecided(s.measure(), due)
 		return
 	default:
-		w.differs(fmt.Sprintf("authorization %s of %d cents", s.id, s.cents), status, answer, s.reason)
+		w.noteDifference(fmt.Sprintf("authorization %s of %d cents", s.id, s.cents), status, answer, s.reason)
 		return
 	}
 	if s.reason == "approved" {
@@ -135,21 +136,22 @@ func (t *swipes) send(w *worker, s *swipe, due time.Time) {
 	}
 }
 
-// told tells whether an answer is the swipe's, and approves all of it or nothing, as its reason says.
-func (s *swipe) told(answer []byte) bool {
+// checkAnswer reports whether an answer is the expected one, with the full amount approved or nothing.
+func (s *swipe) checkAnswer(answer []byte) bool {
 	decision, cents := "declined", int64(0)
 	if string(textField(answer, "reason")) == "approved" {
 		decision, cents = "approved", s.cents
 	}
 	approved, told := centsField(answer, "approvedAmountCents")
-	return told && approved == cents && string(textField(answer, "decision")) == decision && isAbout(answer, s.id)
+	return told && approved == cents && string(textField(answer, "decision")) == decision && answersMessage(answer, s.id)
 }
 
-// isAbout tells whether the network's answer is that to the message of an id.
-func isAbout(answer, id []byte) bool { return bytes.Equal(textField(answer, "id"), id) }
+// answersMessage reports whether an answer of the network is that to the message of an id.
+func answersMessage(answer, id []byte) bool { return bytes.Equal(textField(answer, "id"), id) }
 
-// couldNot tells a decline that any swipe may get: no decision was possible in time. It moves nothing in the end.
-func couldNot(reason []byte) bool {
+// isUndecided reports whether an answer is a decline that any swipe may get, because no decision was
+// possible in time. It moves no money in the end.
+func isUndecided(reason []byte) bool {
 	switch string(reason) {
 	case "timeout", "backlog_full", "system_unavailable":
 		return true
@@ -157,8 +159,8 @@ func couldNot(reason []byte) bool {
 	return false
 }
 
-// spoilers turn a swipe into one that must be declined, for every reason that the network can bring about. False says that it
-// cannot be done yet.
+// spoilers change a swipe into one that must be declined, by the reason. They return false when the
+// decline is not possible yet.
 var spoilers = [...]struct {
 	reason string
 	make   func(p *portfolio, w *worker, s *swipe) bool
@@ -191,7 +193,7 @@ var spoilers = [...]struct {
 	{"reversed_before_arrival", func(_ *portfolio, w *worker, s *swipe) bool { return reverseEarly(w, s) }},
 }
 
-// stranger is a token that no card has: the last characters of one that is known, drawn anew.
+// stranger returns a token without a card: a known token with other last characters.
 func stranger(w *worker, token string) string {
 	const drawn, letters = 12, "0123456789abcdef"
 	text := []byte(token)
@@ -208,7 +210,7 @@ func reverseEarly(w *worker, s *swipe) bool {
 	w.body = append(append(w.body, `","originalId":"`...), s.id...)
 	w.body = append(w.body, `"}`...)
 	status, answer, err := w.network.send("POST", reversals, w.body)
-	for tries := 0; err == nil && status == 503 && tries < soakRetries; tries++ { // the same id: the same message
+	for tries := 0; err == nil && status == 503 && tries < soakRetries; tries++ { // with the same id: the server takes it for the same message
 		w.count("sent again")
 		time.Sleep(soakRetryPause)
 		status, answer, err = w.network.send("POST", reversals, w.body)
@@ -218,8 +220,8 @@ func reverseEarly(w *worker, s *swipe) bool {
 		return false
 	}
 	held, told := centsField(answer, "heldAmountCents")
-	if status != 200 || !told || held != 0 || !isAbout(answer, id) {
-		w.differs("reversal "+string(id)+" before its authorization", status, answer, "0 held")
+	if status != 200 || !told || held != 0 || !answersMessage(answer, id) {
+		w.noteDifference("reversal "+string(id)+" before its authorization", status, answer, "0 held")
 		return false
 	}
 	return true

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Limits of looking at the server's own figures.
+// Limits of reading the server's metrics.
 const (
 	scrapeEvery     = 500 * time.Millisecond
 	maxMetricsBytes = 16 << 20
@@ -20,15 +20,16 @@ const (
 	backlogGauge    = "purser_backlog_entries"
 )
 
-// When a rate is held. A backlog is counted in seconds: entries as the seconds in which as many swipes come.
+// Bounds within which a rate counts as held. A backlog is measured in seconds: its entries divided by
+// the rate of swipes.
 const (
-	freeSeconds  = 1.0  // less than that is no backlog
-	mostGrowth   = 0.02 // seconds a second: of a backlog over the second half of a load, of what is left unsent over all of it
+	freeSeconds  = 1.0  // a backlog below it is ignored
+	mostGrowth   = 0.02 // seconds a second: of a backlog in the second half of a load, and of the unsent requests
 	mostCouldNot = 0.001
 	mostLate     = time.Second // p99, from the moment a swipe is due until it is sent: the queue in front of the server
 )
 
-// gauges reads figures of the server's own, those that are wanted.
+// gauges reads some of the server's metrics.
 type gauges struct {
 	url    string
 	http   *http.Client
@@ -39,13 +40,13 @@ func newGauges(admin string, wanted func(name string) bool) gauges {
 	return gauges{url: strings.TrimRight(admin, "/") + "/metrics", http: &http.Client{Timeout: answerWithin}, wanted: wanted}
 }
 
-// backlog is what is still on its way in the server: decisions, journal positions, the outbox, consumers.
+// backlog reads the queues of the server: decisions, journal positions, the outbox, consumers.
 type backlog struct {
 	gauges
 	last time.Time
 }
 
-// backlog is nil when the run knows no admin address.
+// backlog returns nil when the run has no admin address.
 func (r *run) backlog() watch {
 	if r.Target.Admin == "" {
 		return nil
@@ -55,15 +56,15 @@ func (r *run) backlog() watch {
 
 func newBacklog(admin string) *backlog { return &backlog{gauges: newGauges(admin, tellsBehind)} }
 
-// look adds the figures to a moment, unless they were read just before.
+// look adds the metrics to a sample, unless they were read just before.
 func (b *backlog) look(m *Moment) {
 	if now := time.Now(); now.Sub(b.last) >= scrapeEvery {
 		b.last = now
-		m.Gauges, _ = b.read(context.Background()) // a server that does not say is seen as a gap in the plot
+		m.Gauges, _ = b.read(context.Background()) // an error is a gap in the plot
 	}
 }
 
-// read asks for all of them.
+// read requests all of them.
 func (g *gauges) read(ctx context.Context) (found map[string]float64, err error) {
 	err = g.ask(ctx, func(text io.Reader) (err error) {
 		found, err = figuresOf(text, g.wanted)
@@ -72,7 +73,7 @@ func (g *gauges) read(ctx context.Context) (found map[string]float64, err error)
 	return found, err
 }
 
-// ask reads Prometheus's text.
+// ask requests the metrics in Prometheus's text format.
 func (g *gauges) ask(ctx context.Context, read func(text io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url, nil)
 	if err != nil {
@@ -89,7 +90,8 @@ func (g *gauges) ask(ctx context.Context, read func(text io.Reader) error) error
 	return read(io.LimitReader(resp.Body, maxMetricsBytes))
 }
 
-// figuresOf reads Prometheus's text. Of a figure with labels it takes the sum, of seconds the most.
+// figuresOf parses Prometheus's text format. It adds the series of a metric, and takes the maximum of a
+// metric in seconds.
 func figuresOf(text io.Reader, wanted func(name string) bool) (map[string]float64, error) {
 	found := map[string]float64{}
 	err := eachMetric(text, func(name, _, value string) {
@@ -104,7 +106,7 @@ func figuresOf(text io.Reader, wanted func(name string) bool) (map[string]float6
 	return found, err
 }
 
-// eachMetric reads Prometheus's text. The labels are what stands between the braces and after.
+// eachMetric parses Prometheus's text format. Labels is the text from the opening brace on.
 func eachMetric(text io.Reader, see func(name, labels, value string)) error {
 	lines := bufio.NewScanner(text)
 	for lines.Scan() {
@@ -126,7 +128,7 @@ func tellsBehind(name string) bool {
 	return strings.HasPrefix(name, "purser_") && (about("backlog") || about("_lag_") || about("_late_") || about("outbox"))
 }
 
-// sustain runs swipes at a rate, or searches for the highest one, and says whether the backlog stayed bounded.
+// sustain runs swipes at a rate, or searches for the highest rate at which the backlog stays bounded.
 func (r *run) sustain(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Sustain)
@@ -138,7 +140,7 @@ func (r *run) sustain(ctx context.Context, l *Load) ([]Stage, error) {
 	return r.search(ctx, l)
 }
 
-// hold runs one rate, judges it, and waits until the server has caught up.
+// hold runs one rate, judges it, and waits until the server's queues are empty.
 func (r *run) hold(ctx context.Context, l *Load) (Stage, error) {
 	b := newBacklog(r.Target.Admin)
 	stages, err := r.drive(ctx, l, b, flow{traffic: r.swipes(l), connections: l.Connections, rate: l.Rate})
@@ -147,7 +149,7 @@ func (r *run) hold(ctx context.Context, l *Load) (Stage, error) {
 		return s, err
 	}
 	s.judgeBacklog()
-	took, err := b.drained(ctx)
+	took, err := b.awaitRelay(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -155,8 +157,8 @@ func (r *run) hold(ctx context.Context, l *Load) (Stage, error) {
 	return s, r.settle(ctx, &s)
 }
 
-// drained waits until the journal has every decision.
-func (b *backlog) drained(ctx context.Context) (time.Duration, error) {
+// awaitRelay waits until the journal has every decision.
+func (b *backlog) awaitRelay(ctx context.Context) (time.Duration, error) {
 	for began := time.Now(); ; {
 		gauges, err := b.read(ctx)
 		if err != nil {
@@ -175,9 +177,10 @@ func (b *backlog) drained(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// judgeBacklog says whether the stage's rate was held, or why not: 99 % of what was due was sent within mostLate; what was left
-// unsent at the end is less than is due in that time, or in as long as a queue that grows by mostGrowth has become; what was sent
-// was decided; and nothing fell further and further behind.
+// judgeBacklog sets whether the stage held its rate, and otherwise the reasons. A rate is held when
+// 99 % of the requests were sent within mostLate of their due time, the requests left unsent are fewer
+// than are due in mostLate or in a queue that grows by mostGrowth, every sent request was decided, and
+// no queue of the server kept growing.
 func (s *Stage) judgeBacklog() {
 	s.Held, s.Judged = true, true
 	fails := func(format string, args ...any) {
@@ -232,15 +235,15 @@ func (s *Stage) judgeGauge(name string, fails func(string, ...any)) {
 		perSecond, unit = float64(s.Rate), ""
 	}
 	half := len(value) / 2
-	growth := slope(at[half:], value[half:])
+	growth := slopeOf(at[half:], value[half:])
 	s.Figures = append(s.Figures, newFigure("most "+name, most, unit))
 	if most > freeSeconds*perSecond && growth > mostGrowth*perSecond {
 		fails("%s grows by %.1f a second", name, growth)
 	}
 }
 
-// slope is that of the straight line that is nearest to the points; 0 when there are none.
-func slope(x, y []float64) float64 {
+// slopeOf returns the slope of the least-squares line through the points, 0 without points.
+func slopeOf(x, y []float64) float64 {
 	n := float64(len(x))
 	var sx, sy, sxx, sxy float64
 	for i := range x {

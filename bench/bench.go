@@ -1,18 +1,20 @@
 // Package bench is the load harness: it sends requests over the wire, measures until the answer, and compares every answer with
-// the one that must come. It is a black box that imports nothing of ours: it knows the addresses of a server, the card network's
-// secret and the interface, and makes its own users, workspaces, dollars and cards through it.
+// the expected one. It is a black box that imports no other package of this project. It knows the
+// addresses of a server, the card network's secret and the interface, and creates its own users,
+// workspaces, dollars and cards.
 //
-// A load is a closed loop (each connection sends its next request when the last one is answered: what the server does with that
-// many callers) or an open loop at a rate. In an open loop a latency counts from the moment at which the request was due, not
-// from when it could be sent, so that a server that stalls is charged with all the requests that its stall has held up. What was
-// still unsent when time was up is counted apart.
+// A load is a closed loop or an open loop. In a closed loop each connection sends its next request
+// when the last one is answered. In an open loop requests are due at a rate, and a latency counts
+// from the due time, not from the time of sending. A stall of the server is thus charged to every
+// request that it delays. Requests that are unsent at the end are counted apart.
 //
-// Every run measures the machine it is on (a synced write, an empty HTTP handler with the same client) before and after its loads,
-// and the report gives each figure beside the faster of both: ratios compare between machines, figures do not. The client shares the
-// machine with the server.
+// Every run measures the machine before and after its loads: a synced write, and an empty HTTP
+// handler with the same client. The report gives each figure as a ratio to the faster of both,
+// because ratios compare between machines and figures do not. The client shares the machine with the
+// server.
 //
-// It asserts no figure: what it fails on is a wrong answer, none, or money that does not add up. What a load was meant to reach and
-// did not, a rate that was not held among it, is told as missed.
+// A run fails on a wrong answer, a missing one, or money that does not add up. It fails on no figure:
+// the report lists missed goals, among them rates that were not held.
 package bench
 
 import (
@@ -65,7 +67,7 @@ const (
 )
 
 // Target is where a server listens: base URLs, such as http://127.0.0.1:8080, and the card network's secret. REST and Network may
-// be https. Admin may be empty: then nothing is read of the server's own figures.
+// be https. With an empty Admin the run reads no metrics of the server.
 type Target struct {
 	REST, Network, Admin, Secret string
 	// Authorities sign the server's certificate under https; nil: those of this machine.
@@ -83,7 +85,8 @@ func (t Target) OverTLS(authorities *x509.CertPool) Target {
 
 // Server is a server that a Recovery may kill and start again.
 type Server interface {
-	// Kill ends the process as kill -9 does and returns when it is gone. One that was gone before is an error.
+	// Kill ends the process as kill -9 does and returns when it is gone. It returns an error when the
+	// process had ended before.
 	Kill() error
 	// Start launches it again on the same addresses and returns without waiting for it.
 	Start() error
@@ -106,14 +109,15 @@ type Load struct {
 	Search      bool          // Sustain: find the highest rate that is held, beginning with Rate
 }
 
-// Config says what to do and to whom.
+// Config is a run: the server, the loads and their data.
 type Config struct {
 	Target Target
 	Server Server // needed by Recovery
 	Loads  []Load
-	Goals  []Goal // told with the report
+	Goals  []Goal // judged in the report
 	Cards  int    // 2,000
-	// Stock is the Cards that the server has already; nil: the run makes its own. Cards needs it, and nothing else takes it.
+	// Stock are cards that the server has before the run; nil: the run creates its own. Only the
+	// workload Cards uses it, and needs it.
 	Stock      *Stock
 	Workspaces int     // 64
 	Merchants  int     // 1,000
@@ -124,16 +128,17 @@ type Config struct {
 	Run string
 	// DiskDir is a directory on the disk that the server's stores are on; the temporary one when empty.
 	DiskDir string
-	// Empty starts an HTTP handler that does nothing (ServeEmpty) in a process of its own, as the server is, and says where it is and how
-	// to end it. When nil it is in this process, where nobody has to be woken for an exchange.
+	// Empty starts an HTTP handler that does nothing (ServeEmpty) in another process, and returns its
+	// URL and a function that ends it. nil: the handler is in this process, where an exchange wakes no
+	// other process.
 	Empty func() (url string, end func() error, err error)
 	// YardstickFor is how long each measurement of the machine takes; 2 s.
 	YardstickFor time.Duration
-	// Progress hears how far a run is, several times a second, from one goroutine at a time. It may be nil.
+	// Progress is called several times a second, from one goroutine at a time. It may be nil.
 	Progress func(Progress)
 }
 
-// Progress is how far a run is. Done is from 0 to 1.
+// Progress is the state of a run. Done is from 0 to 1.
 type Progress struct {
 	Stage     string
 	Done      float64
@@ -141,7 +146,7 @@ type Progress struct {
 	P99       time.Duration // of the last interval
 }
 
-// filled is the configuration with its defaults.
+// filled returns the configuration with its defaults.
 func (c Config) filled() Config {
 	c.Cards = cmp.Or(c.Cards, 2000)
 	c.Workspaces = cmp.Or(c.Workspaces, 64)
@@ -172,7 +177,7 @@ func (l *Load) fill() {
 	l.Spread = cmp.Or(l.Spread, SpreadZipf)
 }
 
-// faults gathers what is wrong.
+// faults collects the errors of a Config.
 type faults []error
 
 func (f *faults) check(bad bool, format string, args ...any) {
@@ -181,7 +186,7 @@ func (f *faults) check(bad bool, format string, args ...any) {
 	}
 }
 
-// Validate names every fault at once.
+// Validate returns an error that names every fault.
 func (c Config) Validate() error {
 	c = c.filled()
 	var f faults
@@ -230,8 +235,9 @@ func (l *Load) validate(f *faults, server bool) {
 	check((l.Workload == Recovery || l.Workload == Cards) && !server, "needs a server that it may kill")
 }
 
-// Run measures the machine, makes cards, and runs the loads one after another. A report comes with an error too, of what was done
-// by then. That an answer was wrong or did not come is no error: Report.Failed tells.
+// Run measures the machine, creates cards, and runs the loads one after another. With an error it
+// returns a report of the finished part. A wrong or missing answer is no error: it sets
+// Report.Failed.
 func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
@@ -250,11 +256,11 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	report.judge()
 	report.meet(r.Goals)
 	report.compare()
-	report.thin()
+	report.decimate()
 	return report, err
 }
 
-// run is one run under way.
+// run is the state of one run.
 type run struct {
 	Config
 	desk      *desk
@@ -282,7 +288,7 @@ func (r *run) prepare(ctx context.Context) (Report, error) {
 }
 
 func (r *run) load(ctx context.Context, l *Load) ([]Stage, error) {
-	if err := r.recount(ctx); err != nil {
+	if err := r.acceptBalances(ctx); err != nil {
 		return nil, err
 	}
 	switch l.Workload {
@@ -306,7 +312,7 @@ func (r *run) load(ctx context.Context, l *Load) ([]Stage, error) {
 	panic("BUG: a workload that was validated is not known: " + l.Workload)
 }
 
-// settled runs one flow and then compares the dollars.
+// settled runs one flow and then compares the dollars of every workspace.
 func (r *run) settled(ctx context.Context, l *Load, t traffic) ([]Stage, error) {
 	stages, err := r.drive(ctx, l, nil, flow{traffic: t, connections: l.Connections, rate: l.Rate})
 	if err == nil {

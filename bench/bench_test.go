@@ -29,7 +29,7 @@ func listen(t *testing.T, handler fasthttp.RequestHandler) string {
 	return "http://" + ln.Addr().String()
 }
 
-// runAt is a run against a server that knows nothing of cards.
+// runAt returns a run against a server without cards.
 func runAt(url string) *run {
 	return &run{Config: Config{Target: Target{REST: url, Network: url, Secret: "s"}}.filled()}
 }
@@ -60,11 +60,11 @@ func TestFaultsAreNamedAtOnce(t *testing.T) {
 	require.ErrorContains(t, good.Validate(), "authorize: makes cards of its own")
 }
 
-// A server that stalls once holds up every request that is due meanwhile, and each of them is charged with the rest of the stall.
-// A loop that counted from the moment of sending would see the stall in as many requests as it has connections.
+// A server that stalls once delays every request that is due meanwhile, and each latency includes the
+// rest of the stall. Latencies from the time of sending would show the stall once per connection.
 //
-// The run ends when the server has seen enough, not by the clock: a machine that stands still makes more requests late, not fewer
-// of them due.
+// The run ends after a number of requests, not by the clock, because a paused machine makes more
+// requests late, not fewer due.
 func TestAnOpenLoopChargesAStallToAllThatWereDue(t *testing.T) {
 	const rate, connections, stall, stalled, last = 500, 4, 600 * time.Millisecond, 300, 700 // from 250 on they are recorded
 	ctx, end := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func TestAnOpenLoopChargesAStallToAllThatWereDue(t *testing.T) {
 	require.Greater(t, s.LateP99Micros, micros(int64(stall/4)), "what waited for a connection was sent late")
 }
 
-// slowerThan is about how many answers took longer, from the curve.
+// slowerThan estimates from the curve how many answers took longer.
 func slowerThan(m Measure, d time.Duration) float64 {
 	for _, p := range m.Curve {
 		if p.Micros > micros(int64(d)) {
@@ -100,7 +100,7 @@ func slowerThan(m Measure, d time.Duration) float64 {
 	return 0
 }
 
-// Whatever the server does, everything that was due is either sent or counted as unsent.
+// Every due request is sent or counted as unsent.
 func TestWhatWasDueIsSentOrCountedAsUnsent(t *testing.T) {
 	const rate, connections = 200, 2
 	l := &Load{Duration: time.Second}
@@ -119,7 +119,8 @@ func TestWhatWasDueIsSentOrCountedAsUnsent(t *testing.T) {
 	require.Equal(t, due, sent.Load()+stages[0].Unsent)
 }
 
-// What comes to its due too late to send it counts all that are due until the end, and what would be due at the end not.
+// A flow that reaches a due time too late to send counts all requests due until the end as unsent, and
+// none that is due at the end.
 func TestDuesThatComeTooLateAreCountedAsUnsent(t *testing.T) {
 	const period = 5 * time.Millisecond
 	for _, dues := range []int64{1, 220} {
@@ -127,7 +128,7 @@ func TestDuesThatComeTooLateAreCountedAsUnsent(t *testing.T) {
 			until := time.Now()
 			p := pace{began: until.Add(-time.Duration(dues-1)*period - rest), until: until, period: period,
 				dues: make(chan time.Time)} // which nobody takes
-			p.announce(t.Context())
+			p.sendDueTimes(t.Context())
 			require.Equal(t, dues, p.unsent.Load(), "%s before the end", rest)
 		}
 	}
@@ -196,19 +197,19 @@ func TestCardsAreDrawnFromASeededZipf(t *testing.T) {
 	}
 }
 
-// Whatever lanes latencies were recorded in, the sum is that of all.
+// The sum over the lanes has every recorded latency.
 func TestLanesAreMerged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		took := rapid.SliceOfN(rapid.Int64Range(0, 2*highestNanos), 1, 200).Draw(t, "took")
 		rec, all := newRecorder(2), newHistogram(wholeDigits)
 		for i, nanos := range took {
-			rec.lane(i).answered(i%2, time.Duration(nanos))
+			rec.laneOf(i).answered(i%2, time.Duration(nanos))
 			record(all, min(nanos, highestNanos))
 		}
 		sum := rec.whole(0)
 		require.Zero(t, sum.Merge(rec.whole(1)))
 		require.True(t, sum.Equals(all))
-		rec.lane(len(took)).undecided(1)
+		rec.laneOf(len(took)).undecided(1)
 		require.Zero(t, rec.undecided(0))
 		require.EqualValues(t, 1, rec.undecided(1))
 		moment, undecided := rec.moment()
@@ -234,7 +235,7 @@ func TestHighestFindsTheRateThatIsHeld(t *testing.T) {
 	})
 }
 
-// A wrong answer to a probe, or none, ends the search, and is told.
+// A wrong or missing answer to a probe ends the search and is reported.
 func TestAFaultyProbeEndsASearch(t *testing.T) {
 	admin := listen(t, func(ctx *fasthttp.RequestCtx) { fmt.Fprintf(ctx, "%s 0\n", backlogGauge) })
 	for name, lie := range map[string]func(o *office, q *request){
@@ -248,7 +249,7 @@ func TestAFaultyProbeEndsASearch(t *testing.T) {
 		all, err := r.load(t.Context(), &l)
 		require.NoError(t, err)
 		require.Len(t, all, 1, name)
-		require.True(t, all[0].faulty(), name)
+		require.True(t, all[0].hasFailed(), name)
 		require.Equal(t, "sustain: probe at 500/s", all[0].Name)
 	}
 }

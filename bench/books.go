@@ -2,10 +2,8 @@ package bench
 
 import "fmt"
 
-// What a soak and REST clients expect. Books are the harness's own account of one workspace, kept from the interface's rules
-// alone; they decide what every swipe must be answered with. Of a card that REST clients update they keep its limit.
-
-// books of one workspace. All amounts are cents.
+// books are the harness's own ledger of one workspace, in cents. They follow the rules of the
+// interface and decide the expected answer of every swipe.
 type books struct {
 	available int64
 	cards     []*bookedCard
@@ -13,14 +11,14 @@ type books struct {
 	held      int64         // of all holds, those no longer named included
 }
 
-// bookedCard is a card as it must be.
+// bookedCard is the expected state of a card.
 type bookedCard struct {
 	*card
 	frozen               bool
 	perTxn, month, spent int64 // spent: in the current month
 }
 
-// bookedHold is an authorization as it must be.
+// bookedHold is the expected state of an authorization.
 type bookedHold struct {
 	card            *bookedCard
 	networkID       string
@@ -31,7 +29,7 @@ type bookedHold struct {
 
 const maxBookedHolds = 32
 
-// verdict is what an authorization must be answered with.
+// verdict is the expected answer of an authorization.
 type verdict struct {
 	reason   string
 	approved int64
@@ -63,7 +61,7 @@ func (b *books) authorize(c *bookedCard, h *bookedHold, asked int64, partial boo
 	return verdict{"approved", min(room, b.available)}
 }
 
-// hold books an approval: of a new authorization, or of more for one.
+// hold books the approval of an authorization or of an increment.
 func (b *books) hold(h *bookedHold, cents int64) {
 	b.available -= cents
 	b.held += cents
@@ -72,13 +70,13 @@ func (b *books) hold(h *bookedHold, cents int64) {
 	h.card.spent += cents
 }
 
-// keep lets a new authorization be named by later messages; the oldest makes room.
+// keep adds an authorization to those that later messages may name, and drops the oldest.
 func (b *books) keep(h *bookedHold) {
 	b.holds = append(b.holds, h)
 	b.holds = b.holds[max(0, len(b.holds)-maxBookedHolds):]
 }
 
-// release books a reversal, capped at what is held.
+// release books a reversal, at most of the held amount.
 func (b *books) release(h *bookedHold, cents int64) {
 	cents = min(cents, h.held)
 	counted := min(cents, h.counted)
@@ -89,7 +87,8 @@ func (b *books) release(h *bookedHold, cents int64) {
 	h.card.spent -= min(counted, h.card.spent)
 }
 
-// clear books a clearing: out of the hold first, the rest out of what is available. A final one lets go of what is left.
+// clear books a clearing: first out of the hold, then out of the available balance. A final clearing
+// releases the rest of the hold.
 func (b *books) clear(h *bookedHold, cents int64, final bool) {
 	fromHold := min(cents, h.held)
 	h.held -= fromHold
@@ -103,8 +102,8 @@ func (b *books) clear(h *bookedHold, cents int64, final bool) {
 	}
 }
 
-// turnMonth begins a month: nothing is spent in it yet.
-func (b *books) turnMonth() {
+// beginMonth begins a month with a spend of zero.
+func (b *books) beginMonth() {
 	for _, c := range b.cards {
 		c.spent = 0
 	}
@@ -113,8 +112,8 @@ func (b *books) turnMonth() {
 	}
 }
 
-// bookedLimit is the monthly limit that a card may show. Update n sets plentyCents less n cents, so that no two are the same;
-// update 0 is the mint. An update has one sender at a time.
+// bookedLimit are the monthly limits that a card may show. Update n sets plentyCents less n cents, so
+// that all differ; update 0 is the issue of the card. One goroutine at a time updates a card.
 type bookedLimit struct {
 	sent, acked int64 // the last updates that were sent and acknowledged
 	doubtful    int64 // the first that may stand though it was not acknowledged; 0: none
@@ -122,13 +121,13 @@ type bookedLimit struct {
 	compared    int64 // sent, when the card was compared last
 }
 
-// next is what the next update sets.
+// next returns the limit that the next update sets.
 func (l *bookedLimit) next() int64 {
 	l.sent++
 	return plentyCents - l.sent
 }
 
-// acknowledged books that the last update stands, in place of those before it.
+// acknowledged books that the last update is in effect and replaces those before it.
 func (l *bookedLimit) acknowledged() {
 	l.acked = l.sent
 	if !l.late {
@@ -136,14 +135,15 @@ func (l *bookedLimit) acknowledged() {
 	}
 }
 
-// refused books that the last update was not acknowledged: it may stand or not, until one after it is acknowledged.
+// refused books that the last update was not acknowledged. Until the next acknowledgement it may be in
+// effect or not.
 func (l *bookedLimit) refused() {
 	if l.doubtful == 0 {
 		l.doubtful = l.sent
 	}
 }
 
-// lost books that nobody knows what becomes of the last update, or when.
+// lost books that the last update had no answer: it may take effect at any later time.
 func (l *bookedLimit) lost() {
 	l.refused()
 	l.late = true
@@ -156,8 +156,8 @@ func (l *bookedLimit) mayShow(cents int64) bool {
 
 func (l *bookedLimit) toCompare() bool { return l.sent > l.compared }
 
-// want says in words what the card may show.
-func (l *bookedLimit) want() string {
+// describeWanted describes the limits that the card may show.
+func (l *bookedLimit) describeWanted() string {
 	text := fmt.Sprintf("a monthly limit of %d cents", plentyCents-l.acked)
 	if l.doubtful > 0 {
 		text += fmt.Sprintf(" or, without an acknowledgement, %d to %d", plentyCents-l.sent, plentyCents-l.doubtful)
@@ -165,7 +165,7 @@ func (l *bookedLimit) want() string {
 	return text
 }
 
-// open begins the account of what reads of the treasury may show: what is there now, less what is swiped from now on.
+// open starts the bounds for reads of the treasury: the current balance, less swipes from now on.
 func (p *portfolio) open() {
 	for _, t := range p.tenants {
 		t.before = t.depositedCents + t.moved.Load()
@@ -173,8 +173,8 @@ func (p *portfolio) open() {
 	}
 }
 
-// least is what the tenant has at least: as if everything that it was asked for had been approved.
+// least returns the lower bound of the balance, as if every sent swipe was approved.
 func (t *tenant) least() int64 { return t.before - t.asked.Load() }
 
-// mayHave tells whether so much may be available. Where nothing is swiped it is one amount.
-func (t *tenant) mayHave(cents int64) bool { return cents <= t.before && cents >= t.least() }
+// mayShow reports whether a read may show an available amount.
+func (t *tenant) mayShow(cents int64) bool { return cents <= t.before && cents >= t.least() }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Limits of a run over cards that are there already.
+// Limits of a run over existing cards.
 const (
 	hotCards   = 64
 	coldStride = 982_451_653 // a prime, so that a walk with this step meets every card before it meets one again
@@ -16,7 +16,7 @@ const (
 	stormFor   = 5 * time.Second
 )
 
-// Figures of the server that a run over many cards reads.
+// Metrics of the server that a run over many cards reads.
 const (
 	residentGauge   = "process_resident_memory_bytes"
 	cacheGauge      = "purser_cache_bytes"
@@ -27,18 +27,19 @@ const (
 	mebibyte        = 1 << 20
 )
 
-// Stock is cards that a server has already, in workspaces of which the run has no keys.
+// Stock are cards that a server has before the run, in workspaces to which the run has no keys.
 type Stock struct {
-	// Token names a card, and Owner says which of the run's Workspaces has it.
+	// Token returns the token of a card, and Owner the index of its workspace.
 	Token func(card int) string
 	Owner func(card int) int
-	// Spent reads from the stores, whose server has been stopped, how many cents less each workspace can spend than before the run.
+	// Spent reads from the stores of the stopped server how many cents each workspace has spent since
+	// before the run.
 	Spent func() ([]int64, error)
-	// Holds says what the server's stores hold besides, for whoever reads how long a start on them takes.
+	// Holds describes the other contents of the stores, on which the time of a start depends.
 	Holds string
 }
 
-// given are the cards of a stock and what the run knows of their workspaces.
+// given are the cards of a stock and the expected spends of their workspaces.
 type given struct {
 	*Stock
 	cards   int
@@ -51,8 +52,8 @@ func newGiven(c Config) *given {
 
 func (g *given) card(i int) *card { return &card{token: g.Token(i), tenant: &g.tenants[g.Owner(i)]} }
 
-// stock runs over cards that the server has had before: swipes of cards that are in memory and of cards that are not; then of so
-// many that they fill the memory for cards, and of others yet; then it kills the server, and at last it compares what was spent.
+// stock runs over existing cards. It swipes cards that are in memory, cards that are not, and enough
+// cards to fill the memory and evict others. Then it kills the server and compares the spends.
 func (r *run) stock(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Cards)
@@ -87,11 +88,11 @@ func (r *run) part(ctx context.Context, l *Load, name string, connections int, p
 	load := *l
 	load.Name, load.Connections = l.Name+": "+name, connections
 	stages, err := r.drive(ctx, &load, w, flow{traffic: &swipes{run: r, pick: pick}, connections: connections})
-	r.uncounted = r.uncounted || stages[0].faulty()
+	r.uncounted = r.uncounted || stages[0].hasFailed()
 	return stages, err
 }
 
-// missCosts tells how much longer a swipe takes whose card is not in memory.
+// missCosts notes the additional latency of a swipe whose card is not in memory.
 func missCosts(cold, hot *Stage) {
 	c, h := cold.Measures[0], hot.Measures[0]
 	cold.Figures = append(cold.Figures, newFigure("a miss, p50", c.P50Micros-h.P50Micros, "µs"),
@@ -100,9 +101,9 @@ func missCosts(cold, hot *Stage) {
 		"machine's page cache where it holds them")
 }
 
-// fillCache swipes ever more cards until the server's memory for them is full, or there are no more; and then, as long again,
-// cards that are not in it, each of which another one must leave for. This last load is reported, with the server's memory, or
-// the first one with a wrong answer or without one.
+// fillCache swipes new cards until the server's memory for cards is full or all cards were swiped. Then
+// it swipes cards that are not in memory for as long again, each of which evicts another. It reports
+// this last load with the server's memory, or the first load with a wrong or missing answer.
 func (r *run) fillCache(ctx context.Context, l *Load, cold *walk) ([]Stage, error) {
 	for i := range mostFills {
 		stages, err := r.part(ctx, l, fmt.Sprintf("filling memory %d", i+1), l.Connections, cold.pick, nil)
@@ -133,7 +134,7 @@ func (r *run) fillCache(ctx context.Context, l *Load, cold *walk) ([]Stage, erro
 	return stages, err
 }
 
-// tellMemory says what the server's memory was after a load, and how it was used during it.
+// tellMemory adds the figures of the server's memory after a load, and of the cache during it.
 func (s *Stage) tellMemory(before, after map[string]float64, server Server) {
 	peak := after[residentGauge]
 	for _, m := range s.Moments {
@@ -157,7 +158,7 @@ func (s *Stage) tellMemory(before, after map[string]float64, server Server) {
 	}
 }
 
-// walk goes over all cards, with all connections, and comes to none twice before it has come to every one.
+// walk visits all cards, over all connections, and repeats none before it has visited every card.
 type walk struct {
 	cards *portfolio
 	steps atomic.Int64
@@ -167,14 +168,14 @@ func (k *walk) pick(*worker) *card {
 	return k.cards.card(int(k.steps.Add(1) * coldStride % int64(k.cards.count())))
 }
 
-// over tells whether it has come to every one.
+// over reports whether every card was visited.
 func (k *walk) over() bool { return k.steps.Load() >= int64(k.cards.count()) }
 
 func hotPick(p *portfolio) func(*worker) *card {
 	return func(w *worker) *card { return p.card(w.random.IntN(min(hotCards, p.count()))) }
 }
 
-// memory is what the server says of its own.
+// memory are the server's metrics of its memory.
 func (r *run) memory(ctx context.Context) (map[string]float64, error) {
 	g := newGauges(r.Target.Admin, func(name string) bool {
 		switch name {
@@ -186,8 +187,8 @@ func (r *run) memory(ctx context.Context) (map[string]float64, error) {
 	return g.read(ctx)
 }
 
-// compareSpent stops the server and compares what each workspace of the stock has spent, by the server's stores, with what was
-// approved in all of the run.
+// compareSpent stops the server and compares the spend of each workspace of the stock, by the server's
+// stores, with the approvals of the run.
 func (r *run) compareSpent(s *Stage) error {
 	if r.uncounted {
 		s.Notes = append(s.Notes, "not every request was answered rightly, so that the dollars could not be compared")
@@ -212,7 +213,7 @@ func (r *run) compareSpent(s *Stage) error {
 				approved))
 		}
 	}
-	s.blame(&wrong)
+	s.addDifference(&wrong)
 	s.Compared += len(tenants)
 	s.Notes = append(s.Notes,
 		fmt.Sprintf("what %d workspaces have spent since before the run compared in the stopped server's store", len(tenants)))

@@ -13,13 +13,14 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// till is a server with a stock. Killed, it hangs up on every connection that it had, having decided about half of what came over
-// them; then it says that it is starting until every connection of the storm has come again.
+// till is a server with a stock. A kill closes all its connections after about half of their messages
+// were decided. It then answers that it is starting until every connection of the storm has
+// reconnected.
 type till struct {
 	mu         sync.Mutex
 	answers    map[string]string // by message
 	spent      []int64           // by workspace
-	last       func()            // takes back what was spent last
+	last       func()            // undoes the last spend
 	lives      int
 	connection map[uint64]int  // the life in which it was opened
 	starting   map[string]bool // connections of the storm that were told that it is starting
@@ -116,8 +117,8 @@ func (l *till) decide(ctx *fasthttp.RequestCtx, id string) string {
 	return l.answers[id]
 }
 
-// tillStages are those of a run over a till. A run is repeated until there was traffic in every load, with loads that last twice
-// as long: a machine may stand still.
+// tillStages returns the stages of a run over a till. It repeats the run with loads of twice the
+// duration until every load had traffic, because a machine may pause.
 func tillStages(t *testing.T, set func(l *till)) (l *till, all []Stage, during time.Duration) {
 	for during = 20 * time.Millisecond; ; during *= 2 {
 		l, all = tillRun(t, set, during)
@@ -142,8 +143,8 @@ func tillRun(t *testing.T, set func(l *till), during time.Duration) (*till, []St
 	return l, all
 }
 
-// The memory of a server is read after a load for which cards had to leave it, a restart is measured while every connection of
-// the storm keeps asking, and at the end every cent is accounted for.
+// The run reads the server's memory after a load that evicts cards, measures a restart while every
+// connection of the storm retries, and accounts for every cent at the end.
 func TestARunOverAStock(t *testing.T) {
 	l, all, during := tillStages(t, func(*till) {})
 	var names []string
@@ -172,7 +173,7 @@ func TestARunOverAStock(t *testing.T) {
 	require.Less(t, l.knocks, tillPatience, "all connections of the storm came again")
 }
 
-// Money that moved otherwise than was answered is found, and so is a wrong answer while the server starts.
+// The run finds money that differs from the answers, and a wrong answer while the server starts.
 func TestALieAboutAStockIsFound(t *testing.T) {
 	once := func(when func(l *till) bool, do func(l *till) string) func(*till, string) string {
 		done := false
@@ -208,7 +209,7 @@ func TestALieAboutAStockIsFound(t *testing.T) {
 	}
 }
 
-// The swipe that ends a recovery is judged as every other one is, and what it waits for is only a decision.
+// A recovery ends with the first decision, and its answer is checked as every other.
 func TestTheFirstSwipeAfterAKillIsJudged(t *testing.T) {
 	for name, c := range map[string]struct {
 		lie   func(answer string) string

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// Limits of making what a run needs.
+// Limits of creating the users, workspaces and cards of a run.
 const (
 	makers       = 32               // requests at once
 	settleWithin = 20 * time.Second // without any change, or without an answer
 	settlePause  = 50 * time.Millisecond
 )
 
-// ErrLimited says that the server counts requests: nothing can be measured through its limits.
+// ErrLimited reports that the server's rate limits are on, so that a load would measure them.
 var ErrLimited = errors.New("bench: the server limits how often it may be asked; start it with PURSER_RATE_LIMITS=off")
 
-// desk makes a user, workspaces, dollars and cards through the public interface.
+// desk creates a user, workspaces, deposits and cards through the public interface.
 type desk struct {
 	rest, run string
 	http      *http.Client
@@ -42,16 +42,16 @@ type tenant struct {
 	asked          atomic.Int64 // cents of the swipes sent since then that are to be approved
 }
 
-// card is one of a tenant's.
+// card is a card of a tenant.
 type card struct {
 	id, token string
 	tenant    *tenant
 }
 
-// rules are the body of a mint.
+// rules are the body that issues a card.
 type rules map[string]any
 
-// signUp makes the user whose workspaces the run uses.
+// signUp creates the user that owns the run's workspaces.
 func signUp(ctx context.Context, target Target, run string) (*desk, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -66,7 +66,7 @@ func signUp(ctx context.Context, target Target, run string) (*desk, error) {
 	return d, err
 }
 
-// ask sends a request of the run's own and expects success. Headers come in pairs.
+// ask sends a request outside the loads and expects success. Headers come in pairs.
 func (d *desk) ask(ctx context.Context, method, path string, headers []string, body any) ([]byte, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -102,7 +102,7 @@ func (d *desk) ask(ctx context.Context, method, path string, headers []string, b
 
 func bearer(key string) []string { return []string{"Authorization", "Bearer " + key} }
 
-// tenant makes a workspace with a key and announces dollars for it; settled waits for them.
+// tenant creates a workspace with a key and announces a deposit. settled waits for it.
 func (d *desk) tenant(ctx context.Context, name string, cents int64) (*tenant, error) {
 	made, err := d.ask(ctx, "POST", "/api/workspaces", nil, rules{"name": "Bench " + d.run + " " + name})
 	if err != nil {
@@ -139,7 +139,7 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// card mints a card.
+// card issues a card.
 func (d *desk) card(ctx context.Context, t *tenant, r rules) (*card, error) {
 	body := rules{"holderKind": "agent", "holderLabel": "Bench", "monthlyLimitUsdCents": plentyCents,
 		"perTxnLimitUsdCents": perTxnCents}
@@ -157,7 +157,7 @@ func (d *desk) card(ctx context.Context, t *tenant, r rules) (*card, error) {
 	return &card{id: minted.Card.ID, token: minted.Card.PartnerCardToken, tenant: t}, err
 }
 
-// dollars reads what a workspace has.
+// dollars reads the balance of a workspace.
 func (d *desk) dollars(ctx context.Context, t *tenant) (availableCents, heldCents int64, err error) {
 	answer, err := d.ask(ctx, "GET", "/api/treasury", bearer(t.key), nil)
 	if err != nil {
@@ -180,8 +180,8 @@ func (d *desk) dollars(ctx context.Context, t *tenant) (availableCents, heldCent
 	return 0, 0, errors.New("bench: GET /api/treasury shows no dollars")
 }
 
-// settled waits until a workspace has as much available as it must have. It gives up when that has not changed for a while, and
-// returns what there is. A server that cannot answer yet is asked again.
+// settled waits until a workspace has the expected available balance, and returns the balance. It gives
+// up when the balance has not changed for a while. It retries while the server cannot answer.
 func (d *desk) settled(ctx context.Context, t *tenant, want int64) (has int64, err error) {
 	for last, since := int64(-1), time.Now(); ; last = has {
 		if has, _, err = d.dollars(ctx, t); err == nil && has == want || errors.Is(err, ErrLimited) {
@@ -199,13 +199,13 @@ func (d *desk) settled(ctx context.Context, t *tenant, want int64) (has int64, e
 	}
 }
 
-// limit reads a card's monthly limit. A server that cannot answer yet is asked again.
+// limit reads a card's monthly limit. It retries while the server cannot answer.
 func (d *desk) limit(ctx context.Context, c *card) (cents int64, err error) {
 	for began := time.Now(); ; {
 		answer, err := d.ask(ctx, "GET", "/api/cards/"+c.id, bearer(c.tenant.key), nil)
 		if err == nil {
 			cents, told := centsField(answer, limitField)
-			if !told || !isOf(answer, c) {
+			if !told || !describesCard(answer, c) {
 				err = fmt.Errorf("bench: GET card %s answered %s", c.id, answer[:min(len(answer), 300)])
 			}
 			return cents, err
@@ -230,7 +230,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// each does something n times, some of them at once, and returns the first error.
+// each calls do for 0 to n-1, some concurrently, and returns the first error.
 func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -7,19 +7,20 @@ import (
 	"regexp"
 )
 
-// What the server says of itself, by labels.
+// The metrics whose labels describe the server.
 const (
 	buildInfo  = "purser_build_info"
 	storesInfo = "purser_stores_info"
 	notKnown   = "not known"
 )
 
-// facts are printed with the machine: what the server is and on what it runs, as it says itself, and how this run measures.
+// facts describe the server, its stores and the measurement, for the report. The server's facts are
+// its own.
 func (r *run) facts(ctx context.Context) map[string]string {
 	infos := map[string]map[string]string{}
 	if r.Target.Admin != "" {
 		g := newGauges(r.Target.Admin, nil)
-		_ = g.ask(ctx, func(text io.Reader) (err error) { // a server that does not say is not known
+		_ = g.ask(ctx, func(text io.Reader) (err error) { // without an answer the fact is missing
 			infos, err = infosOf(text)
 			return err
 		})
@@ -35,7 +36,7 @@ func (r *run) facts(ctx context.Context) map[string]string {
 
 var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
 
-// infosOf are the labels of the metrics in Prometheus's text whose labels are all they tell.
+// infosOf returns the labels of the info metrics in Prometheus's text format.
 func infosOf(text io.Reader) (map[string]map[string]string, error) {
 	infos := map[string]map[string]string{}
 	err := eachMetric(text, func(name, labels, _ string) {

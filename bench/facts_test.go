@@ -8,7 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// What the server is and on what it runs is what it says itself; what it does not say is not known.
+// The facts of the server are those of its metrics. Missing metrics are unknown facts.
 func TestFactsAreTheServersOwn(t *testing.T) {
 	metrics := ""
 	admin := listen(t, func(ctx *fasthttp.RequestCtx) {

@@ -13,33 +13,34 @@ import (
 // Limits of a flow.
 const (
 	maxWarmUp      = 500 * time.Millisecond // before anything is recorded
-	maxDifferences = 20                     // that are kept word for word
+	maxDifferences = 20                     // that are kept in words
 	momentsPerLoad = 120                    // points of a plot over time
 	shortestMoment = 100 * time.Millisecond
 	longestMoment  = time.Minute
-	dueAhead       = 1 << 16 // dues that wait for a free connection
+	dueAhead       = 1 << 16 // due times that wait for a free connection
 	pauseOnFailure = 5 * time.Millisecond
 )
 
-// noAnswer is the outcome of a request without one.
+// noAnswer is the outcome of a request without an answer.
 const noAnswer = "no answer"
 
-// traffic is what the connections of a flow send.
+// traffic generates the requests of a flow.
 type traffic interface {
-	// measures are the names of what is measured apart.
+	// measures are the names of the kinds of requests, whose latencies are separate.
 	measures() []string
-	// unit sends the next unit of work, which was due at the given moment, and judges its answers.
+	// unit sends the next unit of work, which was due at a time, and checks its answers.
 	unit(w *worker, due time.Time)
 }
 
-// flow is one kind of traffic over a number of connections: at a rate a second, or, with rate 0, each as fast as it is answered.
+// flow is one kind of traffic over a number of connections, at a rate a second. Rate 0 is a closed
+// loop.
 type flow struct {
 	name              string // of the stage, behind the load's
 	traffic           traffic
 	connections, rate int
 }
 
-// worker is one connection to each of the servers, used by one goroutine.
+// worker is one connection to each server. One goroutine uses it.
 type worker struct {
 	index         int
 	run           *run
@@ -51,14 +52,14 @@ type worker struct {
 	recordFrom    time.Time
 	outcomes      map[string]*int64
 	faults        *differences
-	prefix        string // makes the ids of each flow and connection its own
+	prefix        string // of the ids of this flow and connection
 	ids           uint64
 	id, body      []byte
-	previous      swipe // the last one that was approved; its id is empty before
+	previous      swipe // the last approved swipe; its id is empty before the first
 	stopped       bool
 }
 
-// newWorker draws from a sequence of its own: the same seed and index, the same cards and amounts.
+// newWorker seeds a random sequence: the same seed and index give the same cards and amounts.
 func newWorker(r *run, index int, stage string) *worker {
 	random, to := rand.New(rand.NewPCG(r.Seed, uint64(index))), &r.Target
 	w := &worker{index: index, run: r, random: random, outcomes: map[string]*int64{},
@@ -75,8 +76,8 @@ func (w *worker) close() {
 	w.rest.close()
 }
 
-// ask sends a request and measures it from the moment it was due. ok is false when there was no answer: the outcome is not known.
-// It is measured all the same: who waits for an answer in vain waits too.
+// ask sends a request and records its latency since it was due. ok is false when there was no answer
+// and the outcome is unknown. The latency of such a request is recorded too.
 func (w *worker) ask(c *wire, measure int, due time.Time, method, path string) (status int, answer []byte, ok bool) {
 	body := w.body
 	if method == "GET" {
@@ -100,15 +101,15 @@ func (w *worker) measured(measure int, due time.Time) {
 	}
 }
 
-// undecided notes that what was measured last brought no decision. Its latency stays, for somebody has waited that long; of the
-// rate it is no part, for turning requests away is no work.
+// undecided marks the last recorded request as one without a decision. Its latency stays in the
+// histogram, but the request does not count in the rate.
 func (w *worker) undecided(measure int, due time.Time) {
 	if !due.Before(w.recordFrom) {
 		w.lane.undecided(measure)
 	}
 }
 
-// count notes an outcome.
+// count counts an outcome.
 func (w *worker) count(outcome string) { w.countBytes([]byte(outcome)) }
 
 func (w *worker) countBytes(outcome []byte) {
@@ -120,19 +121,19 @@ func (w *worker) countBytes(outcome []byte) {
 	*n++
 }
 
-// differs notes an answer that was not the one that must come.
-func (w *worker) differs(what string, status int, answer []byte, want string) {
+// noteDifference records an answer that differs from the expected one.
+func (w *worker) noteDifference(what string, status int, answer []byte, want string) {
 	w.faults.add(fmt.Sprintf("%s: answered %d %s, want %s", what, status, answer[:min(len(answer), 300)], want))
 }
 
-// nextID is a network id that no other message of any run has. It is good until the next one is drawn.
+// nextID returns a network id that is unique over all runs. The next call overwrites it.
 func (w *worker) nextID() []byte {
 	w.ids++
 	w.id = strconv.AppendUint(append(w.id[:0], w.prefix...), w.ids, 10)
 	return w.id
 }
 
-// differences of a stage. The first ones are kept in words.
+// differences counts the wrong answers of a stage. It keeps the first maxDifferences in words.
 type differences struct {
 	mu    sync.Mutex
 	count int64
@@ -148,7 +149,7 @@ func (d *differences) add(text string) {
 	}
 }
 
-// drive is a flow under way.
+// drive is the state of a running flow.
 type drive struct {
 	flow
 	recorder *recorder
@@ -167,13 +168,13 @@ func (r *run) newDrive(f flow, number int) *drive {
 	r.flows++
 	for i := range f.connections {
 		w := newWorker(r, i, fmt.Sprintf("%d%c", r.flows, 'a'+number))
-		w.lane, w.faults = d.recorder.lane(i), &d.faults
+		w.lane, w.faults = d.recorder.laneOf(i), &d.faults
 		d.workers = append(d.workers, w)
 	}
 	return d
 }
 
-// begin says when the flow began, and so when it is recorded and when it ends.
+// begin sets the start of the flow, from which the recording and the end follow.
 func (d *drive) begin(l *Load, began time.Time) {
 	d.pace.began, d.pace.from = began, began.Add(min(maxWarmUp, l.Duration/10))
 	d.pace.until = d.pace.from.Add(l.Duration)
@@ -182,7 +183,7 @@ func (d *drive) begin(l *Load, began time.Time) {
 	}
 }
 
-// work is one connection until the flow's time is up.
+// work runs one connection until the end of the flow.
 func (d *drive) work(ctx context.Context, w *worker) {
 	defer w.close()
 	for !w.stopped && ctx.Err() == nil {
@@ -197,15 +198,16 @@ func (d *drive) work(ctx context.Context, w *worker) {
 	}
 }
 
-// pace says when requests are due.
+// pace generates the due times of requests.
 type pace struct {
 	began, from, until time.Time
 	period             time.Duration // 0: a closed loop
 	dues               chan time.Time
-	unsent             atomic.Int64 // due before the end and not sent by then
+	unsent             atomic.Int64 // requests that were due before the end and not sent
 }
 
-// next is when the next request is due, which may be past: then it is late. It is false when time is up.
+// next returns the time at which the next request is due, which may be past. ok is false after the
+// end.
 func (p *pace) next() (due time.Time, ok bool) {
 	if p.period == 0 {
 		now := time.Now()
@@ -220,9 +222,9 @@ func (p *pace) next() (due time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// announce hands out the dues of an open loop at their moments, whatever becomes of them. When too many wait for a connection it
-// waits too; those after it are due when they are due all the same.
-func (p *pace) announce(ctx context.Context) {
+// sendDueTimes sends the due times of an open loop to the connections, each at its time. When dueAhead of
+// them wait for a connection, announce blocks; later due times do not move.
+func (p *pace) sendDueTimes(ctx context.Context) {
 	defer close(p.dues)
 	for i := 0; ; i++ {
 		due := p.began.Add(time.Duration(i) * p.period)
@@ -233,7 +235,7 @@ func (p *pace) announce(ctx context.Context) {
 			nap(min(wait, shortestMoment))
 		}
 		if !time.Now().Before(p.until) {
-			p.unsent.Add(int64((p.until.Sub(due) + p.period - 1) / p.period)) // one at the very end is not due any more
+			p.unsent.Add(int64((p.until.Sub(due) + p.period - 1) / p.period)) // a request at the very end is not due
 			return
 		}
 		select {
@@ -244,10 +246,11 @@ func (p *pace) announce(ctx context.Context) {
 	}
 }
 
-// watch is told of every moment of a load; it adds what it reads of the server.
+// watch is called with every sample of a load, and adds figures of the server.
 type watch interface{ look(m *Moment) }
 
-// drive runs flows side by side for the load's duration and says what came of each. The error is the context's.
+// drive runs flows concurrently for the load's duration and returns a stage for each. The error is the
+// context's.
 func (r *run) drive(ctx context.Context, l *Load, w watch, flows ...flow) ([]Stage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -256,11 +259,11 @@ func (r *run) drive(ctx context.Context, l *Load, w watch, flows ...flow) ([]Sta
 		drives[i] = r.newDrive(f, i)
 	}
 	var running sync.WaitGroup
-	began := time.Now() // after the workers were made, which takes a part of a short load
+	began := time.Now() // after the workers are made, which takes a part of a short load
 	for _, d := range drives {
 		d.begin(l, began)
 		if d.pace.period > 0 {
-			running.Go(func() { d.pace.announce(ctx) })
+			running.Go(func() { d.pace.sendDueTimes(ctx) })
 		}
 		for _, w := range d.workers {
 			running.Go(func() { d.work(ctx, w) })
@@ -272,7 +275,7 @@ func (r *run) drive(ctx context.Context, l *Load, w watch, flows ...flow) ([]Sta
 	return r.stages(l, drives), ctx.Err()
 }
 
-// observe looks at the flows at equal intervals until they have ended.
+// observe samples the flows at equal intervals until they have ended.
 func (r *run) observe(l *Load, w watch, drives []*drive, ended <-chan struct{}) {
 	interval := min(max(l.Duration/momentsPerLoad, shortestMoment), longestMoment)
 	ticker := time.NewTicker(interval)
@@ -284,7 +287,7 @@ func (r *run) observe(l *Load, w watch, drives []*drive, ended <-chan struct{}) 
 			return
 		case now := <-ticker.C:
 			if !now.After(last) {
-				continue // nothing is recorded yet
+				continue // during the warm-up
 			}
 			for _, d := range drives {
 				d.moments = append(d.moments, d.moment(now, now.Sub(last)))
@@ -316,7 +319,7 @@ func (r *run) stages(l *Load, drives []*drive) []Stage {
 		s.Seconds = min(time.Since(d.pace.from), d.pace.until.Sub(d.pace.from)).Seconds()
 		for i, name := range d.traffic.measures() {
 			m := newMeasure(name, d.recorder.whole(i), s.Seconds)
-			m.without(d.recorder.undecided(i), s.Seconds)
+			m.excludeUndecided(d.recorder.undecided(i), s.Seconds)
 			s.Measures = append(s.Measures, m)
 		}
 		if d.rate > 0 {
@@ -330,15 +333,15 @@ func (r *run) stages(l *Load, drives []*drive) []Stage {
 	return all
 }
 
-// count adds the outcomes of a connection.
+// count adds the outcomes of a connection to the stage.
 func (s *Stage) count(w *worker) {
 	for outcome, n := range w.outcomes {
 		s.Outcomes[outcome] += *n
 	}
 }
 
-// without leaves what brought no decision out of the rate.
-func (m *Measure) without(undecided int64, seconds float64) {
+// excludeUndecided subtracts the requests without a decision from the rate.
+func (m *Measure) excludeUndecided(undecided int64, seconds float64) {
 	m.Undecided = undecided
 	if seconds > 0 {
 		m.PerSecond = float64(m.Count-undecided) / seconds

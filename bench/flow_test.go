@@ -12,11 +12,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// workerAt is a connection whose answers are measured.
+// workerAt returns a worker whose answers are recorded.
 func workerAt(url string, measures int) (*worker, *recorder) {
 	rec := newRecorder(measures)
 	w := newWorker(runAt(url), 0, "1a")
-	w.faults, w.lane = &differences{}, rec.lane(0)
+	w.faults, w.lane = &differences{}, rec.laneOf(0)
 	return w, rec
 }
 
@@ -25,7 +25,7 @@ func hangUp(ctx *fasthttp.RequestCtx) {
 	ctx.Hijack(func(net.Conn) {}) // which closes it
 }
 
-// A request without an answer is measured from the moment it was due, and is no part of the rate.
+// The latency of a request without an answer counts from its due time. The rate does not include it.
 func TestARequestWithoutAnAnswerIsMeasured(t *testing.T) {
 	w, rec := workerAt(listen(t, hangUp), 1)
 	defer w.close()
@@ -38,19 +38,19 @@ func TestARequestWithoutAnAnswerIsMeasured(t *testing.T) {
 	require.EqualValues(t, 1, *w.outcomes[noAnswer])
 }
 
-// A moment shows the rate of what was decided, as the whole does.
+// A sample shows the rate of decided requests, as the stage does.
 func TestAMomentIsOfWhatWasDecided(t *testing.T) {
 	d := &drive{recorder: newRecorder(1)}
 	for range 3 {
-		d.recorder.lane(0).answered(0, time.Millisecond)
+		d.recorder.laneOf(0).answered(0, time.Millisecond)
 	}
-	d.recorder.lane(0).undecided(0)
+	d.recorder.laneOf(0).undecided(0)
 	require.InDelta(t, 4, d.moment(time.Now(), time.Second/2).PerSecond, 1e-9)
-	d.recorder.lane(0).undecided(0)
+	d.recorder.laneOf(0).undecided(0)
 	require.Zero(t, d.moment(time.Now(), time.Second/2).PerSecond, "it was answered in the moment before")
 }
 
-// What no server has answered fails the run, which says so; a storm that has asked again has its answers.
+// Requests without an answer fail the run. A storm repeats them until they have one.
 func TestARunWithoutAnAnswerFails(t *testing.T) {
 	r := Report{Stages: []Stage{{Name: "a", Outcomes: map[string]int64{"approved": 99, noAnswer: 2}}}}
 	r.judge()
@@ -65,7 +65,7 @@ func TestARunWithoutAnAnswerFails(t *testing.T) {
 	require.Contains(t, r.verdict(), "every answer was the one")
 }
 
-// undecidedLies are answers without a decision, which every kind of load bears.
+// undecidedLies are answers without a decision, which fail no load.
 var undecidedLies = []struct {
 	load Load
 	lie  func() func(o *office, q *request)
@@ -80,7 +80,8 @@ var undecidedLies = []struct {
 	})},
 }
 
-// Answers without a decision are no part of a rate, but of the latencies; more than few of them are a goal that is missed.
+// The rate excludes answers without a decision, the latencies include them. More than a few are a
+// missed goal.
 func TestAnswersWithoutADecisionAreNoRate(t *testing.T) {
 	for _, c := range undecidedLies {
 		none := func(s Stage) bool { n, _ := s.withoutDecision(); return n == 0 }
@@ -106,7 +107,8 @@ func TestAnswersWithoutADecisionAreNoRate(t *testing.T) {
 	}
 }
 
-// Few answers without a decision miss no goal, and where a rate is judged they are a reason that it was not held.
+// A few answers without a decision miss no goal. Under a judged rate they are a reason that it was not
+// held.
 func TestFewAnswersWithoutADecisionMissNoGoal(t *testing.T) {
 	r := Report{Stages: []Stage{{Measures: []Measure{{Count: 1500, Undecided: 1}, {Count: 500, Undecided: 1}}}}}
 	require.Zero(t, r.missed())
@@ -143,7 +145,7 @@ func TestDeclinesWithoutAWriteAreMeasuredApart(t *testing.T) {
 	require.EqualValues(t, 1, rec.undecided(unstoredAnswer))
 }
 
-// The reversal before its authorization must be answered: a refusal of it is a difference, and so is another one's answer.
+// The answer to a reversal before its authorization must accept it and name it.
 func TestAnEarlyReversalIsJudged(t *testing.T) {
 	const right = `{"id":"x-1-early","authorizationId":null,"heldAmountCents":0}`
 	for _, c := range []struct {

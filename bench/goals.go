@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Quantities that a goal can be of, besides the names of a stage's figures. They are of the stage's first measure; ratios of
+// Quantities of goals, besides the names of a stage's figures. They are of the stage's first measure; ratios of
 // rates count the declines that are not stored too, for they occupied the same connections.
 const (
 	P50OfFloor   = "p50, of floor"       // see Legend
@@ -21,7 +21,8 @@ const (
 	CacheOfLimit   = "cache, of its limit"
 )
 
-// Goal is what a stage is meant to reach. One that is missed is told, and fails no run: figures are the machine's too.
+// Goal is a bound for a quantity of a stage. A missed goal is reported and fails no run, because
+// figures depend on the machine too.
 type Goal struct {
 	Stage    string  `json:"stage"`
 	Quantity string  `json:"quantity"`
@@ -29,14 +30,14 @@ type Goal struct {
 	Limit    float64 `json:"limit"`
 }
 
-// Verdict is a goal and what came of it.
+// Verdict is a goal with the value that was reached.
 type Verdict struct {
 	Goal
 	Value float64 `json:"value"`
 	Met   bool    `json:"met"`
 }
 
-// meet compares the goals with the stages. One whose stage has not been run is left out.
+// meet compares the goals with the stages. It leaves out a goal whose stage did not run.
 func (r *Report) meet(goals []Goal) {
 	for _, t := range goals {
 		for i := range r.Stages {
@@ -81,7 +82,7 @@ func (r *Report) quantity(s *Stage, name string) (value float64, told bool) {
 	case RateOfEmpty:
 		return r.ofEmpty(s, &Measure{PerSecond: s.answered()})
 	case RateOfSpread:
-		return ratio(s.answered(), r.spreadRate(s.Connections))
+		return ratio(s.answered(), r.rateOverAllCards(s.Connections))
 	case RatePerSec:
 		return m.PerSecond, true
 	case P99Micros:
@@ -99,7 +100,7 @@ func ratio(of, to float64) (float64, bool) {
 	return of / to, true
 }
 
-// answered is the rate of the first measure, with that of the declines that are not stored.
+// answered returns the rate of the first measure and of the declines that are not stored.
 func (s *Stage) answered() (perSecond float64) {
 	for i, m := range s.measured() {
 		if i == 0 || m.Name == swipeNames[unstoredAnswer] {
@@ -109,8 +110,9 @@ func (s *Stage) answered() (perSecond float64) {
 	return perSecond
 }
 
-// spreadRate is how many swipes over all cards were answered in a second over as many connections.
-func (r *Report) spreadRate(connections int) float64 {
+// rateOverAllCards returns the answered swipes a second of the first closed loop over all cards with as many
+// connections.
+func (r *Report) rateOverAllCards(connections int) float64 {
 	for i := range r.Stages {
 		s := &r.Stages[i]
 		if s.Workload == Authorize && s.Rate == 0 && s.Connections == connections && s.Spread == SpreadZipf && len(s.measured()) > 0 {
@@ -138,7 +140,7 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("%s: %s, %s: %s, meant to be %s", outcome(v.Met), v.Stage, v.Quantity, number(rounded(v.Value)), v.limit())
 }
 
-// goals are a line each, those that are missed first.
+// goals returns a line for each goal, missed goals first.
 func (r *Report) goals() []string {
 	var lines []string
 	for _, v := range r.Goals {
@@ -152,7 +154,7 @@ func (r *Report) goals() []string {
 	for i := range r.Stages {
 		s := &r.Stages[i]
 		if _, killed := s.figure(killTook); s.Judged || killed {
-			continue // it is why a rate was not held, or a server that was starting
+			continue // a reason of a rate that was not held, or a server that was starting
 		}
 		if n, of := s.withoutDecision(); float64(n) > mostCouldNot*float64(of) {
 			lines = append(lines, fmt.Sprintf("MISSED: %s: no decision for %d of %d requests, meant to be at most %s", s.Name, n, of,

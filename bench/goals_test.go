@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A goal that is missed is told, and fails no run.
+// A missed goal is reported and fails no run.
 func TestGoals(t *testing.T) {
 	r := example()
 	r.Stages = r.Stages[:1]
@@ -45,7 +45,7 @@ func TestARateIsComparedWithTheSpreadOutOne(t *testing.T) {
 	require.False(t, r.Goals[0].Met)
 }
 
-// Declines that are not stored occupied the connections too.
+// The rate of a goal includes declines that are not stored.
 func TestRatiosOfRatesCountAllSwipes(t *testing.T) {
 	stage := func(name, spread string, stored, unstored float64) Stage {
 		return Stage{Name: name, Workload: Authorize, Connections: 64, Spread: spread, Measures: []Measure{{Name: "authorize", Count: 1,

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// lifecycle is the life of an authorization: it is made, incremented, cleared in full, and some of it comes back.
+// lifecycle is the traffic of whole lives of authorizations: authorize, increment, clear in full,
+// refund in part.
 type lifecycle struct {
 	run  *run
 	pick func(w *worker) *card
 }
 
-// The steps of a life, which are measured apart.
+// The steps of a life. Each has a measure.
 const (
 	stepAuthorize = iota
 	stepIncrement
@@ -21,7 +22,8 @@ const (
 
 func (*lifecycle) measures() []string { return []string{"authorize", "increment", "clear", "refund"} }
 
-// unit sends one life. Its first message was due at a moment; each of the others is due when the one before it is answered.
+// unit sends one life. The first message is due at a time, each later one when the one before it is
+// answered.
 func (t *lifecycle) unit(w *worker, due time.Time) {
 	s := (&swipes{run: t.run, pick: t.pick}).next(w)
 	first, more := s.cents, leastSwipeCents+w.random.Int64N(mostSwipeCents)
@@ -46,7 +48,7 @@ func (t *lifecycle) unit(w *worker, due time.Time) {
 	}
 }
 
-// presentment is the body of a clearing or refund of the amount of s.
+// presentment returns the body of a clearing or refund of the amount of s.
 func presentment(w *worker, s *swipe, original, end string) []byte {
 	s.id = w.nextID()
 	body := s.append(w.body[:0])
@@ -54,7 +56,7 @@ func presentment(w *worker, s *swipe, original, end string) []byte {
 	return append(append(body, '"'), end...)
 }
 
-// step sends one message of a life, which must do what it asks for.
+// step sends one message of a life and expects success.
 func (t *lifecycle) step(w *worker, measure int, due time.Time, s *swipe, body []byte, path string) bool {
 	w.body = body
 	status, answer, ok := w.ask(w.network, measure, due, "POST", path)
@@ -67,19 +69,19 @@ func (t *lifecycle) step(w *worker, measure int, due time.Time, s *swipe, body [
 	if !ok {
 		return false
 	}
-	field, want, told := "status", "posted", isAbout(answer, s.id)
+	field, want, told := "status", "posted", answersMessage(answer, s.id)
 	if path == authorizations {
-		field, want, told = "reason", "approved", s.told(answer)
+		field, want, told = "reason", "approved", s.checkAnswer(answer)
 	}
 	got := textField(answer, field)
 	w.countBytes(got)
 	switch told = told && status == 200; {
 	case told && string(got) == want:
 		return true
-	case told && couldNot(got):
+	case told && isUndecided(got):
 		w.undecided(measure, due)
 	default:
-		w.differs(fmt.Sprintf("%s %s of %d cents", path[1:], s.id, s.cents), status, answer, want)
+		w.noteDifference(fmt.Sprintf("%s %s of %d cents", path[1:], s.id, s.cents), status, answer, want)
 	}
 	return false
 }

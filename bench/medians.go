@@ -18,8 +18,8 @@ type Medians struct {
 	reports []Report
 }
 
-// ReadMedians reads the reports of some names in a directory of results. One that is not there, or is of other loads or goals than
-// the first, is an error.
+// ReadMedians reads the reports of some names from a directory of results. A missing report, and one
+// with other loads or goals than the first, is an error.
 func ReadMedians(dir string, names []string) (*Medians, error) {
 	d := &Medians{names: names, reports: make([]Report, len(names))}
 	if len(names) == 0 {
@@ -40,7 +40,7 @@ func ReadMedians(dir string, names []string) (*Medians, error) {
 	return d, nil
 }
 
-// like says where a report is not of the same loads and goals as another.
+// like returns an error that names the first difference of two reports in loads or goals.
 func (r *Report) like(other *Report) error {
 	if mine, its := r.subjects(), other.subjects(); !slices.Equal(mine, its) {
 		for i := range max(len(mine), len(its)) {
@@ -59,7 +59,7 @@ func at(all []string, i int) string {
 	return "nothing"
 }
 
-// subjects are what can be compared between reports, in words. Every load is among them, so that those at one place are the same.
+// subjects describes the loads and goals of a report in order, so that reports can be compared.
 func (r *Report) subjects() (all []string) {
 	for i := range r.Stages {
 		s := &r.Stages[i]
@@ -82,7 +82,7 @@ func (r *Report) subjects() (all []string) {
 	return all
 }
 
-// Name is what the names begin with in common, up to a hyphen: short of short-1 and short-2.
+// Name is the common beginning of the names up to a hyphen: short of short-1 and short-2.
 func (d *Medians) Name() string {
 	common := d.names[0]
 	for _, name := range d.names[1:] {
@@ -96,7 +96,7 @@ func (d *Medians) Name() string {
 	return common
 }
 
-// median is the middle one, or the mean of the middle two.
+// median returns the middle value, or the mean of the middle two.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	half := len(sorted) / 2
@@ -106,7 +106,7 @@ func median(values []float64) float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
-// of is a value of each report; told is false unless all have it.
+// of returns a value of each report. told is false unless all reports have it.
 func (d *Medians) of(read func(r *Report) (float64, bool)) (values []float64, told bool) {
 	for i := range d.reports {
 		v, has := read(&d.reports[i])
@@ -154,7 +154,7 @@ func (d *Medians) loads() sheet {
 	return s
 }
 
-// figures are those that every report has.
+// figures adds the figures that every report has.
 func (d *Medians) figures() sheet {
 	s := sheet{"figures", [][]string{d.header("load", "figure", "unit")}}
 	for i := range d.reports[0].Stages {
@@ -193,7 +193,7 @@ func (d *Medians) goals() sheet {
 	return s
 }
 
-// runs are the machine's figures at each of them, and what server it was.
+// runs adds the machine's figures and the server of each report.
 func (d *Medians) runs() sheet {
 	s := sheet{"runs", [][]string{{"run", "server", "store", "synced write, p50", "growing, p50"}}}
 	for _, e := range d.reports[0].Yardstick.Empty {
@@ -215,7 +215,7 @@ func (d *Medians) runs() sheet {
 	return s
 }
 
-// differ says what the runs do not have in common, though medians suppose it.
+// differ lists the facts in which the runs differ, although medians assume that they are equal.
 func (d *Medians) differ() string {
 	var what []string
 	for _, fact := range []string{"server", "store", "authorizer"} {
@@ -238,7 +238,8 @@ func (d *Medians) differ() string {
 	return "NOT ALIKE: some runs are " + strings.Join(what, ", ")
 }
 
-// identified tells whether a server is one commit's: two of a tree that differed from its commit look alike and need not be.
+// identified reports whether the version of a server names one commit. Builds of a modified tree have
+// the same version and may differ.
 func identified(server string) bool {
 	return server != "" && !strings.HasSuffix(server, notKnown) && !strings.HasSuffix(server, "+")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// saved writes examples as results, each after a change, and returns where they are.
+// saved writes changed examples as results, and returns their directory.
 func saved(t *testing.T, changes map[string]func(r *Report)) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,10 +26,10 @@ func saved(t *testing.T, changes map[string]func(r *Report)) string {
 	return dir
 }
 
-// meets gives a report a goal.
+// meets adds a goal to a report.
 func meets(r *Report) { r.meet([]Goal{{Stage: "authorize", Quantity: P99Micros, Limit: 100_000}}) }
 
-// changed changes an example: the p99 of its first load, its rate beside, a figure, and what it is of.
+// changed returns an example with another p99 and rate of the first load, another figure and its base.
 func changed(p99, drained float64, server string, held bool) func(r *Report) {
 	return func(r *Report) {
 		r.Stages[0].Measures[0].P99Micros, r.Stages[0].Measures[0].PerSecond = p99, p99/100
@@ -89,7 +89,7 @@ func TestMediansOfReports(t *testing.T) {
 	}
 }
 
-// Reports that cannot be compared are named.
+// Reports that cannot be compared are an error that names them.
 func TestMediansOfReportsThatAreNotAlike(t *testing.T) {
 	dir := saved(t, map[string]func(*Report){"a-1": meets, "a-2": func(r *Report) { r.Stages[1].Name = "other" },
 		"a-3": func(*Report) {}, "a-4": func(r *Report) { r.Stages[0].Name = "x" }})
@@ -108,7 +108,7 @@ func TestMediansOfReportsThatAreNotAlike(t *testing.T) {
 	require.Error(t, err)
 }
 
-// What a load did tells it from others of its name, but for a rate that a search has found.
+// Loads are equal when their names and parameters are. A rate that a search has found is no parameter.
 func TestMediansOfOtherLoadsOfTheSameName(t *testing.T) {
 	found := func(rate int) func(*Report) {
 		return func(r *Report) { r.Stages[1].Rate, r.Stages[1].Searched = rate, true }
@@ -132,7 +132,7 @@ func TestMediansOfOtherLoadsOfTheSameName(t *testing.T) {
 	require.NoError(t, d.WriteTable(io.Discard))
 }
 
-// Two builds of a tree that differs from its commit, or of none that is known, need not be one server.
+// Two builds with the same version may differ when their tree was modified or its commit is unknown.
 func TestMediansOfAServerThatIsNotIdentified(t *testing.T) {
 	dir := saved(t, map[string]func(*Report){"a": changed(1, 1, "purser 1.2.3 0123456789ab+", true),
 		"b": changed(1, 1, serverFact(map[string]string{"version": "1.2.3"}), true), "c": changed(1, 1, serverFact(nil), true)})

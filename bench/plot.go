@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The size of a plot, in pixels, and what is drawn beside it.
+// The size of a plot and its margins, in pixels.
 const (
 	plotWidth, plotHeight    = 640, 260
 	plotLeft, plotBottom     = 70, 30
@@ -41,7 +41,7 @@ func (a axis) at(v float64) float64 {
 	return a.start + (a.end-a.start)*(v-from)/(to-from)
 }
 
-// marks are the values that are written beside an axis.
+// marks returns the values of an axis's labels.
 func (a axis) marks() []float64 {
 	var all []float64
 	if a.log {
@@ -117,7 +117,7 @@ func (s *Stage) percentilePlot() *plot {
 	return p
 }
 
-// timePlot is what the moments have, over time.
+// timePlot draws the samples over time.
 func (s *Stage) timePlot(show func(float64) string, log bool, curves map[string]func(Moment) (float64, bool),
 	names ...string) *plot {
 	p := &plot{show: show, xShow: func(v float64) string { return number(math.Round(v*10)/10) + " s" }}
@@ -153,7 +153,7 @@ func (p *plot) decades() axis {
 	return axis{from: math.Pow(10, math.Floor(math.Log10(low))), to: math.Pow(10, math.Ceil(math.Log10(high*1.0001))), log: true}
 }
 
-// most is a round number over all values.
+// most returns a round number above all values.
 func (p *plot) most() float64 {
 	most := 1.0
 	for _, c := range p.curves {

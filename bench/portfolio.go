@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The money of a run, in cents. Swipes are small, so that nothing but what is meant to be declined is.
+// The money of a run, in cents. Swipes are small, so that only the intended swipes are declined.
 const (
 	plentyCents     = 500_000_000_000
 	perTxnCents     = 1_000_000
@@ -18,17 +18,17 @@ const (
 	casinoMCC       = "7995"
 )
 
-// portfolio is what the swipes of a run are made on.
+// portfolio has the workspaces and cards of a run.
 type portfolio struct {
 	tenants []*tenant
-	plain   []*card       // declined for nothing; card i belongs to tenant i modulo their number
+	plain   []*card       // without limits in effect; card i belongs to tenant i modulo their number
 	limits  []bookedLimit // of plain
-	given   *given        // instead of plain, where the cards were there before the run
+	given   *given        // instead of plain, when the cards exist before the run
 	// one card each for the declines that need one
 	frozen, terminated, groceriesOnly, oneMerchantOnly, tight, poor *card
 }
 
-// issue makes workspaces, dollars and cards, and returns when the dollars are there.
+// issue creates workspaces, deposits and cards, and returns when the dollars are available.
 func issue(ctx context.Context, d *desk, c Config) (*portfolio, error) {
 	p := &portfolio{tenants: make([]*tenant, c.Workspaces), plain: make([]*card, c.Cards), limits: make([]bookedLimit, c.Cards)}
 	err := each(ctx, c.Workspaces, func(ctx context.Context, i int) (err error) {
@@ -105,7 +105,7 @@ func (p *portfolio) issueSpecial(ctx context.Context, d *desk) error {
 	return nil
 }
 
-// card i, of those that are declined for nothing.
+// card returns card i of the plain cards.
 func (p *portfolio) card(i int) *card {
 	if p.given != nil {
 		return p.given.card(i)
@@ -120,7 +120,7 @@ func (p *portfolio) count() int {
 	return len(p.plain)
 }
 
-// pick says which of the plain cards the next swipe is made on.
+// pick returns the index of the plain card of the next swipe.
 func (p *portfolio) pick(spread string) func(w *worker) *card {
 	switch spread {
 	case SpreadCard:
@@ -136,7 +136,8 @@ func (p *portfolio) pick(spread string) func(w *worker) *card {
 	panic("BUG: a spread that was validated is not known: " + spread)
 }
 
-// settle waits until every workspace has what it must have after the run's swipes, and tells what does not.
+// settle waits until every workspace has its expected balance after the run's swipes, and returns the
+// differences.
 func (r *run) settle(ctx context.Context, s *Stage) error {
 	if n := s.Outcomes[noAnswer]; n > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d requests had no answer, so that the dollars could not be compared", n))
@@ -145,7 +146,7 @@ func (r *run) settle(ctx context.Context, s *Stage) error {
 	}
 	if s.Wrong > 0 {
 		r.uncounted = true
-		return nil // what was answered wrongly cannot be added up
+		return nil // after wrong answers the expected sums are unknown
 	}
 	if s.undecided() > 0 {
 		if err := pause(ctx, takenBackWithin); err != nil {
@@ -160,21 +161,21 @@ func (r *run) settle(ctx context.Context, s *Stage) error {
 		has, err := r.desk.settled(ctx, t, want)
 		if err == nil && has != want {
 			wrong.add(fmt.Sprintf("GET /api/treasury shows %d cents available, want %d", has, want))
-			t.moved.Store(has - t.depositedCents) // told once
+			t.moved.Store(has - t.depositedCents) // reported once
 		}
 		return err
 	})
-	s.blame(&wrong)
+	s.addDifference(&wrong)
 	s.Compared += len(r.cards.tenants)
 	return err
 }
 
-// takenBackWithin is how long a swipe whose decision came too late may still hold its cents.
+// takenBackWithin bounds the time in which the server reverses a swipe that timed out.
 const takenBackWithin = time.Second
 
-// recount takes for right what every workspace has, once that changes no more, if a load before could not be compared: what had
-// no answer there is not held against the loads after it.
-func (r *run) recount(ctx context.Context) error {
+// acceptBalances takes the stable balance of every workspace as expected, after a load that could not be
+// compared. Its messages without an answer then do not count against later loads.
+func (r *run) acceptBalances(ctx context.Context) error {
 	if !r.uncounted {
 		return nil
 	}

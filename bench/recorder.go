@@ -20,16 +20,16 @@ func newHistogram(digits int) *hdrhistogram.Histogram {
 	return hdrhistogram.New(lowestNanos, highestNanos, digits)
 }
 
-// recorder takes the latencies of one flow.
+// recorder records the latencies of one flow.
 type recorder struct{ lanes [recorderLanes]lane }
 
-// lane is shared by some of the connections.
+// lane is a set of histograms that some of the connections share.
 type lane struct {
 	mu     sync.Mutex
 	whole  []*hdrhistogram.Histogram // by measure
 	moment *hdrhistogram.Histogram   // of all measures, since the last look
-	late   *hdrhistogram.Histogram   // how long after they were due requests were sent
-	// What brought no decision: of whole, and of moment.
+	late   *hdrhistogram.Histogram   // delay between due time and sending
+	// Requests without a decision: of whole, and of moment.
 	without       []int64
 	momentWithout int64
 }
@@ -46,8 +46,8 @@ func newRecorder(measures int) *recorder {
 	return r
 }
 
-// lane is the one of a connection.
-func (r *recorder) lane(connection int) *lane { return &r.lanes[connection%recorderLanes] }
+// laneOf returns the lane of a connection.
+func (r *recorder) laneOf(connection int) *lane { return &r.lanes[connection%recorderLanes] }
 
 func (l *lane) answered(measure int, took time.Duration) {
 	nanos := bounded(took)
@@ -57,7 +57,7 @@ func (l *lane) answered(measure int, took time.Duration) {
 	record(l.moment, nanos)
 }
 
-// undecided takes back from the rates, but not from the latencies, one that was answered.
+// undecided removes a recorded request from the rates, but not from the latencies.
 func (l *lane) undecided(measure int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func record(h *hdrhistogram.Histogram, nanos int64) {
 	}
 }
 
-// moment is what was answered since the last call, and how many of those brought no decision.
+// moment returns the latencies since the last call, and the number of requests without a decision.
 func (r *recorder) moment() (sum *hdrhistogram.Histogram, undecided int64) {
 	sum = newHistogram(momentDigits)
 	for i := range r.lanes {
@@ -94,7 +94,7 @@ func (r *recorder) moment() (sum *hdrhistogram.Histogram, undecided int64) {
 	return sum, undecided
 }
 
-// undecided are those of one measure.
+// undecided returns the requests of one measure without a decision.
 func (r *recorder) undecided(measure int) (n int64) {
 	for i := range r.lanes {
 		l := &r.lanes[i]
@@ -105,7 +105,7 @@ func (r *recorder) undecided(measure int) (n int64) {
 	return n
 }
 
-// whole is everything of one measure.
+// whole returns all latencies of one measure.
 func (r *recorder) whole(measure int) *hdrhistogram.Histogram {
 	return r.sum(func(l *lane) *hdrhistogram.Histogram { return l.whole[measure] })
 }

@@ -12,47 +12,49 @@ import (
 // Limits of a recovery.
 const (
 	kills         = 3
-	keptAnswers   = 16 // of each connection, asked again after the kill
-	keptTimeouts  = 64 // of each connection, asked again likewise
+	keptAnswers   = 16 // of each connection, repeated after the kill
+	keptTimeouts  = 64 // of each connection, repeated after the kill
 	startWithin   = 5 * time.Minute
 	askAgainAfter = time.Millisecond
-	stormPause    = 20 * time.Millisecond // of each connection of a storm that has no answer
-	repeatTries   = 100                   // until a repeat has an answer other than that none was possible in time
+	stormPause    = 20 * time.Millisecond // before a connection of a storm retries
+	repeatTries   = 100                   // of a message that is answered with a timeout
 	repeatPause   = 50 * time.Millisecond
 	killWithin    = 30 * time.Second       // a storm lasts no longer after the kill
-	decideWithin  = 150 * time.Millisecond // of the server: what is not decided and synced by then is a timeout
+	decideWithin  = 150 * time.Millisecond // the server's limit to decide and sync, after which the answer is a timeout
 )
 
 // killTook is the figure that every stage with a kill has.
 const killTook = "kill -9 to first correct swipe"
 
-// whileDown is the outcome of a try while the server was down or starting: every swipe of these has its answer in the end.
+// whileDown is the outcome of a try while the server was down or starting. Every such swipe gets an
+// answer later.
 const whileDown = "while down"
 
-// exchange is a message and what it was answered with.
+// exchange is a message with its answer.
 type exchange struct {
 	path         string
 	body, answer []byte
 }
 
-// storm is swipes that go on while the server is killed and starts again, as a network's would.
+// storm is traffic of swipes that continues while the server is killed and restarts.
 //
-// A timeout says that the answer came too late to be durable. What was approved all the same is reversed right afterwards, unless
-// the kill comes first: then the hold stands, and the network, which asks again, is told so. So these are asked again too.
+// A timeout reports that the decision was not durable in time. The server then reverses an approval,
+// unless the kill comes first. In that case the hold is in effect, and a repeat gets the approval. So
+// the storm repeats timeouts too.
 type storm struct {
 	swipes
 	lines  []line
-	killed atomic.Bool // or about to be: from here on a connection may break and a server may be starting
+	killed atomic.Bool // set just before the kill; from then on a connection may break
 	over   atomic.Bool // the server is back
 }
 
 // line is one connection of a storm.
 type line struct {
-	kept       []exchange // the last answers before the kill, and what was answered when it was sent again
-	timeouts   []swipe    // the last before the kill that were answered so
-	unanswered []swipe    // no answer has told whether they stand
-	again      bool       // the last of unanswered is sent again
-	due        time.Time  // of the last of unanswered, when it was sent first
+	kept       []exchange // the last answers before the kill, and answers of repeats
+	timeouts   []swipe    // the last swipes before the kill that timed out
+	unanswered []swipe    // swipes without an answer
+	again      bool       // the last of unanswered is being repeated
+	due        time.Time  // the due time of the last of unanswered
 	broken     bool       // the server was killed
 }
 
@@ -69,7 +71,7 @@ func (t *storm) unit(w *worker, due time.Time) {
 	w.body = s.append(w.body[:0])
 	status, answer, err := w.network.send("POST", authorizations, w.body)
 	killed := t.killed.Load()
-	if w.stopped = t.over.Load(); err != nil || killed && status == 503 { // it is starting: nothing was decided
+	if w.stopped = t.over.Load(); err != nil || killed && status == 503 { // the server is starting and has decided nothing
 		outcome := noAnswer
 		if killed {
 			outcome, c.broken = whileDown, true
@@ -90,19 +92,19 @@ func (t *storm) unit(w *worker, due time.Time) {
 	switch c.again = false; {
 	case t.approved(w, &s, status, answer):
 		c.keep(exchange{authorizations, w.body, answer}, again)
-	case couldNot(reason):
+	case isUndecided(reason):
 		w.undecided(0, due)
 		if string(reason) == "timeout" {
 			c.late(s)
 		}
-		return // one that was sent again stays with those that nothing is known of
+		return // the outcome of a repeated swipe stays unknown
 	}
 	if again {
 		c.unanswered = c.unanswered[:len(c.unanswered)-1]
 	}
 }
 
-// keep remembers an answer from before the kill, or of what was sent before it: those that come after say nothing of the restart.
+// keep stores an exchange whose message was sent before the kill.
 func (c *line) keep(e exchange, again bool) {
 	if c.broken && !again {
 		return
@@ -113,7 +115,7 @@ func (c *line) keep(e exchange, again bool) {
 	}
 }
 
-// late remembers a swipe that was answered "timeout" before the kill.
+// late stores a swipe that was answered "timeout" before the kill.
 func (c *line) late(s swipe) {
 	if c.broken {
 		return
@@ -126,19 +128,19 @@ func (c *line) late(s swipe) {
 func (t *storm) approved(w *worker, s *swipe, status int, answer []byte) bool {
 	reason := textField(answer, "reason")
 	w.countBytes(reason)
-	if status == 200 && string(reason) == "approved" && s.told(answer) {
+	if status == 200 && string(reason) == "approved" && s.checkAnswer(answer) {
 		s.card.tenant.moved.Add(-s.cents)
 		return true
 	}
-	if status != 200 || !couldNot(reason) {
-		w.differs("authorization in a storm", status, answer, "approved")
+	if status != 200 || !isUndecided(reason) {
+		w.noteDifference("authorization in a storm", status, answer, "approved")
 	}
 	return false
 }
 
-// recovery kills the server in a storm of swipes, several times, and measures until the first correct swipe, while the storm goes
-// on: what has no answer is sent again until it has one. Then everything that was answered last is asked again, which must have
-// one effect.
+// recovery kills the server in a storm of swipes, several times, and measures the time to the first
+// correct swipe. The storm repeats swipes without an answer until they have one. Afterwards recovery
+// repeats the last messages, which must have no second effect.
 func (r *run) recovery(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	var took []float64
@@ -166,7 +168,7 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 	back := make(chan outcome, 1)
 	r.flows++
 	var faults differences
-	first := newWorker(r, 0, fmt.Sprintf("%dfirst", r.flows)) // beside the storm, under ids of its own
+	first := newWorker(r, 0, fmt.Sprintf("%dfirst", r.flows)) // beside the storm, with its own ids
 	first.faults = &faults
 	go func() {
 		defer first.close()
@@ -176,13 +178,13 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 	}()
 	stages, err := r.drive(ctx, &part, nil, flow{traffic: t, connections: l.Connections})
 	s, b := stages[0], <-back
-	s.blame(&faults)
+	s.addDifference(&faults)
 	if err == nil {
 		err = b.err
 	}
 	if err == nil {
 		s.Figures = append(s.Figures, newFigure(killTook, b.took, "s"))
-		err = t.askAgain(&s)
+		err = t.repeatAll(&s)
 	}
 	if err == nil {
 		err = r.settle(ctx, &s)
@@ -190,7 +192,8 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 	return s, b.took, err
 }
 
-// killAndWait kills the server after the load's duration, starts it again and returns how long no swipe was answered.
+// killAndWait kills the server after the load's duration and starts it again. It returns the time
+// without an answered swipe.
 func (t *storm) killAndWait(ctx context.Context, l *Load, w *worker) (time.Duration, error) {
 	if err := pause(ctx, l.Duration); err != nil {
 		return 0, err
@@ -222,8 +225,9 @@ func (t *storm) killAndWait(ctx context.Context, l *Load, w *worker) (time.Durat
 	}
 }
 
-// askAgain sends what is kept once more and expects the same answers, then what had none.
-func (t *storm) askAgain(s *Stage) error {
+// repeatAll repeats the stored exchanges and expects the same answers. Then it sends the messages
+// without an answer.
+func (t *storm) repeatAll(s *Stage) error {
 	var faults differences
 	w := newWorker(t.run, 0, "again")
 	w.faults = &faults
@@ -236,11 +240,11 @@ func (t *storm) askAgain(s *Stage) error {
 				return err
 			}
 			if asked++; !bytes.Equal(answer, e.answer) {
-				w.differs("repeat after the kill", status, answer, string(e.answer))
+				w.noteDifference("repeat after the kill", status, answer, string(e.answer))
 			}
 		}
 	}
-	resent, late := t.unsettled()
+	resent, late := t.uncertainSwipes()
 	for i := range resent {
 		status, answer, err := w.resolve(authorizations, resent[i].append(nil))
 		if err != nil {
@@ -249,8 +253,8 @@ func (t *storm) askAgain(s *Stage) error {
 		t.approved(w, &resent[i], status, answer)
 	}
 	tries := s.Outcomes[whileDown]
-	delete(s.Outcomes, whileDown) // every one of them has been answered now
-	s.blame(&faults)
+	delete(s.Outcomes, whileDown) // all of them have an answer now
+	s.addDifference(&faults)
 	s.Compared += asked
 	s.Notes = append(s.Notes, fmt.Sprintf("%d tries while the server was down or starting", tries),
 		fmt.Sprintf("%d messages without an answer by the first correct swipe sent again", len(resent)-late),
@@ -258,11 +262,11 @@ func (t *storm) askAgain(s *Stage) error {
 	return nil
 }
 
-// repeat sends a message again until it is answered: a server that has just started may not come to it in time, and says so.
+// repeat sends a message until the answer is no timeout. A server that has just started may time out.
 func (w *worker) repeat(e *exchange) (status int, answer []byte, err error) {
 	for range repeatTries {
 		status, answer, err = w.network.send("POST", e.path, e.body)
-		if err != nil || !couldNot(textField(answer, "reason")) {
+		if err != nil || !isUndecided(textField(answer, "reason")) {
 			break
 		}
 		time.Sleep(repeatPause)
@@ -270,13 +274,14 @@ func (w *worker) repeat(e *exchange) (status int, answer []byte, err error) {
 	return status, answer, err
 }
 
-// resolve sends a message until it has the answer that it keeps. A timeout that comes at once is one: it is remembered.
+// resolve sends a message until its answer is final. An immediate timeout is final: it is the stored
+// answer.
 func (w *worker) resolve(path string, body []byte) (status int, answer []byte, err error) {
 	for range repeatTries {
 		began := time.Now()
 		status, answer, err = w.network.send("POST", path, body)
 		reason := textField(answer, "reason")
-		if err != nil || !couldNot(reason) || string(reason) == "timeout" && time.Since(began) < decideWithin {
+		if err != nil || !isUndecided(reason) || string(reason) == "timeout" && time.Since(began) < decideWithin {
 			break
 		}
 		time.Sleep(repeatPause)
@@ -284,8 +289,9 @@ func (w *worker) resolve(path string, body []byte) (status int, answer []byte, e
 	return status, answer, err
 }
 
-// unsettled returns the swipes of which the kill alone decided whether they stand: timeouts, so many, and what had no answer.
-func (t *storm) unsettled() (all []swipe, timeouts int) {
+// uncertainSwipes returns the swipes whose outcome depends on the time of the kill: first the timeouts, as
+// many as it returns, then those without an answer.
+func (t *storm) uncertainSwipes() (all []swipe, timeouts int) {
 	for i := range t.lines {
 		all = append(all, t.lines[i].timeouts...)
 	}

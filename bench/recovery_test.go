@@ -11,7 +11,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// What is asked again after a kill is asked until there is an answer: "timeout" is none.
+// After a kill a message is repeated until its answer is no timeout.
 func TestARepeatWaitsForItsAnswer(t *testing.T) {
 	var asked atomic.Int64
 	url := listen(t, func(ctx *fasthttp.RequestCtx) {
@@ -30,7 +30,7 @@ func TestARepeatWaitsForItsAnswer(t *testing.T) {
 	require.EqualValues(t, 4, asked.Load())
 }
 
-// stormAt is a connection of a storm, whose swipes the given handler answers.
+// stormAt returns a connection of a storm whose swipes a handler answers.
 func stormAt(t *testing.T, answer fasthttp.RequestHandler) (*storm, *worker, *recorder) {
 	w, rec := workerAt(listen(t, answer), 1)
 	t.Cleanup(w.close)
@@ -44,7 +44,7 @@ func approve(ctx *fasthttp.RequestCtx) {
 		cents)
 }
 
-// A server that says it is starting is not wrong once it was killed, whether or not the connection had been there before.
+// An answer that the server is starting is not wrong after a kill, on old and on new connections.
 func TestOnlyAServerThatWasKilledMayBeStarting(t *testing.T) {
 	for killed, wrong := range map[bool]int64{false: 1, true: 0} {
 		s, w, _ := stormAt(t, func(ctx *fasthttp.RequestCtx) { ctx.Error(`{"error":"unavailable"}`, 503) })
@@ -56,7 +56,8 @@ func TestOnlyAServerThatWasKilledMayBeStarting(t *testing.T) {
 	}
 }
 
-// What has no answer before the kill stays one that had none, also when it is sent again and answered.
+// The outcome of a swipe without an answer before the kill stays uncertain, also after an answered
+// repeat.
 func TestNoAnswerBeforeTheKillIsTold(t *testing.T) {
 	s, w, _ := stormAt(t, hangUp)
 	for _, killed := range []bool{false, true} {
@@ -69,11 +70,12 @@ func TestNoAnswerBeforeTheKillIsTold(t *testing.T) {
 	var stage Stage
 	stage.Outcomes = map[string]int64{}
 	stage.count(w)
-	require.NoError(t, s.askAgain(&stage))
+	require.NoError(t, s.repeatAll(&stage))
 	require.Equal(t, map[string]int64{noAnswer: 1}, stage.Outcomes)
 }
 
-// What has no answer when the storm ends, and what was answered "timeout" before the kill, is asked again, and counts if it stands.
+// Swipes without an answer at the end of a storm, and timeouts from before the kill, are repeated and
+// count when they are approved.
 func TestWhatIsUnsettledAfterAKillIsAskedAgain(t *testing.T) {
 	s, w, _ := stormAt(t, approve)
 	owner := &tenant{}
@@ -83,11 +85,11 @@ func TestWhatIsUnsettledAfterAKillIsAskedAgain(t *testing.T) {
 		return one
 	}
 	s.lines = []line{{unanswered: []swipe{next(1), next(10)}}, {unanswered: []swipe{next(100)}, timeouts: []swipe{next(1000)}}}
-	require.NoError(t, s.askAgain(&Stage{}))
+	require.NoError(t, s.repeatAll(&Stage{}))
 	require.EqualValues(t, -1111, owner.moved.Load())
 }
 
-// A swipe that waits for a server to come back is measured from when it was sent first.
+// The latency of a swipe that waits for a restart counts from its first sending.
 func TestASwipeThatWaitsThroughAKillIsMeasured(t *testing.T) {
 	var asked atomic.Int64
 	s, w, rec := stormAt(t, func(ctx *fasthttp.RequestCtx) {
@@ -108,7 +110,7 @@ func TestASwipeThatWaitsThroughAKillIsMeasured(t *testing.T) {
 	require.Less(t, rec.whole(0).Min(), highestNanos, "the one after it waited for nothing")
 }
 
-// A walk over cards comes to every one before it comes to one again.
+// A walk over cards visits every card before it repeats one.
 func TestAWalkComesToEveryCard(t *testing.T) {
 	const cards = 10_007
 	seen := map[string]bool{}

@@ -7,18 +7,18 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Report is what came of a run. Its JSON is what comparisons between runs read; names keep their meaning.
+// Report is the result of a run. Comparisons between runs read its JSON, so names keep their meaning.
 type Report struct {
 	Machine   Machine           `json:"machine"`
 	Facts     map[string]string `json:"facts,omitempty"`
 	Seconds   float64           `json:"seconds"`   // of the whole run
-	Yardstick Yardstick         `json:"yardstick"` // what ratios are to: the faster of both
+	Yardstick Yardstick         `json:"yardstick"` // the base of ratios: the faster of both
 	// Yardsticks are those before and after the loads.
 	Yardsticks []Yardstick `json:"yardsticks"`
 	Stages     []Stage     `json:"stages"`
 	Goals      []Verdict   `json:"goals,omitempty"`
-	Wrong      int64       `json:"wrong"`      // answers that were not the ones that must come, and sums that do not add up
-	Unanswered int64       `json:"unanswered"` // requests that a server which was not meant to die has not answered
+	Wrong      int64       `json:"wrong"`      // unexpected answers, and sums that do not add up
+	Unanswered int64       `json:"unanswered"` // requests without an answer while the server was not killed
 	Failed     bool        `json:"failed"`
 }
 
@@ -27,19 +27,19 @@ type Stage struct {
 	Name        string  `json:"name"`
 	Workload    string  `json:"workload"`
 	Connections int     `json:"connections"`
-	Rate        int     `json:"rate"` // a second that were due; 0 in a closed loop
+	Rate        int     `json:"rate"` // requests due a second; 0 in a closed loop
 	Spread      string  `json:"spread"`
 	Seconds     float64 `json:"seconds"`
-	// Unsent were due before the end and not sent by then. LateP99Micros is how long after they were due others were sent: a slow
-	// server's doing, or the client's.
+	// Unsent requests were due before the end and not sent by then. LateP99Micros is the 99th
+	// percentile of the delay between the due time and the sending, by a slow server or a slow client.
 	Unsent        int64            `json:"unsent"`
 	LateP99Micros float64          `json:"lateP99Micros"`
 	Measures      []Measure        `json:"measures"`
 	Outcomes      map[string]int64 `json:"outcomes"`
 	Figures       []Figure         `json:"figures,omitempty"`
-	Judged        bool             `json:"judged"` // Held says whether the rate was held
+	Judged        bool             `json:"judged"` // Held is valid
 	Held          bool             `json:"held"`
-	Searched      bool             `json:"searched,omitempty"` // Rate is a result
+	Searched      bool             `json:"searched,omitempty"` // Rate is the result of a search
 	NotHeld       []string         `json:"notHeld,omitempty"`  // why
 	Compared      int              `json:"compared"`           // sums and repeats, after the load
 	Wrong         int64            `json:"wrong"`
@@ -52,7 +52,7 @@ type Stage struct {
 type Measure struct {
 	Name       string  `json:"name"`
 	Count      int64   `json:"count"`
-	Undecided  int64   `json:"undecided,omitempty"` // of Count; no part of PerSecond
+	Undecided  int64   `json:"undecided,omitempty"` // part of Count, not of PerSecond
 	PerSecond  float64 `json:"perSecond"`
 	P50Micros  float64 `json:"p50Micros"`
 	P90Micros  float64 `json:"p90Micros"`
@@ -62,20 +62,20 @@ type Measure struct {
 	Curve      []Point `json:"curve,omitempty"` // latency by percentile
 }
 
-// Point of a curve.
+// Point is a point of a latency curve.
 type Point struct {
 	Percentile float64 `json:"percentile"`
 	Micros     float64 `json:"micros"`
 }
 
-// Moment is a point in time of a flow.
+// Moment is a sample of a flow at a time.
 type Moment struct {
 	AtSeconds, PerSecond, P50Micros, P99Micros float64
 	Gauges                                     map[string]float64 // of the server
 }
 
-// Figure is a number that a workload gives beside its latencies. Ratio compares it with what the machine does, which Of names; 0
-// when there is nothing to compare it with.
+// Figure is a number of a workload beside its latencies. Ratio is its ratio to the figure of the
+// machine that Of names, 0 without one.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -88,7 +88,7 @@ func newFigure(name string, value float64, unit string) Figure {
 	return Figure{Name: name, Value: value, Unit: unit}
 }
 
-// compare puts times beside the floor of the legend, and memory beside the machine's.
+// compare sets the ratios of times to the floor of the legend, and of memory to that of the machine.
 func (r *Report) compare() {
 	floor, memory := r.Yardstick.floorMicros(), float64(r.Machine.MemoryBytes)/mebibyte
 	for i := range r.Stages {
@@ -128,7 +128,8 @@ func newMeasure(name string, h *hdrhistogram.Histogram, seconds float64) Measure
 	return m
 }
 
-// judge sums up what went wrong. A rate that was not held is a goal that was missed, and as such no failure.
+// judge adds up the wrong and missing answers. A rate that was not held is a missed goal and no
+// failure.
 func (r *Report) judge() {
 	r.Wrong, r.Unanswered = 0, 0
 	for i := range r.Stages {
@@ -138,26 +139,26 @@ func (r *Report) judge() {
 	r.Failed = r.Wrong > 0 || r.Unanswered > 0
 }
 
-// faulty tells whether a run with the stage fails.
-func (s *Stage) faulty() bool { return s.Wrong > 0 || s.Outcomes[noAnswer] > 0 }
+// hasFailed reports whether a run with the stage fails.
+func (s *Stage) hasFailed() bool { return s.Wrong > 0 || s.Outcomes[noAnswer] > 0 }
 
-// blame adds what was found after the load.
-func (s *Stage) blame(d *differences) {
+// addDifference adds a difference that was found after the load.
+func (s *Stage) addDifference(d *differences) {
 	s.Wrong += d.count
 	s.Differences = append(s.Differences, d.first...)
 }
 
-// undecided is how many swipes could not be decided.
+// undecided returns the number of swipes without a decision.
 func (s *Stage) undecided() (n int64) {
 	for outcome, count := range s.Outcomes {
-		if couldNot([]byte(outcome)) {
+		if isUndecided([]byte(outcome)) {
 			n += count
 		}
 	}
 	return n
 }
 
-// withoutDecision is how many of the requests that were measured brought no decision, or no answer.
+// withoutDecision returns the number of measured requests without a decision or without an answer.
 func (s *Stage) withoutDecision() (n, of int64) {
 	for i := range s.Measures {
 		n += s.Measures[i].Undecided
@@ -166,7 +167,7 @@ func (s *Stage) withoutDecision() (n, of int64) {
 	return n, of
 }
 
-// measured are the measures that have something.
+// measured returns the measures with at least one request.
 func (s *Stage) measured() []Measure {
 	return slices.DeleteFunc(slices.Clone(s.Measures), func(m Measure) bool { return m.Count == 0 })
 }

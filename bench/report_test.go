@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// example is a report with one of everything.
+// example returns a report with every kind of part.
 func example() *Report {
 	h := newHistogram(wholeDigits)
 	for i := range int64(1000) {
@@ -40,7 +40,7 @@ func example() *Report {
 				NotHeld:     []string{"it grows", "it is late"}, Moments: []Moment{{AtSeconds: 1, PerSecond: 100, P50Micros: 40,
 					P99Micros: 1200, Gauges: map[string]float64{backlogGauge: 12}}}},
 		}}
-	r.Yardstick = faster(r.Yardsticks[0], r.Yardsticks[1])
+	r.Yardstick = fasterOf(r.Yardsticks[0], r.Yardsticks[1])
 	r.judge()
 	r.compare()
 	return r
@@ -74,7 +74,7 @@ func TestAReportIsReadBack(t *testing.T) {
 	require.EqualValues(t, 1, again.Wrong)
 }
 
-// Only what is wrong fails a run: a rate that was not held is a goal that was missed.
+// Wrong answers fail a run. A rate that was not held is a missed goal.
 func TestARateThatWasNotHeldIsMissed(t *testing.T) {
 	r := Report{Stages: []Stage{{Judged: true, Held: true}, {}}}
 	r.judge()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What a REST client does.
+// The calls of a REST client.
 const (
 	patchCard = iota
 	getCard
@@ -15,7 +15,8 @@ const (
 	restCalls
 )
 
-// clients is the traffic of REST. Each connection updates and reads cards of its own, so that its books know what a card shows.
+// clients is the traffic of REST. Each connection updates and reads its own cards, so that its books
+// have the expected limit of each.
 type clients struct {
 	cards   *portfolio
 	workers int            // connections
@@ -43,14 +44,15 @@ func (t *clients) unit(w *worker, due time.Time) {
 	}
 }
 
-// own draws one of the plain cards that no other connection updates: each has a run of them, which is of many workspaces.
+// own draws one of the cards that only this connection updates. Each connection has a range of cards,
+// which belong to many workspaces.
 func (t *clients) own(w *worker) (*card, *bookedLimit) {
 	from, to := w.index*len(t.cards.plain)/t.workers, (w.index+1)*len(t.cards.plain)/t.workers
 	i := from + w.random.IntN(to-from)
 	return t.cards.plain[i], &t.cards.limits[i]
 }
 
-// patch sets another monthly limit, which is as good as none.
+// patch sets another monthly limit, too high to decline a swipe.
 func (t *clients) patch(w *worker, due time.Time) {
 	c, booked := t.own(w)
 	limit := booked.next()
@@ -70,8 +72,8 @@ func (t *clients) patch(w *worker, due time.Time) {
 		return
 	}
 	told, _ := centsField(answer, limitField)
-	if amiss(w, patchCard, due, status, told == limit && isOf(answer, c)) {
-		w.differs("PATCH card", status, answer, fmt.Sprintf("%s with a monthly limit of %d cents", c.id, limit))
+	if amiss(w, patchCard, due, status, told == limit && describesCard(answer, c)) {
+		w.noteDifference("PATCH card", status, answer, fmt.Sprintf("%s with a monthly limit of %d cents", c.id, limit))
 	}
 }
 
@@ -83,8 +85,8 @@ func (t *clients) get(w *worker, due time.Time) {
 		return
 	}
 	shown, told := centsField(answer, limitField)
-	if amiss(w, getCard, due, status, told && booked.mayShow(shown) && isOf(answer, c)) {
-		w.differs("GET card", status, answer, c.id+" with "+booked.want())
+	if amiss(w, getCard, due, status, told && booked.mayShow(shown) && describesCard(answer, c)) {
+		w.noteDifference("GET card", status, answer, c.id+" with "+booked.describeWanted())
 	}
 }
 
@@ -95,18 +97,19 @@ func (t *clients) treasury(w *worker, due time.Time) {
 	if !ok {
 		return
 	}
-	available, told := centsField(usdOf(answer), "availableCents")
-	if amiss(w, getTreasury, due, status, told && owner.mayHave(available)) {
-		w.differs("GET treasury", status, answer, fmt.Sprintf("%d to %d cents available", owner.least(), owner.before))
+	available, told := centsField(dollarsOf(answer), "availableCents")
+	if amiss(w, getTreasury, due, status, told && owner.mayShow(available)) {
+		w.noteDifference("GET treasury", status, answer, fmt.Sprintf("%d to %d cents available", owner.least(), owner.before))
 	}
 }
 
 const limitField = "monthlyLimitUsdCents"
 
-// isOf tells whether a card's document is that of the card. Its own id comes first.
-func isOf(answer []byte, c *card) bool { return string(textField(answer, "id")) == c.id }
+// describesCard reports whether a document is that of the card, whose id is its first member.
+func describesCard(answer []byte, c *card) bool { return string(textField(answer, "id")) == c.id }
 
-// amiss counts an answer and says whether it is wrong. A 503 is not: a full queue, or a store that does not answer.
+// amiss counts an answer and reports whether it is wrong. A 503 is not wrong: it reports a full queue,
+// or a store that does not answer.
 func amiss(w *worker, call int, due time.Time, status int, right bool) bool {
 	w.count(restNames[call] + " " + strconv.Itoa(status))
 	if status == 503 {
@@ -116,7 +119,7 @@ func amiss(w *worker, call int, due time.Time, status int, right bool) bool {
 	return status != 200 || !right
 }
 
-// rest runs each call by itself.
+// rest runs a load for each call.
 func (r *run) rest(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	for call, name := range restNames {
@@ -137,7 +140,7 @@ func (r *run) rest(ctx context.Context, l *Load) ([]Stage, error) {
 	return all, nil
 }
 
-// mixed runs swipes and REST calls beside each other, each at its rate.
+// mixed runs swipes and REST calls concurrently, each at its rate.
 func (r *run) mixed(ctx context.Context, l *Load) ([]Stage, error) {
 	shares := [restCalls]int{patchCard: l.RESTRate, getCard: l.ReadRate, getTreasury: l.ReadRate}
 	stages, err := r.drive(ctx, l, r.backlog(),
@@ -155,7 +158,8 @@ func (r *run) mixed(ctx context.Context, l *Load) ([]Stage, error) {
 	return stages, err
 }
 
-// compareLimits reads every card once that was updated since the last time, and compares it with its books.
+// compareLimits reads every card that was updated since the last comparison, and compares its limit
+// with the books.
 func (r *run) compareLimits(ctx context.Context, s *Stage) error {
 	var updated []int
 	for i := range r.cards.limits {
@@ -172,12 +176,12 @@ func (r *run) compareLimits(ctx context.Context, s *Stage) error {
 		c, booked := r.cards.plain[updated[i]], &r.cards.limits[updated[i]]
 		shown, err := r.desk.limit(ctx, c)
 		if err == nil && !booked.mayShow(shown) {
-			wrong.add(fmt.Sprintf("GET card %s shows a monthly limit of %d cents after the load, want %s", c.id, shown, booked.want()))
+			wrong.add(fmt.Sprintf("GET card %s shows a monthly limit of %d cents after the load, want %s", c.id, shown, booked.describeWanted()))
 		}
 		booked.compared = booked.sent
 		return err
 	})
-	s.blame(&wrong)
+	s.addDifference(&wrong)
 	s.Notes = append(s.Notes, fmt.Sprintf("%d cards compared afterwards", len(updated)))
 	return err
 }

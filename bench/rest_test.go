@@ -18,7 +18,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// office is a server that has some cards, changes their limits, approves every swipe and posts what is cleared and refunded.
+// office is a server with some cards. It changes their limits, approves every swipe and posts clearings
+// and refunds.
 type office struct {
 	mu     sync.Mutex
 	limits map[string]int64 // by card
@@ -27,7 +28,7 @@ type office struct {
 	lie    func(o *office, q *request)
 }
 
-// request is what an office is about to do. A lie changes it.
+// request is the action of an office before its answer. A lie changes it.
 type request struct {
 	call     string
 	n        int    // calls of this name, this one included
@@ -47,7 +48,7 @@ const (
 	officeTenants = 4
 )
 
-// officeRun is a run against an office.
+// officeRun returns a run against an office.
 func officeRun(t *testing.T, lie func(o *office, q *request)) *run {
 	o := &office{limits: map[string]int64{}, cents: map[string]int64{}, calls: map[string]int{}, lie: lie}
 	r := runAt(listen(t, o.answer))
@@ -129,7 +130,8 @@ func (o *office) read(ctx *fasthttp.RequestCtx) request {
 	return q
 }
 
-// officeLoad runs a load until it has done something, for a slow machine does less in the same time.
+// officeLoad repeats a load with longer durations until it has done something, because a slow machine
+// does less.
 func officeLoad(t *testing.T, lie func() func(o *office, q *request), l Load, done func(all []Stage) bool) []Stage {
 	for during := 150 * time.Millisecond; ; during *= 2 {
 		l.Connections, l.Duration = 5, during
@@ -151,7 +153,7 @@ func wrongOf(all []Stage) (n int64, first string) {
 	return n, first
 }
 
-// everyMeasure tells whether every kind of request was measured.
+// everyMeasure reports whether every kind of request was measured.
 func everyMeasure(all []Stage) bool {
 	return !slices.ContainsFunc(all, func(s Stage) bool { return len(s.measured()) < len(s.Measures) })
 }
@@ -163,7 +165,8 @@ var (
 	mixedLoad = Load{Workload: Mixed, Rate: 400, RESTRate: 100, ReadRate: 100}
 )
 
-// officeLies are about cards and dollars: the load that must find one, and what it says of it.
+// officeLies are wrong answers about cards and dollars, each with the load that must find it and its
+// message.
 var officeLies = []struct {
 	load Load
 	says string
@@ -202,7 +205,7 @@ func onceInTen(call string, lie func(q *request)) func() func(*office, *request)
 	})
 }
 
-// reading lies while cards are only read: what is compared after the updates is right.
+// reading lies only while cards are read, so that the comparison after the updates is right.
 func reading(call string, lie func(q *request)) func() func(*office, *request) {
 	return always(func(_ *office, q *request) {
 		if q.call == call && q.n > officeCards {
@@ -211,7 +214,7 @@ func reading(call string, lie func(q *request)) func() func(*office, *request) {
 	})
 }
 
-// loses every update of a card, which are answered as if they had been done.
+// loses drops every update of a card and acknowledges it.
 func loses(id string) func() func(*office, *request) {
 	return always(func(o *office, q *request) {
 		if q.call == "PATCH card" && q.id == id {
@@ -229,7 +232,7 @@ func TestALieAboutACardOrDollarsIsFound(t *testing.T) {
 	}
 }
 
-// doneLate does an update that was not acknowledged just after the next one of its card, which is.
+// doneLate applies an unacknowledged update just after the next acknowledged one of its card.
 func doneLate(as func(q *request)) func() func(o *office, q *request) {
 	return func() func(o *office, q *request) {
 		late := map[string]int64{}
@@ -248,7 +251,7 @@ func doneLate(as func(q *request)) func() func(o *office, q *request) {
 	}
 }
 
-// decidedTooLate lets swipes that are answered as a timeout hold their cents until somebody has seen it.
+// decidedTooLate lets swipes that time out hold their cents until a read has shown it.
 func decidedTooLate() func(o *office, q *request) {
 	held := map[string]int64{}
 	return func(o *office, q *request) {
@@ -263,8 +266,8 @@ func decidedTooLate() func(o *office, q *request) {
 	}
 }
 
-// What may be is not told as wrong: an update that was refused, or had no answer, may have been done or not, and one without an
-// answer may be done later; a swipe that is decided too late may hold its dollars for a moment.
+// Uncertain outcomes are not wrong. A refused update and one without an answer may be in effect or not,
+// and the latter may take effect later. A swipe that is decided too late may hold its dollars briefly.
 func TestWhatMayBeIsNotWrong(t *testing.T) {
 	refused := func(o *office, q *request) {
 		if q.call == "PATCH card" && q.n%3 == 0 {
@@ -296,7 +299,7 @@ func always(lie func(o *office, q *request)) func() func(o *office, q *request) 
 	return func() func(o *office, q *request) { return lie }
 }
 
-// Without a rate of reads there are none.
+// Without a rate of reads the load reads nothing.
 func TestMixedWithoutReadsOnlyWrites(t *testing.T) {
 	done := func(all []Stage) bool { return everyMeasure(all) }
 	all := officeLoad(t, always(nil), Load{Workload: Mixed, Rate: 100, RESTRate: 100}, done)
@@ -310,7 +313,7 @@ func TestMixedWithoutReadsOnlyWrites(t *testing.T) {
 	}
 }
 
-// Every plain card is updated by one connection, whatever their numbers.
+// One connection updates each plain card, for any numbers of cards and connections.
 func TestEveryCardHasOneWriter(t *testing.T) {
 	for _, n := range []struct{ cards, workers int }{{12, 4}, {13, 4}, {4, 4}, {7, 1}} {
 		p := &portfolio{limits: make([]bookedLimit, n.cards)}
@@ -334,28 +337,28 @@ func TestEveryCardHasOneWriter(t *testing.T) {
 	}
 }
 
-// Where swipes go on, what is available lies between what there was and that less all that was swiped.
+// During swipes the available balance is between the initial one and that less all sent swipes.
 func TestWhatMayBeAvailable(t *testing.T) {
 	p := &portfolio{tenants: []*tenant{{depositedCents: 1000}}}
 	owner := p.tenants[0]
 	owner.moved.Store(-100)
 	owner.asked.Store(70)
 	p.open()
-	require.True(t, owner.mayHave(900))
-	require.False(t, owner.mayHave(899))
+	require.True(t, owner.mayShow(900))
+	require.False(t, owner.mayShow(899))
 	owner.asked.Add(30)
 	for cents, may := range map[int64]bool{901: false, 900: true, 870: true, 869: false} {
-		require.Equal(t, may, owner.mayHave(cents), cents)
+		require.Equal(t, may, owner.mayShow(cents), cents)
 	}
 }
 
-// An acknowledged limit takes the place of those before it, but of one that may still be on its way.
+// An acknowledged limit replaces the limits before it, except one that had no answer.
 func TestWhatACardMayShow(t *testing.T) {
 	var l bookedLimit
 	may := func(shown ...int64) {
 		t.Helper()
 		for n := range l.sent + 2 {
-			require.Equal(t, slices.Contains(shown, n), l.mayShow(plentyCents-n), "%d of %d: %s", n, l.sent, l.want())
+			require.Equal(t, slices.Contains(shown, n), l.mayShow(plentyCents-n), "%d of %d: %s", n, l.sent, l.describeWanted())
 		}
 	}
 	may(0)
@@ -378,7 +381,7 @@ func TestWhatACardMayShow(t *testing.T) {
 	may(5, 6)
 }
 
-// A load whose dollars could not be compared is not held against the next one: what there is then is taken for right.
+// After a load whose dollars could not be compared, the next load takes the balance as expected.
 func TestDollarsAreCountedAnewAfterALoadWithoutAnswers(t *testing.T) {
 	var away atomic.Bool
 	away.Store(true)
@@ -401,8 +404,8 @@ func TestDollarsAreCountedAnewAfterALoadWithoutAnswers(t *testing.T) {
 	require.Equal(t, officeTenants, all[0].Compared)
 }
 
-// What was decided too late is given the time to be taken back before the dollars are compared: until then they may be right once
-// and wrong afterwards.
+// Before the dollars are compared, the server has time to reverse late decisions. Until then the
+// balance may be right once and wrong afterwards.
 func TestDollarsAreComparedWhenWhatWasLateIsTakenBack(t *testing.T) {
 	first := make(chan time.Time, 1)
 	r := officeRun(t, func(o *office, _ *request) {

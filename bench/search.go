@@ -18,8 +18,9 @@ const (
 	stepDown      = 0.9 // after a rate that a probe held and the whole duration did not
 )
 
-// search finds the highest rate that is held by bisection over short loads, then confirms it for the whole duration. Notes of the
-// last stage name every rate that was tried. A faulty probe ends it, and is the stage.
+// search finds the highest rate that is held by bisection over short loads, then confirms it for the
+// whole duration. The notes of the last stage name every tried rate. A faulty probe ends the search and
+// is the last stage.
 func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
 	var notes []string
 	var last Stage
@@ -27,7 +28,7 @@ func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
 		part := *l
 		part.Rate, part.Duration, part.Name = rate, min(probeFor, l.Duration), fmt.Sprintf("%s: probe at %d/s", l.Name, rate)
 		var err error
-		if last, err = r.hold(ctx, &part); err == nil && last.faulty() {
+		if last, err = r.hold(ctx, &part); err == nil && last.hasFailed() {
 			err = errFaulty
 		}
 		notes = append(notes, fmt.Sprintf("probe at %d/s for %s: %s", rate, part.Duration, last.heldText()))
@@ -45,7 +46,7 @@ func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
 		whole.Rate = rate
 		s, err := r.hold(ctx, &whole)
 		s.Searched, s.Notes = true, append(s.Notes, notes...)
-		if s.Held || s.faulty() || err != nil {
+		if s.Held || s.hasFailed() || err != nil {
 			return []Stage{s}, err
 		}
 		notes = append(notes, fmt.Sprintf("%d/s for %s: %s", rate, l.Duration, s.heldText()))
@@ -63,7 +64,8 @@ func (s *Stage) heldText() string {
 	return "not held: " + strings.Join(s.NotHeld, "; ")
 }
 
-// highest finds the highest rate that a probe says is held, to within closeEnough: first by doubling, then by bisection.
+// highest finds the highest rate that the probe holds, to within closeEnough, by doubling and then
+// bisection.
 func highest(first int, probe func(rate int) (held bool, err error)) (int, error) {
 	low, high := 0, first
 	for range maxDoublings {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A disk that is none is said, of every file system in memory that this machine has.
+// A directory in a memory file system is reported as no disk.
 func TestADirectoryInMemoryIsTold(t *testing.T) {
 	told := func(dir string) bool {
 		r := runAt("http://h:1")

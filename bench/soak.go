@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// Limits and money of a soak. Funds and limits are tight, so that every reason comes up.
+// Limits and money of a soak. Funds and limits are tight, so that every reason occurs.
 const (
-	maxSoakConnections = 512 // each has a workspace of its own
+	maxSoakConnections = 512 // each has a workspace
 	soakCards          = 4   // of each
 	soakFundsCents     = 200_000
 	soakPerTxnCents    = 20_000
 	soakMonthCents     = 60_000
 	soakSwipeCents     = 25_000 // the largest
-	soakRefundCents    = 40_000 // the largest: what is cleared comes back some day
+	soakRefundCents    = 40_000 // the largest
 	soakRetries        = 200    // of a message without an answer
 	soakRetryPause     = 50 * time.Millisecond
-	comparePolls       = 200 // reads show what was relayed
+	comparePolls       = 200 // reads follow the relay
 	comparePause       = 25 * time.Millisecond
 	monthMargin        = 3 * time.Second
-	thawsPerFreeze     = 3 // how much oftener a frozen card is thawed than an active one is frozen: most swipes meet active ones
+	thawsPerFreeze     = 3 // thaws for each freeze, so that most swipes meet active cards
 )
 
-// soak is random lives of cards. Every connection has a workspace of its own and sends one message at a time, so that its books
-// know every answer beforehand.
+// soak is the traffic of random lives of cards. Every connection has a workspace and sends one message
+// at a time, so that its books predict every answer.
 type soak struct {
 	run      *run
 	accounts []*account // by connection
 }
 
-// account is what one connection works on.
+// account is the workspace of one connection, with its cards and books.
 type account struct {
 	tenant *tenant
 	books  books
-	kept   []exchange // asked again now and then
+	kept   []exchange // repeated from time to time
 	month  time.Month
 }
 
-// What is measured apart.
+// The measures of a soak.
 const (
 	soakMessage = iota
 	soakUpdate
@@ -49,7 +49,7 @@ const (
 
 func (*soak) measures() []string { return []string{"network message", "card update", "read"} }
 
-// soak runs lives of cards for the load's duration, and compares everything at the end once more.
+// soak runs lives of cards for the load's duration, and compares every workspace and card at the end.
 func (r *run) soak(ctx context.Context, l *Load) ([]Stage, error) {
 	t := &soak{run: r, accounts: make([]*account, l.Connections)}
 	err := each(ctx, l.Connections, func(ctx context.Context, i int) (err error) {
@@ -86,7 +86,7 @@ func openAccount(ctx context.Context, d *desk, i int) (*account, error) {
 	return a, err
 }
 
-// acts of a soak and how often each is done, in percent.
+// acts are the actions of a soak with their share in percent.
 var acts = [...]struct {
 	percent int
 	do      func(t *soak, w *worker, a *account, due time.Time)
@@ -97,7 +97,7 @@ var acts = [...]struct {
 
 func (t *soak) unit(w *worker, due time.Time) {
 	a := t.accounts[w.index]
-	a.turn()
+	a.avoidMonthEnd()
 	drawn := w.random.IntN(100)
 	for _, act := range acts {
 		if drawn -= act.percent; drawn < 0 {
@@ -107,8 +107,8 @@ func (t *soak) unit(w *worker, due time.Time) {
 	}
 }
 
-// turn lets no message leave near the end of a month in UTC: nobody could say in which one it is counted.
-func (a *account) turn() {
+// avoidMonthEnd sends no message near the end of a month in UTC, because the month of its spend is uncertain.
+func (a *account) avoidMonthEnd() {
 	for {
 		now := time.Now().UTC()
 		if before, after := now.Add(-monthMargin).Month(), now.Add(monthMargin).Month(); before != after {
@@ -117,7 +117,7 @@ func (a *account) turn() {
 		}
 		if now.Month() != a.month {
 			a.month = now.Month()
-			a.books.turnMonth()
+			a.books.beginMonth()
 		}
 		return
 	}
@@ -134,9 +134,9 @@ func (a *account) anyHold(w *worker) *bookedHold {
 	return a.books.holds[w.random.IntN(len(a.books.holds))]
 }
 
-// tell sends the worker's body as a message of the network until it is answered. A message may be sent again, after a 503 too:
-// its id says that it is the same one.
-func (t *soak) tell(w *worker, a *account, due time.Time, path string) (status int, answer []byte) {
+// sendUntilAnswered sends the worker's body as a message of the network until it is answered. Its id makes repeats
+// safe.
+func (t *soak) sendUntilAnswered(w *worker, a *account, due time.Time, path string) (status int, answer []byte) {
 	for range soakRetries {
 		var ok bool
 		if status, answer, ok = w.ask(w.network, soakMessage, due, "POST", path); ok && status != 503 {
@@ -148,16 +148,16 @@ func (t *soak) tell(w *worker, a *account, due time.Time, path string) (status i
 		w.count("sent again")
 		time.Sleep(soakRetryPause)
 	}
-	w.differs(path, 0, nil, "any answer")
+	w.noteDifference(path, 0, nil, "any answer")
 	w.stopped = true
 	return 0, nil
 }
 
-// told judges an answer and keeps it for a repeat. It must be that to the worker's last message.
-func (a *account) told(w *worker, path string, status int, answer []byte, right bool, want string) {
-	if !right || !isAbout(answer, w.id) {
-		w.differs(fmt.Sprintf("%s %s", path, w.id), status, answer, want)
-		w.stopped = true // from here on the books of this workspace are not the server's
+// checkAnswer checks an answer to the worker's last message and stores it for a repeat.
+func (a *account) checkAnswer(w *worker, path string, status int, answer []byte, right bool, want string) {
+	if !right || !answersMessage(answer, w.id) {
+		w.noteDifference(fmt.Sprintf("%s %s", path, w.id), status, answer, want)
+		w.stopped = true // the books and the server differ from here on
 		return
 	}
 	a.kept = append(a.kept, exchange{path, bytes.Clone(w.body), bytes.Clone(answer)})
@@ -195,28 +195,28 @@ func (t *soak) increment(w *worker, a *account, due time.Time) {
 	if ok && want.reason == "approved" {
 		a.books.hold(h, want.approved)
 		if id := string(textField(answer, "authorizationId")); id != h.authorizationID {
-			w.differs("increment", 200, answer, h.authorizationID)
+			w.noteDifference("increment", 200, answer, h.authorizationID)
 		}
 	}
 }
 
-// decided sends an authorization and compares its decision; false when none was possible.
+// decided sends an authorization and compares its decision. It returns false without a decision.
 func (t *soak) decided(w *worker, a *account, due time.Time, want verdict) (answer []byte, ok bool) {
-	status, answer := t.tell(w, a, due, authorizations)
+	status, answer := t.sendUntilAnswered(w, a, due, authorizations)
 	reason := textField(answer, "reason")
 	w.countBytes(reason)
-	if status == 200 && couldNot(reason) {
+	if status == 200 && isUndecided(reason) {
 		w.undecided(soakMessage, due)
-		t.compareDollars(w, a, time.Now()) // a timeout is taken back a little later
+		t.compareDollars(w, a, time.Now()) // the server reverses a timeout a little later
 		return answer, false
 	}
 	approved, told := centsField(answer, "approvedAmountCents")
 	right := status == 200 && string(reason) == want.reason && told && approved == want.approved
-	a.told(w, authorizations, status, answer, right, fmt.Sprintf("%s %d", want.reason, want.approved))
+	a.checkAnswer(w, authorizations, status, answer, right, fmt.Sprintf("%s %d", want.reason, want.approved))
 	return answer, right
 }
 
-// about begins the body of a message about an authorization, which it names in one of the two ways.
+// about begins the body of a message about an authorization, named by one of its two ids.
 func (a *account) about(w *worker, h *bookedHold) []byte {
 	body := append(append(w.body[:0], `{"id":"`...), w.nextID()...)
 	if w.random.IntN(2) == 0 {
@@ -237,12 +237,12 @@ func (t *soak) reverse(w *worker, a *account, due time.Time) {
 		w.body = strconv.AppendInt(append(w.body, `,"amountCents":`...), cents, 10)
 	}
 	w.body = append(w.body, '}')
-	status, answer := t.tell(w, a, due, reversals)
+	status, answer := t.sendUntilAnswered(w, a, due, reversals)
 	w.count("message " + strconv.Itoa(status))
 	a.books.release(h, cents)
 	left, told := centsField(answer, "heldAmountCents")
 	right := status == 200 && told && left == h.held && string(textField(answer, "authorizationId")) == h.authorizationID
-	a.told(w, reversals, status, answer, right, fmt.Sprintf("%s with %d held", h.authorizationID, h.held))
+	a.checkAnswer(w, reversals, status, answer, right, fmt.Sprintf("%s with %d held", h.authorizationID, h.held))
 }
 
 func (t *soak) clear(w *worker, a *account, due time.Time) {
@@ -253,10 +253,10 @@ func (t *soak) clear(w *worker, a *account, due time.Time) {
 	cents, final := 1+w.random.Int64N(max(h.held, 1)+h.held/8), w.random.IntN(2) == 0
 	w.body = a.present(w, h, cents)
 	w.body = append(strconv.AppendBool(append(w.body, `,"final":`...), final), '}')
-	status, answer := t.tell(w, a, due, clearings)
+	status, answer := t.sendUntilAnswered(w, a, due, clearings)
 	w.count("message " + strconv.Itoa(status))
 	a.books.clear(h, cents, final)
-	a.told(w, clearings, status, answer, status == 200 && string(textField(answer, "status")) == "posted", "posted")
+	a.checkAnswer(w, clearings, status, answer, status == 200 && string(textField(answer, "status")) == "posted", "posted")
 }
 
 func (t *soak) refund(w *worker, a *account, due time.Time) {
@@ -266,13 +266,13 @@ func (t *soak) refund(w *worker, a *account, due time.Time) {
 	}
 	cents := 1 + w.random.Int64N(soakRefundCents)
 	if a.books.available+a.books.held > soakFundsCents {
-		cents = 1 // enough has come back
+		cents = 1 // the workspace has its initial dollars
 	}
 	w.body = append(a.present(w, h, cents), '}')
-	status, answer := t.tell(w, a, due, refunds)
+	status, answer := t.sendUntilAnswered(w, a, due, refunds)
 	w.count("message " + strconv.Itoa(status))
 	a.books.available += cents
-	a.told(w, refunds, status, answer, status == 200 && string(textField(answer, "status")) == "posted", "posted")
+	a.checkAnswer(w, refunds, status, answer, status == 200 && string(textField(answer, "status")) == "posted", "posted")
 }
 
 // present begins the body of a clearing or refund.
@@ -290,13 +290,13 @@ func (t *soak) repeat(w *worker, a *account, due time.Time) {
 	}
 	e := a.kept[w.random.IntN(len(a.kept))]
 	w.body = append(w.body[:0], e.body...)
-	status, answer := t.tell(w, a, due, e.path)
+	status, answer := t.sendUntilAnswered(w, a, due, e.path)
 	if w.count("repeat"); status != 200 || !bytes.Equal(answer, e.answer) {
-		w.differs("repeat of "+e.path, status, answer, string(e.answer))
+		w.noteDifference("repeat of "+e.path, status, answer, string(e.answer))
 	}
 }
 
-// limit changes a card's limits; from its answer on they hold.
+// limit changes a card's limits, which apply from the answer on.
 func (t *soak) limit(w *worker, a *account, due time.Time) {
 	c := a.anyCard(w)
 	changed := *c
@@ -305,7 +305,7 @@ func (t *soak) limit(w *worker, a *account, due time.Time) {
 	t.update(w, a, c, changed, due)
 }
 
-// freeze thaws a card that is frozen, and freezes some of those that are not.
+// freeze thaws a frozen card, and freezes some of the active ones.
 func (t *soak) freeze(w *worker, a *account, due time.Time) {
 	c := a.anyCard(w)
 	if !c.frozen && w.random.IntN(thawsPerFreeze) != 0 {
@@ -317,8 +317,8 @@ func (t *soak) freeze(w *worker, a *account, due time.Time) {
 	t.update(w, a, c, changed, due)
 }
 
-// update sends a change until its outcome is known; its answer shows the card as it is then. A change may be sent again: it sets,
-// it does not add.
+// update sends a change until its outcome is known. The answer shows the changed card. A change sets
+// values, so repeats are safe.
 func (t *soak) update(w *worker, a *account, c *bookedCard, changed bookedCard, due time.Time) {
 	w.rest.as(a.tenant.key)
 	for range soakRetries {
@@ -332,22 +332,22 @@ func (t *soak) update(w *worker, a *account, c *bookedCard, changed bookedCard, 
 			*c = changed
 			return
 		case ok:
-			w.differs("PATCH card", status, answer, changed.terms())
+			w.noteDifference("PATCH card", status, answer, changed.terms())
 			w.stopped = true
 			return
 		}
 		time.Sleep(soakRetryPause)
 	}
-	w.differs("PATCH card", 0, nil, "any outcome")
+	w.noteDifference("PATCH card", 0, nil, "any outcome")
 	w.stopped = true
 }
 
-// terms are what a card must show of itself.
+// terms are the values of a card that are compared.
 func (c *bookedCard) terms() string {
 	return fmt.Sprintf("%s %s, at most %d a month and %d at once", c.id, c.state(), c.month, c.perTxn)
 }
 
-// termsOf are those that an answer shows.
+// termsOf returns the values that an answer shows.
 func termsOf(answer []byte) string {
 	month, _ := centsField(answer, limitField)
 	perTxn, _ := centsField(answer, "perTxnLimitUsdCents")
@@ -356,7 +356,7 @@ func termsOf(answer []byte) string {
 
 func (t *soak) compareDollars(w *worker, a *account, due time.Time) {
 	t.compare(w, a, due, "/api/treasury", func(answer []byte) (got, want string) {
-		usd := usdOf(answer)
+		usd := dollarsOf(answer)
 		available, _ := centsField(usd, "availableCents")
 		held, _ := centsField(usd, "heldCents")
 		return fmt.Sprintf("%d available, %d held", available, held),
@@ -382,8 +382,8 @@ func (c *bookedCard) state() string {
 	return "active"
 }
 
-// compare reads until the answer is that of the books. The first read need not be: an answer of the network leaves when it is
-// durable in the authorizer's own store, and balances and a card's spend show what was relayed from there, which comes behind it.
+// compare reads until the answer equals the books, because balances and a card's spend follow the relay
+// of decisions, which is later than their answers.
 func (t *soak) compare(w *worker, a *account, due time.Time, path string, of func(answer []byte) (got, want string)) {
 	w.rest.as(a.tenant.key)
 	var got, want string
@@ -393,7 +393,7 @@ func (t *soak) compare(w *worker, a *account, due time.Time, path string, of fun
 		case ok && status == 503:
 			w.undecided(soakRead, due)
 		case ok && status != 200:
-			w.differs("GET "+path, status, answer, "200")
+			w.noteDifference("GET "+path, status, answer, "200")
 			w.stopped = true
 			return
 		case ok:
@@ -405,7 +405,7 @@ func (t *soak) compare(w *worker, a *account, due time.Time, path string, of fun
 		time.Sleep(comparePause)
 		due = time.Now()
 	}
-	w.differs("GET "+path[:min(len(path), len("/api/treasury"))], 200, []byte(got), want)
+	w.noteDifference("GET "+path[:min(len(path), len("/api/treasury"))], 200, []byte(got), want)
 	w.stopped = true
 }
 
@@ -415,8 +415,8 @@ func (t *soak) compareAll(s *Stage) {
 	rec := newRecorder(len(t.measures()))
 	for i, a := range t.accounts {
 		w := newWorker(t.run, i, "end")
-		w.faults, w.lane, w.recordFrom = &faults, rec.lane(i), time.Now().Add(time.Hour)
-		a.turn()
+		w.faults, w.lane, w.recordFrom = &faults, rec.laneOf(i), time.Now().Add(time.Hour)
+		a.avoidMonthEnd()
 		t.compareDollars(w, a, time.Now())
 		for _, c := range a.books.cards {
 			t.compareCard(w, a, c, time.Now())
@@ -425,5 +425,5 @@ func (t *soak) compareAll(s *Stage) {
 		s.count(w)
 		w.close()
 	}
-	s.blame(&faults)
+	s.addDifference(&faults)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// soakedAt is a soak of one workspace with some cards, and the worker that sends to it. What is measured is kept.
+// soakedAt returns a soak of one workspace with some cards, and its worker. Every answer is recorded.
 func soakedAt(url string) (*soak, *account, *worker) {
 	a := &account{tenant: &tenant{key: "key"}, month: time.Now().UTC().Month(), books: books{available: 700, held: 300}}
 	for i := range soakCards {
@@ -19,17 +19,17 @@ func soakedAt(url string) (*soak, *account, *worker) {
 	}
 	t := &soak{run: runAt(url), accounts: []*account{a}}
 	w := newWorker(t.run, 0, "1a")
-	w.faults, w.lane = &differences{}, newRecorder(len(t.measures())).lane(0)
+	w.faults, w.lane = &differences{}, newRecorder(len(t.measures())).laneOf(0)
 	return t, a, w
 }
 
-// shown is a card as an answer shows it.
+// shown returns the document of a card.
 func (c *bookedCard) shown() string {
 	return fmt.Sprintf(`{"card":{"id":%q,"state":%q,"monthlyLimitUsdCents":%d,"perTxnLimitUsdCents":%d,"monthSpendUsdCents":%d}}`,
 		c.id, c.state(), c.month, c.perTxn, c.spent)
 }
 
-// An update's answer shows the card as it is then, and each of its terms is compared.
+// Every field of the card in an update's answer is compared.
 func TestAnUpdateOfASoakIsCompared(t *testing.T) {
 	changed := bookedCard{card: &card{id: "card_1"}, perTxn: 7, month: 11}
 	for name, lie := range map[string]func(c *bookedCard){"": func(*bookedCard) {},
@@ -51,7 +51,7 @@ func TestAnUpdateOfASoakIsCompared(t *testing.T) {
 	}
 }
 
-// An update is sent again until a store takes it, and a fault of the server is one.
+// An update is repeated until the store accepts it. An internal error of the server is a difference.
 func TestAnUpdateOfASoakIsSentAgain(t *testing.T) {
 	answers := []int{503, 503, 200, 500}
 	changed := bookedCard{card: &card{id: "card_1"}, perTxn: 7, month: 11}
@@ -68,13 +68,13 @@ func TestAnUpdateOfASoakIsSentAgain(t *testing.T) {
 	require.EqualValues(t, 1, w.faults.count)
 }
 
-// An answer to another message is not the one to this.
+// An answer to another message is a difference.
 func TestAnAnswerOfASoakIsThatToItsMessage(t *testing.T) {
 	_, a, w := soakedAt("http://h:1")
 	w.nextID()
-	a.told(w, refunds, 200, fmt.Appendf(nil, `{"id":%q,"status":"posted"}`, w.id), true, "posted")
+	a.checkAnswer(w, refunds, 200, fmt.Appendf(nil, `{"id":%q,"status":"posted"}`, w.id), true, "posted")
 	require.Zero(t, w.faults.count, w.faults.first)
-	a.told(w, refunds, 200, fmt.Appendf(nil, `{"id":"%s1","status":"posted"}`, w.id), true, "posted")
+	a.checkAnswer(w, refunds, 200, fmt.Appendf(nil, `{"id":"%s1","status":"posted"}`, w.id), true, "posted")
 	require.EqualValues(t, 1, w.faults.count)
 }
 
@@ -106,7 +106,7 @@ func TestMostCardsOfASoakAreActive(t *testing.T) {
 	require.InDelta(t, 0.25, float64(frozen)/float64(all), 0.05)
 }
 
-// After the last message the dollars of a workspace and every card of it are compared.
+// After the last message the dollars and every card of a workspace are compared.
 func TestASoakComparesEveryCardAtTheEnd(t *testing.T) {
 	var asked sync.Map
 	var a *account
@@ -114,7 +114,7 @@ func TestASoakComparesEveryCardAtTheEnd(t *testing.T) {
 	s, a, _ = soakedAt(listen(t, func(ctx *fasthttp.RequestCtx) {
 		_, before := asked.LoadOrStore(string(ctx.Path()), true)
 		if !before {
-			ctx.SetBodyString(`{}`) // what comes behind is read again
+			ctx.SetBodyString(`{}`) // reads that follow the relay are repeated
 			return
 		}
 		for _, c := range a.books.cards {
@@ -136,7 +136,7 @@ func TestASoakComparesEveryCardAtTheEnd(t *testing.T) {
 	}
 }
 
-// A read that is refused is no decision, and one that fails is a fault however right the next one is.
+// A refused read is no decision. A failed read is a difference, also when the next one is right.
 func TestAReadOfASoakThatFailsIsTold(t *testing.T) {
 	answers := []int{503, 200, 500}
 	var a *account
@@ -153,7 +153,8 @@ func TestAReadOfASoakThatFailsIsTold(t *testing.T) {
 	require.EqualValues(t, 1, w.faults.count)
 }
 
-// A message that is not taken is sent again, and the answer to a reversal names the authorization.
+// A message that the server does not accept is repeated. The answer to a reversal names the
+// authorization.
 func TestAReversalOfASoakNamesItsAuthorization(t *testing.T) {
 	for named, wrong := range map[string]int64{"auth_1": 0, "auth_2": 1} {
 		refused := false
@@ -173,7 +174,7 @@ func TestAReversalOfASoakNamesItsAuthorization(t *testing.T) {
 	}
 }
 
-// An authorization that could not be decided is no part of the rate, and the dollars show that it moved none.
+// The rate excludes an undecided authorization, and the dollars show that it moved none.
 func TestAnAuthorizationOfASoakThatIsNotDecided(t *testing.T) {
 	s, a, w := soakedAt(listen(t, func(ctx *fasthttp.RequestCtx) {
 		ctx.SetBodyString(`{"reason":"timeout","account":"usd","availableCents":700,"heldCents":300}`)

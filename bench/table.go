@@ -63,7 +63,7 @@ func (s *Stage) loop() string {
 	return fmt.Sprintf("closed %d", s.Connections)
 }
 
-// showMicros writes a time with three digits that matter.
+// showMicros writes a time with three significant digits.
 func showMicros(us float64) string {
 	switch {
 	case us >= 1e6:
@@ -108,10 +108,10 @@ const Legend = "of empty: rate beside the empty handler's over as many connectio
 	"of floor: p50, or the percentile named, beside one synced write over zeroed blocks and one exchange with the empty " +
 	"handler. Both are to the faster of the machine before and after the loads."
 
-// leastRatio is the smallest ratio that is worth a reader's time.
+// leastRatio is the smallest ratio that the table shows.
 const leastRatio = 0.001
 
-// remarks are what a stage has to tell besides its latencies.
+// remarks returns the notes of a stage beside its latencies.
 func (s *Stage) remarks() []string {
 	var lines []string
 	for _, f := range s.Figures {
@@ -152,7 +152,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.3f", v)
 }
 
-// verdict is the last line.
+// verdict returns the last line of the table.
 func (r *Report) verdict() string {
 	switch {
 	case r.Unanswered > 0:

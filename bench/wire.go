@@ -23,13 +23,13 @@ const (
 	maxIdle        = 30 * time.Second // of a connection: less than the server waits before it closes one
 )
 
-// wire is one keep-alive connection that carries one request at a time, for one goroutine. It speaks just the HTTP/1.1 that the
-// interface uses, for a client that works more than the server would measure itself. It allocates nothing once its buffers have
-// grown.
+// wire is a keep-alive connection that carries one request at a time, for one goroutine. It implements
+// only the part of HTTP/1.1 that the interface uses, because a slower client would measure itself. It
+// allocates nothing once its buffers have grown.
 type wire struct {
 	address  string      // host:port
 	security *tls.Config // nil: plain
-	fixed    []byte      // what every head has after its path
+	fixed    []byte      // the headers of every request, after the path
 	conn     net.Conn
 	used     time.Time // last
 	in       *bufio.Reader
@@ -37,8 +37,8 @@ type wire struct {
 	answer   []byte
 }
 
-// newWire makes a wire that connects with its first request. The URL is a validated base URL. Under
-// https the authorities sign the server's certificate, as Target.Authorities says.
+// newWire returns a wire that connects with its first request. The URL is a validated base URL. Under
+// https the authorities are those of Target.Authorities.
 func newWire(base, bearer string, authorities *x509.CertPool) *wire {
 	w := &wire{in: bufio.NewReaderSize(nil, maxHeaderBytes)}
 	u, err := url.Parse(base)
@@ -61,7 +61,7 @@ func clientTLS(authorities *x509.CertPool) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
 }
 
-// as changes the bearer secret of the requests to come.
+// as sets the bearer secret of later requests.
 func (w *wire) as(bearer string) {
 	w.fixed = fmt.Appendf(w.fixed[:0], " HTTP/1.1\r\nHost: %s\r\n", w.address)
 	if bearer != "" {
@@ -69,8 +69,9 @@ func (w *wire) as(bearer string) {
 	}
 }
 
-// send sends a request and returns its status and answer, which is good until the next one. After an error nobody knows whether
-// the request was taken; the next one begins with a new connection. A nil body sends none.
+// send sends a request and returns the status and the answer, which the next request overwrites. After
+// an error the outcome of the request is unknown, and the next request opens a new connection. A nil
+// body sends none.
 func (w *wire) send(method, path string, body []byte) (status int, answer []byte, err error) {
 	if err = w.connect(); err != nil {
 		return 0, nil, err
@@ -93,7 +94,7 @@ func (w *wire) send(method, path string, body []byte) (status int, answer []byte
 	return status, w.answer, err
 }
 
-// connect gives the next request a connection that the server does not take for abandoned.
+// connect opens a connection unless one is open that was used within maxIdle.
 func (w *wire) connect() (err error) {
 	now := time.Now()
 	if now.Sub(w.used) > maxIdle {
@@ -115,7 +116,7 @@ func (w *wire) connect() (err error) {
 
 func (w *wire) close() {
 	if w.conn != nil {
-		_ = w.conn.Close() // what was to be said has been said
+		_ = w.conn.Close() // the exchange is over
 		w.conn = nil
 	}
 }
@@ -151,7 +152,8 @@ func (w *wire) read() (int, error) {
 	return status, nil
 }
 
-// header reads up to the body: its length, -1 when none is given, and whether the server closes the connection after it.
+// header reads the headers. It returns the length of the body, -1 when none is given, and whether the
+// server closes the connection.
 func (w *wire) header() (length int, last bool, err error) {
 	length = -1
 	for {
@@ -185,8 +187,8 @@ func digits(text []byte) (n int, ok bool) {
 	return n, len(text) > 0
 }
 
-// textField finds a string without escapes by its name in a JSON object; nil when there is none. Names in the answers that it is
-// used for are unique.
+// textField returns a string without escapes by its name in a JSON object, nil when there is none. The
+// names in the answers that it reads are unique.
 func textField(object []byte, name string) []byte {
 	value, ok := valueOf(object, name)
 	if !ok || len(value) == 0 || value[0] != '"' {
@@ -199,7 +201,7 @@ func textField(object []byte, name string) []byte {
 	return text
 }
 
-// centsField finds a whole number by its name.
+// centsField returns a whole number by its name.
 func centsField(object []byte, name string) (cents int64, ok bool) {
 	value, ok := valueOf(object, name)
 	if !ok {
@@ -219,10 +221,12 @@ func centsField(object []byte, name string) (cents int64, ok bool) {
 	return cents, digit > 0
 }
 
-// usdOf is a treasury from its dollars on.
-func usdOf(treasury []byte) []byte { return treasury[max(0, bytes.Index(treasury, []byte(`"usd"`))):] }
+// dollarsOf returns the text of a treasury from its dollars on.
+func dollarsOf(treasury []byte) []byte {
+	return treasury[max(0, bytes.Index(treasury, []byte(`"usd"`))):]
+}
 
-// valueOf is what follows a name and its colon.
+// valueOf returns the text after a name and its colon.
 func valueOf(object []byte, name string) ([]byte, bool) {
 	for rest := object; ; {
 		at := bytes.IndexByte(rest, '"')

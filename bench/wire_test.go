@@ -43,7 +43,7 @@ func TestAWireKeepsItsConnection(t *testing.T) {
 	require.Len(t, peers, 2, "the server had closed the first one")
 }
 
-// A wire and a desk speak TLS to an https URL. They trust the given authorities alone.
+// A wire and a desk use TLS for an https URL and trust only the given authorities.
 func TestRequestsOverTLS(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.WriteString(w, r.Method+" "+r.URL.Path)
@@ -106,7 +106,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// What the fields of a flat object say is what encoding/json says.
+// The fields of a flat object are those that encoding/json reads.
 func FuzzFields(f *testing.F) {
 	f.Add("approved", int64(12))
 	f.Add(`a"reason":"b`, int64(-5))
@@ -132,7 +132,7 @@ func TestFieldsThatAreNotThere(t *testing.T) {
 	require.Equal(t, "x", string(textField([]byte("{ \"b\" :\n\"x\" }"), "b")))
 }
 
-// A connection that was idle for long may have been closed by the server: no request is lost on it.
+// A connection that was idle for long may be closed by the server. No request is lost on it.
 func TestAWireLeavesAnIdleConnection(t *testing.T) {
 	peers := map[string]bool{}
 	w := newWire(listen(t, func(ctx *fasthttp.RequestCtx) { peers[ctx.RemoteAddr().String()] = true }), "", nil)

@@ -12,21 +12,22 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// The writes that are measured: a block, as a log of the server's would write.
+// The measured writes: blocks, as the server's logs write them.
 const (
 	blockBytes  = 4096
 	zeroedBytes = 16 << 20
 	maxSyncs    = 20_000
 )
 
-// Yardstick is what this machine does with nothing to do: a run's figures are given as ratios to it.
+// Yardstick is the speed of the idle machine. A run's figures are given as ratios to it.
 type Yardstick struct {
 	SyncZeroedP50Micros  float64 `json:"syncZeroedP50Micros"`  // a block over preallocated zeroed ones, until it is on the disk
 	SyncGrowingP50Micros float64 `json:"syncGrowingP50Micros"` // a block at the end of a file
 	Empty                []Empty `json:"empty"`
 }
 
-// Empty is an HTTP handler that does nothing, in a process of its own, asked by the same client over as many connections.
+// Empty is the speed of an HTTP handler that does nothing, in another process, with the same client
+// and a number of connections.
 type Empty struct {
 	Connections int     `json:"connections"`
 	PerSecond   float64 `json:"perSecond"`
@@ -34,7 +35,7 @@ type Empty struct {
 	P99Micros   float64 `json:"p99Micros"`
 }
 
-// floorMicros is what a durable answer takes at the least: one sync and one exchange.
+// floorMicros is the shortest time of a durable answer: one sync and one exchange.
 func (y *Yardstick) floorMicros() float64 {
 	if e := y.empty(1); e != nil {
 		return y.SyncZeroedP50Micros + e.P50Micros
@@ -51,8 +52,8 @@ func (y *Yardstick) empty(connections int) *Empty {
 	return nil
 }
 
-// faster is the better of two in each figure, for the same connections.
-func faster(a, b Yardstick) Yardstick {
+// fasterOf returns the better of two values for each figure, for the same connections.
+func fasterOf(a, b Yardstick) Yardstick {
 	best := Yardstick{SyncZeroedP50Micros: min(a.SyncZeroedP50Micros, b.SyncZeroedP50Micros),
 		SyncGrowingP50Micros: min(a.SyncGrowingP50Micros, b.SyncGrowingP50Micros), Empty: slices.Clone(a.Empty)}
 	for i := range best.Empty {
@@ -65,7 +66,7 @@ func faster(a, b Yardstick) Yardstick {
 	return best
 }
 
-// yardstick measures the machine once more. Ratios are to the faster of all: what the machine can do is the best that it did.
+// yardstick measures the machine again. Ratios are to the fastest of all measurements.
 func (r *run) yardstick(ctx context.Context, report *Report) error {
 	r.Progress(Progress{Stage: "measuring the machine"})
 	y, err := measure(ctx, r.Config)
@@ -73,13 +74,14 @@ func (r *run) yardstick(ctx context.Context, report *Report) error {
 		return err
 	}
 	if report.Yardsticks = append(report.Yardsticks, y); len(report.Yardsticks) > 1 {
-		y = faster(report.Yardstick, y)
+		y = fasterOf(report.Yardstick, y)
 	}
 	report.Yardstick = y
 	return nil
 }
 
-// measure takes the yardstick: syncs in the disk's directory, and an empty handler over one connection and as many as each load has.
+// measure measures syncs in the disk's directory, and an empty handler over one connection and over
+// the connections of each load.
 func measure(ctx context.Context, c Config) (Yardstick, error) {
 	var y Yardstick
 	zeroed, err := measureSync(c.DiskDir, c.YardstickFor, true)
@@ -100,7 +102,7 @@ func measure(ctx context.Context, c Config) (Yardstick, error) {
 	return y, err
 }
 
-// measureSync is the median of synced writes to a file of its own.
+// measureSync returns the median time of synced writes to a new file.
 func measureSync(dir string, during time.Duration, zeroed bool) (p50 float64, err error) {
 	file, err := os.CreateTemp(dir, "purser-bench-")
 	if err != nil {
@@ -139,7 +141,7 @@ func offset(i int, zeroed bool) int64 {
 	return at
 }
 
-// nothing is the traffic to the empty handler. It sends what a swipe would.
+// nothing is the traffic to the empty handler. Its requests are as long as swipes.
 type nothing struct{ body []byte }
 
 func (*nothing) measures() []string { return []string{"empty"} }
@@ -147,7 +149,7 @@ func (*nothing) measures() []string { return []string{"empty"} }
 func (t *nothing) unit(w *worker, due time.Time) {
 	w.body = append(w.body[:0], t.body...)
 	if status, answer, ok := w.ask(w.network, 0, due, "POST", authorizations); ok && status != 200 {
-		w.differs("empty handler", status, answer, "200")
+		w.noteDifference("empty handler", status, answer, "200")
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file that grows is never written over; the zeroed blocks are, from the first again.
+// Writes to a growing file never overwrite; writes to zeroed blocks start again at the first block.
 func TestAGrowingFileIsNotWrittenOver(t *testing.T) {
 	const blocks = zeroedBytes / blockBytes
 	for _, i := range []int{0, 1, blocks - 1, blocks, 3*blocks + 5, maxSyncs} {
@@ -15,7 +15,7 @@ func TestAGrowingFileIsNotWrittenOver(t *testing.T) {
 	}
 }
 
-// Ratios are to the faster of the machine before and after, figure by figure.
+// The base of ratios is, for each figure, the faster measurement of the machine.
 func TestTheFasterYardstick(t *testing.T) {
 	a := Yardstick{SyncZeroedP50Micros: 100, SyncGrowingP50Micros: 300, Empty: []Empty{
 		{Connections: 1, PerSecond: 20, P50Micros: 50, P99Micros: 80},
@@ -26,7 +26,7 @@ func TestTheFasterYardstick(t *testing.T) {
 	want := Yardstick{SyncZeroedP50Micros: 100, SyncGrowingP50Micros: 250, Empty: []Empty{
 		{Connections: 1, PerSecond: 30, P50Micros: 10, P99Micros: 80},
 		{Connections: 64, PerSecond: 90, P50Micros: 5, P99Micros: 6}}}
-	require.Equal(t, want, faster(a, b))
-	require.Equal(t, want, faster(b, a))
+	require.Equal(t, want, fasterOf(a, b))
+	require.Equal(t, want, fasterOf(b, a))
 	require.Equal(t, 50.0, a.Empty[0].P50Micros, "what was measured stays")
 }

@@ -6,16 +6,16 @@ import (
 	"strconv"
 )
 
-// A report is made to be committed: what it keeps is bounded, however long a load was.
+// A report is committed to the repository, so its size does not depend on the length of a load.
 const (
 	keptMoments = 40 // of a stage
 	keptDigits  = 4  // of a figure of a series
 )
 
-// curvePercentiles are the points of a curve of latencies.
+// curvePercentiles are the points of a latency curve.
 var curvePercentiles = [...]float64{1, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.9, 99.95, 99.99, 99.999, 100}
 
-// rounded keeps the digits that a plot can show.
+// rounded rounds to keptDigits significant digits, which a plot can show.
 func rounded(v float64) float64 {
 	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', keptDigits, 64), 64)
 	if err != nil {
@@ -83,9 +83,9 @@ func (m *Moment) gauge(name string, v float64) {
 	m.Gauges[name] = max(m.Gauges[name], v)
 }
 
-// thin leaves at most keptMoments moments: neighbours become one, with the mean of their rates and medians and the worst of
-// their p99 and gauges, so that no stall is lost.
-func thin(all Moments) Moments {
+// decimate merges neighbouring samples until at most keptMoments are left. A merged sample has the
+// mean rate and median, and the largest p99 and gauges, so that every stall stays visible.
+func decimate(all Moments) Moments {
 	of := (len(all) + keptMoments - 1) / keptMoments
 	var kept Moments
 	for ; len(all) > 0; all = all[min(of, len(all)):] {
@@ -105,9 +105,9 @@ func thin(all Moments) Moments {
 	return kept
 }
 
-// thin bounds every series of the report.
-func (r *Report) thin() {
+// decimate bounds every series of the report.
+func (r *Report) decimate() {
 	for i := range r.Stages {
-		r.Stages[i].Moments = thin(r.Stages[i].Moments)
+		r.Stages[i].Moments = decimate(r.Stages[i].Moments)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A series is bounded however long a load was, its worst moments stay, and it comes back from JSON as it went in.
+// A series has a bounded length, keeps its worst samples, and survives JSON unchanged.
 func TestASeriesIsThinnedAndKeepsItsWorst(t *testing.T) {
 	var long Moments
 	for i := range 1000 {
@@ -18,7 +18,7 @@ func TestASeriesIsThinnedAndKeepsItsWorst(t *testing.T) {
 		}
 		long = append(long, m)
 	}
-	kept := thin(long)
+	kept := decimate(long)
 	require.LessOrEqual(t, len(kept), keptMoments)
 	require.EqualValues(t, 1000, kept[len(kept)-1].AtSeconds)
 	stalls := 0
@@ -34,11 +34,11 @@ func TestASeriesIsThinnedAndKeepsItsWorst(t *testing.T) {
 	var again Moments
 	require.NoError(t, json.Unmarshal(text, &again))
 	require.Equal(t, kept, again)
-	require.Empty(t, thin(nil))
+	require.Empty(t, decimate(nil))
 	require.Error(t, json.Unmarshal([]byte(`{"atSeconds":[1],"perSecond":[]}`), &again))
 }
 
-// The whole short set is small enough to be committed: every series of it at its longest.
+// The reports of the short set with series of maximum length are small enough to be committed.
 func TestAReportIsSmall(t *testing.T) {
 	const stages, measures, gauges, mostBytes = 17, 2, 8, 60 << 10
 	h := newHistogram(wholeDigits)
@@ -67,7 +67,7 @@ func TestAReportIsSmall(t *testing.T) {
 		}
 		r.Stages = append(r.Stages, s)
 	}
-	r.thin()
+	r.decimate()
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	require.Less(t, len(text), mostBytes)
