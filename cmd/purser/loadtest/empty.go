@@ -14,11 +14,12 @@ import (
 	"purser/cmd/purser/tuning"
 )
 
-// BenchEmpty is the process of the yardstick's empty handler. It prints its URL, and ends with its input: when who started it has
-// closed it or is gone.
+// BenchEmpty is the process of the yardstick's empty handler. It prints its URL and ends with its
+// standard input, which closes when its parent ends.
 type BenchEmpty struct{}
 
-// Run serves until the input ends, with as many processors as the server gives itself: what is compared is told apart by its work alone.
+// Run serves until the input ends, with as many processors as the server uses, so that only the work
+// of the two differs.
 func (*BenchEmpty) Run(out io.Writer) error {
 	tuning.SpareProcessors()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +35,7 @@ func (*BenchEmpty) Run(out io.Writer) error {
 	return errors.Join(err, listener.Close(), <-ended)
 }
 
-// startEmpty runs BenchEmpty by a command and returns its URL and what ends it.
+// startEmpty runs BenchEmpty by a command and returns its URL and a function that ends it.
 func startEmpty(command ...string) (url string, end func() error, err error) {
 	child := exec.Command(command[0], command[1:]...)
 	child.Stderr = os.Stderr

@@ -49,7 +49,7 @@ type stock struct {
 // stockMade is the time in the ids of a stock: they are the same in every run.
 var stockMade = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// validate names what is wrong with the numbers.
+// validate returns an error that names a wrong number.
 func (s stock) validate(decisions int) error {
 	switch {
 	case s.cards < 1 || s.cards > bench.MaxCards:
@@ -149,9 +149,10 @@ func (s stock) in(data string) (*bench.Stock, error) {
 			"each workspace, and no actors of cards: it is the authorizer's start that is measured", fillPage)}, nil
 }
 
-// filler makes the stores of a stock. The authorizer takes the cards as it takes every card, by Follow; the journal gets an event
-// of a kind that nobody knows for each page of them, so that both stand at the same position. Then the cards are swiped in turn. The
-// journal is told of each workspace's last decision alone, from which its balance goes on: it is the authorizer that is measured.
+// filler creates the stores of a stock. The authorizer receives the cards by Follow, as it receives every
+// card. The journal gets an event of an unknown kind for each page of cards, so that both stores have
+// the same position. Then the cards are swiped in turn. The journal gets only each workspace's last
+// decision, which is enough for its balance, because the load measures the authorizer.
 type filler struct {
 	stock
 	decisions int
@@ -337,7 +338,7 @@ func (f *filler) append(ctx context.Context, w int, e persistence.Event, state a
 	return f.engine.Follow(slot.Shard(), page)
 }
 
-// balance tells a workspace's balance of its last decision, as the relay would, had the ones before been told.
+// balance appends a workspace's last decision to its balance, as the relay does.
 func (f *filler) balance(ctx context.Context, w int) error {
 	shard := f.slot(w).Shard()
 	last, err := f.engine.ReadLog(shard, max(f.engine.Synced(shard), 1)-1, 1)

@@ -42,7 +42,7 @@ type Command struct {
 	Medians   BenchMedians `cmd:"" help:"Medians of several reports of the same loads, and what they say of the goals."`
 }
 
-// benchTarget says which server is measured.
+// benchTarget are the flags that name the measured server.
 type benchTarget struct {
 	Own               bool   `name:"own" help:"Start a server for the run, on free ports, without rate limits. It takes PURSER_*, DATABASE_URL and KAFKA_BROKERS of the environment; the database must be an empty one."`
 	OwnDir            string `name:"own-dir" help:"Data directory of the server that is started; a temporary one, removed afterwards, when unset."`
@@ -55,7 +55,7 @@ type benchTarget struct {
 	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"The card network's secret, when the server was given one."`
 }
 
-// benchOptions say what the run is made of.
+// benchOptions are the flags of the run's data.
 type benchOptions struct {
 	benchTarget
 	benchReport
@@ -64,7 +64,7 @@ type benchOptions struct {
 	Declines   int `default:"10" help:"Percent of the swipes that must be declined; -1 for none."`
 }
 
-// benchReport says how a run draws and measures, and what becomes of its report.
+// benchReport are the flags of random data, measurements and the report.
 type benchReport struct {
 	Skew      float64       `default:"1.1" help:"Of the Zipf distributions of cards and merchants."`
 	Seed      uint64        `default:"1" help:"Of cards, merchants and amounts."`
@@ -102,7 +102,7 @@ func (b *BenchLoad) Run(chosen *kong.Context, out io.Writer) error {
 	return b.run(out, workload, loadGoals(load), load)
 }
 
-// What loads do unless they are told otherwise, and what their goals are for.
+// Defaults of loads. Goals apply to loads with these values.
 const (
 	defaultRate        = 5000 // of an open loop, a second
 	defaultConnections = 64
@@ -165,7 +165,7 @@ func loadGoals(l bench.Load) []bench.Goal {
 	return nil
 }
 
-// shortGoals are what the short set is meant to reach.
+// shortGoals returns the goals of the short set.
 func shortGoals() []bench.Goal {
 	goals := []bench.Goal{
 		most("authorize, 1 connection", bench.P50OfFloor, 1.5),
@@ -182,7 +182,8 @@ func shortGoals() []bench.Goal {
 	return goals
 }
 
-// cardsGoals are what a server with ten million cards and decisions is meant to reach: seconds, MiB and the share of a limit.
+// cardsGoals returns the goals of a server with ten million cards and decisions, in seconds, MiB and
+// shares of a limit.
 func cardsGoals() []bench.Goal {
 	return []bench.Goal{
 		{Stage: "cards: memory full", Quantity: bench.ResidentMemory, Limit: 1536},
@@ -238,8 +239,8 @@ func (b *benchReport) runOwn(ctx context.Context, out io.Writer, name, dir strin
 	return b.runOn(ctx, out, name, c)
 }
 
-// runOn measures a server and leaves the report where it was asked for. What fails it is an error, or an answer that is wrong or
-// does not come; a goal that is missed is in the report.
+// runOn measures a server and writes the report to the places that the flags name. Wrong and missing
+// answers are an error. Missed goals are in the report.
 func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c bench.Config) error {
 	tuning.SpareProcessors()
 	bar := newBar(out)
@@ -252,7 +253,7 @@ func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c b
 	return err
 }
 
-// given is the server that the flags name.
+// given sets the target to the server that the flags name.
 func (b *benchOptions) given(c *bench.Config) error {
 	secret, _, err := datadir.NetworkSecret(b.DataDir, b.NetworkSecret, b.NetworkSecretFile)
 	c.Target = bench.Target{REST: adminport.URL(b.HTTPAddr), Network: adminport.URL(b.AuthorizerAddr), Secret: secret}
@@ -381,7 +382,7 @@ func (b *BenchCards) Run(out io.Writer) (err error) {
 	return b.runOwn(ctx, out, bench.Cards, dir, c)
 }
 
-// bar shows how far a run is where a person looks: on a terminal.
+// bar shows the progress of a run on a terminal.
 type bar struct{ out io.Writer }
 
 const barWidth = 30

@@ -99,7 +99,7 @@ func (s *ownServer) prepare() (err error) {
 	return nil
 }
 
-// FreeAddresses are ports that nobody has at the moment.
+// FreeAddresses returns n addresses of 127.0.0.1 whose ports are free.
 func FreeAddresses(n int) ([]string, error) {
 	var all []string
 	var taken error
@@ -133,7 +133,7 @@ func (s *ownServer) Start() error {
 	return nil
 }
 
-// Kill ends it with kill -9. One that has ended by itself is an error.
+// Kill ends the server with kill -9. It returns an error when the server has ended by itself.
 func (s *ownServer) Kill() error {
 	if err := s.died(); err != nil {
 		return err
@@ -146,7 +146,8 @@ func (s *ownServer) Kill() error {
 	return nil
 }
 
-// Stop ends it as an operator would. One that does not end well, or has not, is an error.
+// Stop ends the server with SIGTERM. It returns an error when the server fails or does not end within
+// ownStopWithin.
 func (s *ownServer) Stop() error {
 	cmd := s.cmd
 	s.cmd = nil
@@ -160,7 +161,7 @@ func (s *ownServer) Stop() error {
 	return nil
 }
 
-// PeakMemory is what Linux knows of the child.
+// PeakMemory reads the peak resident memory of the child from /proc.
 func (s *ownServer) PeakMemory() (bytes int64, told bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
@@ -197,7 +198,7 @@ func (s *ownServer) ready(ctx context.Context) error {
 	}
 }
 
-// died is an error if it has ended by itself. It does not wait for it.
+// died returns an error when the server has ended by itself. It does not wait.
 func (s *ownServer) died() error {
 	select {
 	case <-s.ended:
@@ -209,7 +210,7 @@ func (s *ownServer) died() error {
 	}
 }
 
-// lastOf tells how a child ended, with the end of its log.
+// lastOf returns an error with the exit status of a child and the end of its log.
 func (s *ownServer) lastOf(cmd *exec.Cmd) error {
 	return fmt.Errorf("the server ended with %s:\n%s", cmd.ProcessState, s.lastWords())
 }
@@ -233,7 +234,7 @@ func (s *ownServer) readSecret() error {
 	return err
 }
 
-// close stops the server and removes what was temporary.
+// close stops the server and removes a temporary directory.
 func (s *ownServer) close() error {
 	var faults []error
 	if s.cmd != nil {

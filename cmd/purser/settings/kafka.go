@@ -11,7 +11,7 @@ import (
 	"purser/persistence/kafka"
 )
 
-// kafkaConfig says how Kafka is reached. Without brokers there is none.
+// kafkaConfig is the connection to Kafka. Without brokers the server uses no Kafka.
 type kafkaConfig struct {
 	Brokers []string
 	TLS     *tls.Config    // nil: plain TCP

@@ -14,7 +14,7 @@ const (
 	proxyProtocolNetwork = "network"
 )
 
-// proxyConfig says which proxies are trusted, and on which ports they speak the PROXY protocol.
+// proxyConfig are the trusted proxies, and the ports on which they use the PROXY protocol.
 type proxyConfig struct {
 	Trusted       forwarded.Networks
 	REST, Network bool

@@ -33,7 +33,7 @@ const (
 const SecretsToKeep = "data-key, network-secret, partner-secret with each partner's own " +
 	"(partner-secret-bank, -ramp, -stablecoin) and checkout-seed, or the settings in their place"
 
-// SecretSettings says which setting takes the place of a file.
+// SecretSettings are the settings that replace the files of secrets, by file.
 var SecretSettings = map[string]string{datadir.NetworkSecretFile: "PURSER_NETWORK_SECRET",
 	PartnerSecretFile: "PURSER_PARTNER_SECRET",
 	DataKeyFile:       "PURSER_DATA_KEY", CheckoutSeedFile: "PURSER_CHECKOUT_XPUB_EVM or PURSER_CHECKOUT_XPUB_BTC"}

@@ -30,8 +30,8 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// Settings are the flags and environment variables of purser serve, as they were typed. They are read as strings and checked
-// together, so that every fault is named at once.
+// Settings are the flags and environment variables of purser serve as text. They are checked together,
+// so that one error names every fault.
 type Settings struct {
 	HTTPAddr           string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address."`
 	AuthorizerAddr     string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address."`
@@ -92,7 +92,7 @@ type Settings struct {
 	KafkaSASLPassword  string `name:"kafka-sasl-password" env:"KAFKA_SASL_PASSWORD" secret:"" help:"Password of that name."`
 }
 
-// Config is what Settings mean.
+// Config is the parsed meaning of Settings.
 type Config struct {
 	HTTPAddr, AuthorizerAddr, AdminAddr string
 	AdminHosts                          []string // besides localhost and the port's address
@@ -150,14 +150,14 @@ const (
 	maxSecrets      = 2
 )
 
-// Faults gathers what is wrong with the settings.
+// Faults collects the errors of settings.
 type Faults []error
 
 func (f *Faults) Add(name, format string, args ...any) {
 	*f = append(*f, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
 }
 
-// Config checks the settings and says what they mean. The error names every fault.
+// Config checks the settings and returns their meaning. The error names every fault.
 func (s Settings) Config() (Config, error) {
 	var f Faults
 	c := Config{HTTPAddr: s.HTTPAddr, AuthorizerAddr: s.AuthorizerAddr, AdminAddr: s.AdminAddr, DataDir: s.DataDir,

@@ -28,7 +28,7 @@ const (
 	maxReport   = 16 << 20
 )
 
-// ErrUnsound ends an audit that found something; the table says what.
+// ErrUnsound reports that an audit found differences. Its report lists them.
 var ErrUnsound = errors.New("the audit found differences")
 
 // Run prints the report and fails when anything differs.

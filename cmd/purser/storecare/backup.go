@@ -37,7 +37,7 @@ type BackupCmd struct {
 	To          string `arg:"" name:"directory" help:"Directory to make. A running server writes the backup in PURSER_BACKUP_DIR, and this command moves it."`
 }
 
-// Run backs up and says what the operator must keep besides.
+// Run makes the backup and names the secrets that the operator must keep besides.
 func (b *BackupCmd) Run(out io.Writer) error {
 	to, err := filepath.Abs(b.To)
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *BackupCmd) backupStores(
 	return writeBackup(ctx, s, to, time.Now())
 }
 
-// checkpointOf copies a store of the sandbox's that nobody has open; nil when it is not there.
+// checkpointOf returns a function that copies a closed store of the sandbox, nil when there is none.
 func checkpointOf(from string) func(dir string) error {
 	if !sandbox.Exists(nil, from) {
 		return nil
@@ -231,7 +231,7 @@ type backupRequest struct {
 	Name string `json:"name,omitempty"`
 }
 
-// BackupAnswer says what the server wrote and where.
+// BackupAnswer is the server's answer: the directory and the manifest of the backup.
 type BackupAnswer struct {
 	Directory string   `json:"directory"`
 	Manifest  Manifest `json:"manifest"`

@@ -33,7 +33,8 @@ const (
 	maxNACHA     = 16 << 20 // bytes of a file as the admin port answers it
 )
 
-// nachaAsked and nachaFile are what the admin port is asked and answers. File is "" when nothing left on the day.
+// nachaAsked and nachaFile are the question and the answer of the admin port. File is "" for a day
+// without transfers.
 type (
 	nachaAsked struct {
 		Day string `json:"day"`

@@ -28,7 +28,7 @@ const (
 	maxManifest  = 64 << 20
 )
 
-// ErrDamaged: a backup is not what was written. Nothing was changed.
+// ErrDamaged reports that a backup differs from its manifest. Nothing was changed.
 var ErrDamaged = errors.New("the backup cannot be restored, and nothing was changed")
 
 // Manifest describes a backup. It is stored as JSON in a file that datadir.WriteChecksummed writes.
@@ -46,6 +46,7 @@ type fileSum struct {
 	SHA256 string `json:"sha256"`
 }
 
+// Bytes returns the size of all files.
 func (m *Manifest) Bytes() (total int64) {
 	for _, f := range m.Files {
 		total += f.Bytes
@@ -53,7 +54,7 @@ func (m *Manifest) Bytes() (total int64) {
 	return total
 }
 
-// Write makes everything that SumFiles has synced findable, and then the manifest.
+// Write syncs the directories of the files that SumFiles has synced, and then writes the manifest.
 func (m *Manifest) Write(dir string) error {
 	text, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
@@ -71,8 +72,8 @@ func (m *Manifest) Write(dir string) error {
 	return datadir.WriteChecksummed(filepath.Join(dir, ManifestFile), manifestForm, text)
 }
 
-// SumFiles reads and syncs every file of a directory, and refuses what is none: a link would be summed here and copied from
-// elsewhere.
+// SumFiles reads and syncs every file of a directory. It refuses links and other special files, because
+// a link's target would be summed here and copied from elsewhere.
 func SumFiles(dir string) (map[string]fileSum, error) {
 	sums := map[string]fileSum{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -103,7 +104,7 @@ func sumFile(path string) (sum fileSum, err error) {
 	return sum, errors.Join(err, file.Sync(), file.Close())
 }
 
-// CheckedBackup is a backup that was read whole and found to be what was written.
+// CheckedBackup is a backup that was read completely and equals its manifest.
 type CheckedBackup struct {
 	Manifest
 	Dir  string
@@ -150,6 +151,7 @@ func CheckBackup(dir string) (*CheckedBackup, error) {
 	return c, c.readArchive()
 }
 
+// ReadManifest reads the manifest alone.
 func (c *CheckedBackup) ReadManifest() error {
 	text, sum, err := datadir.ReadChecksummed(filepath.Join(c.Dir, ManifestFile), manifestForm)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -181,7 +183,7 @@ func (c *CheckedBackup) readArchive() error {
 	})
 }
 
-// archive lets do read the journal.
+// archive calls do with a reader of the journal.
 func (c *CheckedBackup) archive(do func(r *archive.Reader) error) error {
 	file, err := os.Open(filepath.Join(c.Dir, ArchiveFile))
 	if err != nil {

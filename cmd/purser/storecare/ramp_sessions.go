@@ -44,7 +44,7 @@ const (
 	importEachWithin = time.Minute
 )
 
-// ErrNothingImported ends an import with something wrong in its file; the lines before it say what.
+// ErrNothingImported reports that the file of an import has errors. The output lists them.
 var ErrNothingImported = errors.New("nothing was brought over")
 
 // sessionLine is a line of the file.
@@ -63,7 +63,7 @@ func (l *sessionLine) session() balance.RampSession {
 		HostedURL: l.HostedURL, CreatedAt: l.CreatedAt, UpdatedAt: l.CreatedAt}
 }
 
-// lineFaults are what is wrong with a file, in the order of its lines.
+// lineFaults are the errors of a file, in the order of its lines.
 type lineFaults []string
 
 func (f *lineFaults) add(line int, format string, args ...any) {
@@ -85,7 +85,8 @@ func (f lineFaults) check(out io.Writer) error {
 	return nil
 }
 
-// Run reads the file, checks it against the stores, and brings over what is not there yet. The same file again changes nothing.
+// Run reads the file, checks it against the stores, and imports missing sessions. A repeated import of
+// the same file changes nothing.
 func (c *ImportRampSessionsCmd) Run(out io.Writer) error {
 	lines, err := readSessions(c.File, out)
 	if err != nil {
@@ -103,7 +104,7 @@ func (c *ImportRampSessionsCmd) Run(out io.Writer) error {
 	return errors.Join(c.importInto(ctx, lines, out), unlock())
 }
 
-// readSessions reads the whole file. What its lines say of themselves and of each other is right when it returns.
+// readSessions reads the whole file. It checks each line, and the lines against each other.
 func readSessions(path string, out io.Writer) (lines []sessionLine, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -151,7 +152,7 @@ func unreadable(err error) string {
 	return field + ": cannot be read"
 }
 
-// check says what is wrong with a line that the stores need not be asked about.
+// check returns the errors of a line that need no read of the stores.
 func (l *sessionLine) check() error {
 	if _, err := ident.Parse(ident.Workspace, l.WorkspaceID); err != nil {
 		return errors.New("workspaceId: no id of a workspace")
@@ -236,7 +237,8 @@ func importSessions(ctx context.Context, system *processes.Product, lines []sess
 	return nil
 }
 
-// compare says whether a session is there, and the field in which it is another one. A report may have changed its status since.
+// compare reports whether a session is stored, and a field in which the stored one differs. It ignores
+// the status, which a report may have changed since.
 func (l *sessionLine) compare(ctx context.Context, system *processes.Product) (there bool, differs string, err error) {
 	slot, err := ident.SlotOf(l.ID)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// RebuildCmd makes the authorizer's store anew from the journal. The log of an old store that
+// RebuildCmd rebuilds the authorizer's store from the journal. The log of an old store that
 // reaches the journal stays: the next start relays the decisions that the journal lacks.
 type RebuildCmd struct {
 	datadir.Stores
@@ -147,7 +147,7 @@ func (r *RebuildCmd) replace(fresh string) (kept string, err error) {
 	return kept, datadir.SyncDir(r.DataDir)
 }
 
-// rebuilt is what a new store has, and how many decisions between those the journal never had.
+// rebuilt are the counts of a new store, and the number of decisions that the journal never had.
 type rebuilt struct {
 	relayed         actors.Relayed
 	decisions, lost uint64

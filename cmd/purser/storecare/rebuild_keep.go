@@ -94,7 +94,7 @@ func (l *oldLog) readPending(engine *authorizer.Engine) error {
 	return nil
 }
 
-// say prints how the rebuild treats the old log.
+// say prints how the rebuild uses the old log.
 func (l *oldLog) say(out io.Writer, discard bool) {
 	if l.aside {
 		fmt.Fprintf(out, "an earlier repair was interrupted: %s is the old store, and --yes puts it back\n", l.dir)

@@ -33,7 +33,7 @@ const (
 	maxRelayAnswer     = 16 << 20 // bytes of the list
 )
 
-// relayQuestion is what the command asks of the admin port.
+// relayQuestion is the body of the command at the admin port.
 type relayQuestion struct {
 	Retry     bool   `json:"retry"`
 	Workspace string `json:"workspace"`

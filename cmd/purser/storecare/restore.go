@@ -220,7 +220,7 @@ func (s *Restoration) authorizerOptions() authorizer.Options {
 		Entropy: rand.Reader, Fatal: func(err error) { panic(fmt.Sprintf("the new authorizer's store has failed: %v", err)) }}
 }
 
-// checkpointAuthorizer copies a store that nobody has open, whatever its deployment.
+// checkpointAuthorizer copies a closed store of any deployment.
 func checkpointAuthorizer(from, to string) error {
 	engine, err := authorizer.Open(authorizer.Options{Dir: from, Clock: time.Now, Entropy: rand.Reader,
 		Fatal: func(err error) { panic("BUG: a copy writes: " + err.Error()) }})
@@ -333,7 +333,8 @@ func NextIncarnation(content persistence.Content) persistence.Content {
 	}
 }
 
-// place moves what is ready into the data directory; what was moved before is passed over. The journal is last.
+// place moves the prepared stores into the data directory, the journal last. It skips stores that were
+// moved before.
 func (s *Restoration) place() error {
 	dir := datadir.RestoringDir(s.DataDir)
 	for _, of := range slices.Concat([]func(string) string{datadir.AuthorizerDir}, datadir.SandboxDirs, []func(string) string{datadir.JournalDir}) {

@@ -41,7 +41,7 @@ const (
 	maxKeysText  = 64 << 10 // bytes of a server's answer
 )
 
-// Run rotates and says what to do next.
+// Run does a step of the rotation and prints the next one.
 func (c *RotateCmd) Run(out io.Writer) error {
 	if err := c.requireFileInUse(); err != nil {
 		return err
@@ -271,7 +271,7 @@ type secretQuestion struct {
 	Name string `json:"name"`
 }
 
-// secretAnswer says whether the server has started with the first secret in that file.
+// secretAnswer reports whether the server has started with the first secret in the file.
 type secretAnswer struct {
 	InUse bool `json:"inUse"`
 }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// How much garbage gathers before it is collected: as much as the heap has room for beside what is alive, and not less than
-// garbageBytes. Go's own rule is as much as is alive: with the memory for cards full, that is most of a gigabyte beside it; with
-// few cards it collects several times a second, and swipes wait while it does.
+// The garbage that accumulates before a collection: the rest of heapBytes beside the live heap, and at
+// least garbageBytes. Go's default is as much as the live heap. With the memory for cards full that is
+// most of a gigabyte. With few cards Go collects several times a second, and swipes wait for it.
 const (
 	heapBytes           = 768 << 20
 	garbageBytes        = 256 << 20
-	leastGarbagePercent = 25  // of what is alive: were it less, a heap of many gigabytes would be collected without a rest
-	mostGarbagePercent  = 600 // what is alive may have grown before it is looked at again
+	leastGarbagePercent = 25  // of the live heap; with less a heap of many gigabytes is collected all the time
+	mostGarbagePercent  = 600 // the live heap may grow before the next look
 	lookAtGarbageEvery  = 100 * time.Millisecond
-	aliveMetric         = "/gc/heap/live:bytes" // what the last collection found alive
+	aliveMetric         = "/gc/heap/live:bytes" // the live heap of the last collection
 )
 
 // BoundGarbage sets the collector's percentage, which is the process's, until the context ends. GOGC, if set, is left alone.
@@ -45,7 +45,7 @@ func paceGarbage(ctx context.Context, ticks <-chan time.Time, alive func() uint6
 	}
 }
 
-// garbagePercent is what share of what is alive may gather as garbage.
+// garbagePercent returns the garbage that may accumulate, in percent of the live heap.
 func garbagePercent(alive uint64) int {
 	room := uint64(garbageBytes)
 	if alive < heapBytes-garbageBytes {

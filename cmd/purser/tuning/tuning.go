@@ -14,7 +14,7 @@ import (
 const InCalls = 2
 
 // SpareProcessors gives Go's scheduler as many processors more, and returns how many it had. GOMAXPROCS, if set, is left alone.
-// A quota that is changed while the program runs is not looked at again.
+// A later change of the quota has no effect.
 func SpareProcessors() int {
 	processors := runtime.GOMAXPROCS(0)
 	if os.Getenv("GOMAXPROCS") == "" {
