@@ -26,7 +26,7 @@ import (
 )
 
 // operatorAsks sends a command to the admin port of a server as curl does.
-func operatorAsks(t *testing.T, m *Main, command, body string) (status int, answer string) {
+func operatorAsks(t *testing.T, m *daemon, command, body string) (status int, answer string) {
 	t.Helper()
 	client, base := adminport.NewClient(adminport.Reachable(m.listeners.admin.Addr()))
 	resp, err := client.Post(base+"/"+command, "application/json", strings.NewReader(body))
@@ -38,13 +38,13 @@ func operatorAsks(t *testing.T, m *Main, command, body string) (status int, answ
 }
 
 // startSet starts a server with settings of its own.
-func startSet(t *testing.T, data string, set func(*settings.Settings)) *Main {
+func startSet(t *testing.T, data string, set func(*settings.Settings)) *daemon {
 	t.Helper()
 	s := testSettings(t, data)
 	set(&s)
 	config, err := s.Config()
 	require.NoError(t, err)
-	m := NewMain(config, talkative())
+	m := newDaemon(config, talkative())
 	require.NoError(t, m.Start(t.Context()))
 	return m
 }
@@ -133,7 +133,7 @@ func TestTheAdminPortOnAUnixSocket(t *testing.T) {
 	socket(&other)
 	config, err := other.Config()
 	require.NoError(t, err)
-	err = NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context())
+	err = newDaemon(config, slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorContains(t, err, "a running server listens on "+path)
 	require.NoError(t, m.Close())
 	require.NoFileExists(t, path)
@@ -147,7 +147,7 @@ func TestTheAdminPortOnAUnixSocket(t *testing.T) {
 	require.NoError(t, m.Close())
 
 	require.NoError(t, os.WriteFile(path, []byte("somebody's"), 0o600))
-	require.ErrorContains(t, NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context()), "is not a socket")
+	require.ErrorContains(t, newDaemon(config, slog.New(slog.DiscardHandler)).Start(t.Context()), "is not a socket")
 	require.FileExists(t, path)
 }
 

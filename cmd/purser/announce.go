@@ -13,7 +13,7 @@ import (
 
 // announce prints the addresses of the server and the settings that are for development only. A
 // JSON log has warnings instead: its reader is a program.
-func (m *Main) announceStart(out io.Writer) error {
+func (m *daemon) announceStart(out io.Writer) error {
 	if m.config.LogFormat == settings.LogJSON {
 		for _, note := range m.development {
 			m.log.Warn("for development only", "setting", note)

@@ -128,7 +128,7 @@ func TestARestoreKeepsTheNewerAuthorizer(t *testing.T) {
 func TestABackupHasTheSandboxChains(t *testing.T) {
 	t.Parallel()
 	data, running, rest := t.TempDir(), filepath.Join(t.TempDir(), "running"), filepath.Join(t.TempDir(), "rest")
-	paid := func(m *Main) (all []string) {
+	paid := func(m *daemon) (all []string) {
 		found, err := m.sandboxChains.Chain("base").Transfers(t.Context(), 1, 1<<40, []string{"0xshop"})
 		require.NoError(t, err)
 		for _, o := range found {
@@ -136,7 +136,7 @@ func TestABackupHasTheSandboxChains(t *testing.T) {
 		}
 		return all
 	}
-	pay := func(m *Main, reference string) (all []string) {
+	pay := func(m *daemon, reference string) (all []string) {
 		count := len(paid(m))
 		_, err := m.sandboxChains.Chain("base").Pay(t.Context(), reference, "0xpayer",
 			sandbox.ChainPayment{Asset: "USDC", Address: "0xshop", Amount: "7"})
@@ -276,7 +276,7 @@ func TestARestoreThatIsInterrupted(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, crash(s, plan))
 			const refusal = "was not finished: run the same `purser restore` again"
-			require.ErrorContains(t, NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()), refusal)
+			require.ErrorContains(t, newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()), refusal)
 			require.ErrorContains(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard), refusal)
 			require.ErrorContains(t, run([]string{"restore", "--data-dir", data, other}, io.Discard), "run that one again")
 			runs(t, "restore", "--data-dir", data, backup)
@@ -340,7 +340,7 @@ func TestMissingSecretsAreNamedAfterARestore(t *testing.T) {
 	require.Empty(t, secrets)
 	restored := filepath.Join(t.TempDir(), "restored")
 	runs(t, "restore", "--data-dir", restored, backup)
-	err = NewMain(testConfig(t, restored), slog.New(slog.DiscardHandler)).Start(t.Context())
+	err = newDaemon(testConfig(t, restored), slog.New(slog.DiscardHandler)).Start(t.Context())
 	for name, setting := range settings.SecretSettings {
 		require.ErrorContains(t, err, filepath.Join(restored, name)+" is missing")
 		require.ErrorContains(t, err, setting)

@@ -20,12 +20,12 @@ import (
 )
 
 // unlimited starts a server that may be asked as often as one likes, and says how bench reaches it.
-func unlimited(t *testing.T) (*Main, bench.Config) {
+func unlimited(t *testing.T) (*daemon, bench.Config) {
 	t.Helper()
 	data := t.TempDir()
 	config := testConfig(t, data)
 	config.RateLimits.Off = true
-	m := NewMain(config, slog.New(slog.DiscardHandler))
+	m := newDaemon(config, slog.New(slog.DiscardHandler))
 	require.NoError(t, m.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))

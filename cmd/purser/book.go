@@ -12,7 +12,7 @@ import (
 const bookWithin = 10 * time.Second
 
 // openBook makes the ledger consumer. The book lies beside the journal in Postgres; a journal in the data directory has none.
-func openBook(ctx context.Context, m *Main) (persistence.Handler, error) {
+func openBook(ctx context.Context, m *daemon) (persistence.Handler, error) {
 	if m.config.DatabaseURL == "" {
 		return nil, nil
 	}
@@ -21,7 +21,7 @@ func openBook(ctx context.Context, m *Main) (persistence.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.onClose(b.Close)
+	m.cleanup.push(b.Close)
 	within, cancel := context.WithTimeout(ctx, bookWithin)
 	defer cancel()
 	if err := b.Prepare(within); err != nil {

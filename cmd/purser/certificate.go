@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
-	"sync"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"purser/cmd/purser/settings"
 )
 
 // certificateEvery is the pause between two looks at the files of the certificate. SIGHUP has them
@@ -14,20 +16,18 @@ import (
 const certificateEvery = 10 * time.Second
 
 // followCertificate looks at the files of the certificate until the close.
-func (m *Main) followCertificate(context.Context) error {
+func (m *daemon) followCertificate(context.Context) error {
 	c := m.config.Certificate
 	if c == nil {
 		return nil
 	}
-	if err := m.registerCertificate(); err != nil {
+	if err := registerCertificate(m.registry, c); err != nil {
 		return err
 	}
 	if end := c.NotAfter(); m.Clock().After(end) {
 		m.log.Warn("the certificate has ended", "file", c.CertFile, "notAfter", end)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
+	m.cleanup.goUntilClosed(func(ctx context.Context) {
 		look := time.NewTicker(certificateEvery)
 		defer look.Stop()
 		for {
@@ -37,41 +37,34 @@ func (m *Main) followCertificate(context.Context) error {
 			case <-ctx.Done():
 				return
 			}
-			m.lookAtCertificate()
+			reloadCertificate(c, m.log)
 		}
-	})
-	m.onClose(func() error {
-		cancel()
-		running.Wait()
-		return nil
 	})
 	return nil
 }
 
-// lookAtCertificate reads the files of the certificate, and counts and logs a change.
-func (m *Main) lookAtCertificate() {
-	c := m.config.Certificate
+// reloadCertificate reads the files of the certificate, and counts and logs a change.
+func reloadCertificate(c *settings.Certificate, log *slog.Logger) {
 	switch changed, err := c.Reload(); {
 	case err != nil:
 		c.Failed.Add(1)
-		m.log.Error("the new certificate cannot be used, and the one before stays", "cert", c.CertFile, "key",
+		log.Error("the new certificate cannot be used, and the one before stays", "cert", c.CertFile, "key",
 			c.KeyFile, "err", err)
 	case changed:
 		c.Loaded.Add(1)
-		m.log.Info("the certificate was read anew", "cert", c.CertFile, "notAfter", c.NotAfter())
+		log.Info("the certificate was read anew", "cert", c.CertFile, "notAfter", c.NotAfter())
 	}
 }
 
 // registerCertificate registers the metrics of the certificate.
-func (m *Main) registerCertificate() error {
-	c := m.config.Certificate
+func registerCertificate(registry *prometheus.Registry, c *settings.Certificate) error {
 	reloads := func(outcome string, count *atomic.Int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "purser_tls_reloads_total",
 			ConstLabels: prometheus.Labels{"outcome": outcome},
 			Help:        "Changes of the certificate's files, by whether the new pair is in use."},
 			func() float64 { return float64(count.Load()) })
 	}
-	return registerAll(m.registry, reloads("done", &c.Loaded), reloads("failed", &c.Failed),
+	return registerAll(registry, reloads("done", &c.Loaded), reloads("failed", &c.Failed),
 		gaugeOf("purser_tls_files_unusable",
 			"1: the certificate's files cannot be used, and an earlier pair is in use.", func() float64 {
 				if c.Unusable.Load() {

@@ -115,7 +115,7 @@ func TestACertificateIsReadAnew(t *testing.T) {
 	s.TLSCert, s.TLSKey = files.cert, files.key
 	config, err := s.Config()
 	require.NoError(t, err)
-	c, m, log := config.Certificate, NewMain(config, nil), new(bytes.Buffer)
+	c, m, log := config.Certificate, newDaemon(config, nil), new(bytes.Buffer)
 	m.log = settings.NewLogger(log, config)
 	serial := func() int64 {
 		pair, err := c.ServerConfig().GetCertificate(nil)
@@ -124,8 +124,8 @@ func TestACertificateIsReadAnew(t *testing.T) {
 	}
 	look := func(loaded, failed, used int64) {
 		t.Helper()
-		m.lookAtCertificate()
-		m.lookAtCertificate() // unchanged files count once
+		reloadCertificate(c, m.log)
+		reloadCertificate(c, m.log) // unchanged files count once
 		require.Equal(t, []int64{loaded, failed, used}, []int64{c.Loaded.Load(), c.Failed.Load(), serial()})
 		require.Equal(t, failed > 0 && loaded == 0, c.Unusable.Load())
 	}

@@ -17,7 +17,7 @@ import (
 
 // openChains makes the chains that are watched: those of the configured nodes, and of the sandbox for the others, unless real
 // accounts receive the payments: what is paid on a sandbox chain must never be credited for them.
-func (m *Main) openChains(context.Context) error {
+func (m *daemon) openChains(context.Context) error {
 	networks, stand := chain.Networks(), make(map[string]int)
 	m.chains = nil
 	for _, name := range slices.Sorted(maps.Keys(networks)) {
@@ -43,7 +43,7 @@ func (m *Main) openChains(context.Context) error {
 	if err != nil {
 		return datadir.WithRepair(err, datadir.ChainsDir(m.config.DataDir), datadir.RepairSandbox)
 	}
-	m.onClose(chains.Close)
+	m.cleanup.push(chains.Close)
 	m.sandboxChains = chains
 	for name := range stand {
 		m.chains = append(m.chains, partner.Chain(chains.Chain(name)))
@@ -113,7 +113,7 @@ func (p *sandboxPayment) check() error {
 }
 
 // payOnSandbox makes a transaction on a sandbox chain, as a customer's wallet would.
-func (m *Main) payOnSandbox(ctx context.Context, body []byte) (any, error) {
+func payOnSandbox(ctx context.Context, chains *sandbox.Chains, body []byte) (any, error) {
 	var p sandboxPayment
 	if err := adminport.DecodeBody(body, &p); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (m *Main) payOnSandbox(ctx context.Context, body []byte) (any, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	on := m.sandboxChain(p.Chain)
+	on := sandboxChain(chains, p.Chain)
 	if on == nil {
 		return nil, errNoSandboxChain
 	}
@@ -134,21 +134,22 @@ func (m *Main) payOnSandbox(ctx context.Context, body []byte) (any, error) {
 }
 
 // reorganiseSandbox replaces the newest blocks of a sandbox chain.
-func (m *Main) reorganiseSandbox(ctx context.Context, body []byte) (any, error) {
+func reorganiseSandbox(ctx context.Context, chains *sandbox.Chains, body []byte) (any, error) {
 	var r sandboxReorganisation
 	if err := adminport.DecodeBody(body, &r); err != nil {
 		return nil, err
 	}
-	on := m.sandboxChain(r.Chain)
+	on := sandboxChain(chains, r.Chain)
 	if on == nil {
 		return nil, errNoSandboxChain
 	}
 	return struct{}{}, on.Reorganise(ctx, r.Depth, r.Drop...)
 }
 
-func (m *Main) sandboxChain(name string) *sandbox.Chain {
-	if m.sandboxChains == nil {
+// sandboxChain returns a chain of the sandbox, nil when there is none of that name.
+func sandboxChain(chains *sandbox.Chains, name string) *sandbox.Chain {
+	if chains == nil {
 		return nil
 	}
-	return m.sandboxChains.Chain(name)
+	return chains.Chain(name)
 }

@@ -150,16 +150,22 @@ func (c *trustedClock) publishPace() {
 
 func (c *trustedClock) trustedTime() time.Time { return c.pace.Load().timeAfter(c.clocks.elapsed()) }
 
-func (c *trustedClock) isSuspect() bool { return c.pace.Load().suspect }
+func (c *trustedClock) isSuspect() bool { return c != nil && c.pace.Load().suspect }
 
 // suspectReason is nil, or says why the clock is suspect.
 func (c *trustedClock) suspectReason() error {
+	if c == nil {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.guard.Fault()
 }
 
 func (c *trustedClock) wallOffset() time.Duration {
+	if c == nil {
+		return 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.guard.Offset()
@@ -239,7 +245,7 @@ func (c *trustedClock) observeUntil(ctx context.Context) {
 }
 
 // startClock makes the time of this process, unless a test has given one.
-func (m *Main) startClock(context.Context) (err error) {
+func (m *daemon) startClock(context.Context) (err error) {
 	if m.Clock != nil {
 		return nil
 	}
@@ -250,19 +256,13 @@ func (m *Main) startClock(context.Context) (err error) {
 	if err := m.trusted.leaveMark(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { m.trusted.observeUntil(ctx) })
-	m.onClose(func() error {
-		cancel()
-		running.Wait()
-		return m.trusted.leaveMark()
-	})
+	m.cleanup.push(m.trusted.leaveMark)
+	m.cleanup.goUntilClosed(m.trusted.observeUntil)
 	return nil
 }
 
 // trustJournal keeps trusted time from being before the newest event of the journal.
-func (m *Main) trustJournal(ctx context.Context) error {
+func (m *daemon) trustJournal(ctx context.Context) error {
 	if m.trusted == nil {
 		return nil
 	}
@@ -274,34 +274,18 @@ func (m *Main) trustJournal(ctx context.Context) error {
 	return nil
 }
 
-// trustAuthorizer keeps trusted time from being before the newest decision of an authorizer.
-func (m *Main) trustAuthorizer(engine *authorizer.Engine) error {
-	if m.trusted == nil {
+// trustAuthorizer keeps trusted time from being before the newest decision of an authorizer. A nil
+// clock is not guarded.
+func (c *trustedClock) trustAuthorizer(engine *authorizer.Engine) error {
+	if c == nil {
 		return nil
 	}
 	newest, err := engine.Newest()
 	if err != nil {
 		return err
 	}
-	m.trusted.noteCommitted(newest)
+	c.noteCommitted(newest)
 	return nil
-}
-
-// clockSuspect reports that nothing may end on account of time.
-func (m *Main) clockSuspect() bool { return m.trusted != nil && m.trusted.isSuspect() }
-
-func (m *Main) clockFault() error {
-	if m.trusted == nil {
-		return nil
-	}
-	return m.trusted.suspectReason()
-}
-
-func (m *Main) clockOffset() time.Duration {
-	if m.trusted == nil {
-		return 0
-	}
-	return m.trusted.wallOffset()
 }
 
 // clockStanding is the answer of the clock command.
@@ -325,44 +309,44 @@ func (c *trustedClock) currentStanding() clockStanding {
 }
 
 // clockCommand is the command of the admin port: it shows the clock, or accepts the wall clock.
-func (m *Main) clockCommand(_ context.Context, body []byte) (any, error) {
+func (c *trustedClock) answerCommand(_ context.Context, body []byte) (any, error) {
 	var question clockQuestion
 	switch err := json.Unmarshal(body, &question); {
 	case err != nil:
 		return nil, err
-	case m.trusted == nil:
+	case c == nil:
 		return nil, errors.New("the clock of this server is not guarded")
 	case question.Accept:
-		return m.trusted.acceptWall()
+		return c.acceptWall()
 	}
-	return m.trusted.currentStanding(), nil
+	return c.currentStanding(), nil
 }
 
 type clockQuestion struct {
 	Accept bool `json:"accept"`
 }
 
-// ClockCmd looks after the trusted time of a running server.
-type ClockCmd struct {
-	Status ClockStatusCmd `cmd:"" default:"withargs" help:"Show the trusted time and the wall clock of the running server."`
-	Accept ClockAcceptCmd `cmd:"" help:"Confirm that the wall clock is right, after a step that the server did not follow."`
+// clockCommand looks after the trusted time of a running server.
+type clockCommand struct {
+	Status clockStatusCommand `cmd:"" default:"withargs" help:"Show the trusted time and the wall clock of the running server."`
+	Accept clockAcceptCommand `cmd:"" help:"Confirm that the wall clock is right, after a step that the server did not follow."`
 }
 
-// ClockStatusCmd shows both clocks.
-type ClockStatusCmd struct{ clockPlace }
+// clockStatusCommand shows both clocks.
+type clockStatusCommand struct{ clockPlace }
 
-// ClockAcceptCmd confirms the wall clock.
-type ClockAcceptCmd struct{ clockPlace }
+// clockAcceptCommand confirms the wall clock.
+type clockAcceptCommand struct{ clockPlace }
 
 type clockPlace struct {
 	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the running server."`
 }
 
 // Run prints the standing.
-func (c *ClockStatusCmd) Run(out io.Writer) error { return c.askServer(out, clockQuestion{}) }
+func (c *clockStatusCommand) Run(out io.Writer) error { return c.askServer(out, clockQuestion{}) }
 
 // Run accepts the wall clock and prints the standing.
-func (c *ClockAcceptCmd) Run(out io.Writer) error {
+func (c *clockAcceptCommand) Run(out io.Writer) error {
 	return c.askServer(out, clockQuestion{Accept: true})
 }
 

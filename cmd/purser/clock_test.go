@@ -39,14 +39,14 @@ func (s *stepped) clocks() machineClocks {
 }
 
 // riseAt starts a server on a stepped wall clock.
-func riseAt(t *testing.T, data string, wall *stepped, change ...func(*settings.Config)) (*Main, *process) {
+func riseAt(t *testing.T, data string, wall *stepped, change ...func(*settings.Config)) (*daemon, *process) {
 	t.Helper()
 	config := testConfig(t, data)
 	config.SandboxDelay, config.RateLimits.Off = 0, true
 	for _, f := range change {
 		f(&config)
 	}
-	m := NewMain(config, talkative())
+	m := newDaemon(config, talkative())
 	m.clocks = wall.clocks()
 	return m, m.rise(t)
 }
@@ -105,9 +105,9 @@ func (v *clockVictim) unharmed(t *testing.T) {
 
 // awaitClock waits until the server's guard has judged the wall clock, and checks metric and
 // readiness.
-func awaitClock(t *testing.T, m *Main, p *process, suspect bool) {
+func awaitClock(t *testing.T, m *daemon, p *process, suspect bool) {
 	t.Helper()
-	p.await(t, "the guard", func() bool { return m.clockSuspect() == suspect })
+	p.await(t, "the guard", func() bool { return m.trusted.isSuspect() == suspect })
 	require.Equal(t, oneIf(suspect), m.scrape(t)["purser_clock_suspect"])
 	status, text := m.admin(t, "/readyz")
 	require.Equal(t, suspect, status == http.StatusServiceUnavailable, text)
@@ -272,7 +272,7 @@ func TestTimeIsNeverBeforeTheNewestDecision(t *testing.T) {
 func TestAClockMarkThatIsNoneIsNamed(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, datadir.WriteChecksummed(clockFile(data), clockMarkForm, []byte(`{"trusted":"2026-01-01T00:00:00Z"}`)))
-	require.ErrorContains(t, NewMain(testConfig(t, data), talkative()).Start(t.Context()), clockFile(data))
+	require.ErrorContains(t, newDaemon(testConfig(t, data), talkative()).Start(t.Context()), clockFile(data))
 }
 
 // TestADamagedClockMarkIsRefused: with one damaged digit the trusted time was of the year 3026, in

@@ -109,7 +109,7 @@ func TestDashboardAsksForMetricsThatExist(t *testing.T) {
 	c, err := s.Config()
 	require.NoError(t, err)
 	c.Kafka.Brokers = []string{"127.0.0.1:1"} // nobody is there; the metrics of the outbox are
-	m := NewMain(c, slog.New(slog.DiscardHandler))
+	m := newDaemon(c, slog.New(slog.DiscardHandler))
 	require.NoError(t, m.Start(t.Context()))
 	defer func() { require.NoError(t, m.Close()) }()
 	known := map[string]bool{}

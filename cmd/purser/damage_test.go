@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -31,16 +30,17 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 			return nil, err
 		}
 		defer opened.Close()
-		m := &Main{config: settings.Config{DataDir: data, AuthorizerSync: true}, Clock: time.Now, Entropy: rand.Reader,
+		m := &daemon{config: settings.Config{DataDir: data, AuthorizerSync: true}, Clock: time.Now, Entropy: rand.Reader,
 			Fatal: func(error) {}, log: slog.New(slog.DiscardHandler)}
 		m.disk = newDiskGuard(m.config, datadir.FreeBytes, m.log)
 		return closer(func() error { return m.authorizer.Close() }), m.openEngine(opened.Identity().Deployment)
 	}
 	bank := func() (io.Closer, error) {
-		m := &Main{config: settings.Config{DataDir: data, SandboxDelay: time.Hour,
-			PartnerSecrets: settings.PartnerSecrets{Common: []string{"secret"}}}, Clock: time.Now,
-			log: slog.New(slog.DiscardHandler), listeners: listeners{http: listening(t)}}
-		return closer(func() error { return m.sandbox.Close() }), m.openBank(t.Context())
+		p, cleanup := partners{log: slog.New(slog.DiscardHandler)}, new(cleanupStack)
+		config := settings.Config{DataDir: data, SandboxDelay: time.Hour,
+			PartnerSecrets: settings.PartnerSecrets{Common: []string{"secret"}}}
+		err := p.openBank(&config, time.Now, cleanup)
+		return closer(func() error { return cleanup.closeTo(0) }), err
 	}
 	for _, store := range []struct {
 		dir, repair string
@@ -63,13 +63,6 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 		require.ErrorContains(t, err, store.repair)
 		flipManifest(t, store.dir) // back
 	}
-}
-
-func listening(t *testing.T) net.Listener {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, l.Close()) })
-	return l
 }
 
 type closer func() error

@@ -260,19 +260,12 @@ func (d *diskGuard) measureUntil(ctx context.Context) {
 }
 
 // startDisk measures the disks from now on. It comes before anything is written.
-func (m *Main) startDisk(context.Context) error {
+func (m *daemon) startDisk(context.Context) error {
 	if err := m.disk.requireStart(); err != nil {
 		return err
 	}
 	m.disk.measureDisks()
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { m.disk.measureUntil(ctx) })
-	m.onClose(func() error {
-		cancel()
-		running.Wait()
-		return nil
-	})
+	m.cleanup.goUntilClosed(m.disk.measureUntil)
 	return nil
 }
 

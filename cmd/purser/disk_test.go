@@ -25,16 +25,16 @@ import (
 
 // riseOn starts a server whose disk has as many free bytes as a test says. Its files are on the
 // real one.
-func riseOn(t *testing.T, data string, free *atomic.Int64) (*Main, *process) {
+func riseOn(t *testing.T, data string, free *atomic.Int64) (*daemon, *process) {
 	t.Helper()
 	config := testConfig(t, data)
 	config.SandboxDelay, config.RateLimits.Off = 0, true
-	m := NewMain(config, talkative())
+	m := newDaemon(config, talkative())
 	m.DiskFree = func(string) (int64, error) { return free.Load(), nil }
 	return m, m.rise(t)
 }
 
-func (m *Main) awaitRoom(t *testing.T, p *process, r authorizer.Room) {
+func (m *daemon) awaitRoom(t *testing.T, p *process, r authorizer.Room) {
 	t.Helper()
 	p.await(t, "the room", func() bool { return authorizer.Room(m.disk.room.Load()) == r })
 }
@@ -127,7 +127,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.NoError(t, v.p.stop())
 
 	free.Store(startBytes - 1)
-	full := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler))
+	full := newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler))
 	full.DiskFree = func(string) (int64, error) { return free.Load(), nil }
 	err = full.Start(t.Context())
 	require.ErrorIs(t, err, pebblegate.ErrNoRoom)

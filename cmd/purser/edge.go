@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,7 @@ const (
 const listenAgainEvery = time.Second
 
 // shareEdge shares out descriptors and the memory for bodies. It is the first step of a start.
-func (m *Main) shareEdge(context.Context) error {
+func (m *daemon) shareEdge(context.Context) error {
 	limit, err := fileLimit()
 	if err == nil {
 		m.shares, err = shareDescriptors(limit, m.config.Connections)
@@ -35,27 +36,37 @@ func (m *Main) shareEdge(context.Context) error {
 	return err
 }
 
+// portServer serves one listener of a port until stopping is closed.
+type portServer struct {
+	name     string // of the port
+	server   server
+	edge     *edge
+	log      *slog.Logger
+	fail     func(error) // ends the process
+	stopping <-chan struct{}
+}
+
 // keepServing serves from a listener until the stop. A failed listener of the card network ends the
 // process, because without swipes the process is useless and a restart repairs it fastest. A
 // listener of another port is opened again until that succeeds.
-func (m *Main) keepServing(name string, s server, ln net.Listener, stopping <-chan struct{}) {
+func (p *portServer) keepServing(ln net.Listener) {
 	for {
-		err := s.Serve(ln)
+		err := p.server.Serve(ln)
 		select {
-		case <-stopping:
+		case <-p.stopping:
 			return
 		default:
 		}
 		switch {
 		case err == nil:
 			return
-		case name == portNetwork:
-			m.fail(fmt.Errorf("%s server: %w", name, err))
+		case p.name == portNetwork:
+			p.fail(fmt.Errorf("%s server: %w", p.name, err))
 			return
 		}
-		m.log.Error("a listener has failed and is opened again", "port", name, "err", err)
-		m.edge.countReopened(name)
-		if ln = m.listenAgain(name, ln, stopping); ln == nil {
+		p.log.Error("a listener has failed and is opened again", "port", p.name, "err", err)
+		p.edge.countReopened(p.name)
+		if ln = p.listenAgain(ln); ln == nil {
 			return
 		}
 	}
@@ -63,13 +74,13 @@ func (m *Main) keepServing(name string, s server, ln net.Listener, stopping <-ch
 
 // listenAgain opens the listener of a port anew, on the address that it had. It returns nil when
 // the server stops first.
-func (m *Main) listenAgain(name string, failed net.Listener, stopping <-chan struct{}) net.Listener {
+func (p *portServer) listenAgain(failed net.Listener) net.Listener {
 	address := failed.Addr().String()
 	if failed.Addr().Network() == "unix" {
 		address = adminport.UnixScheme + address
 	}
 	if err := failed.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		m.log.Warn("a failed listener does not close", "port", name, "err", err)
+		p.log.Warn("a failed listener does not close", "port", p.name, "err", err)
 	}
 	pause := time.NewTicker(listenAgainEvery)
 	defer pause.Stop()
@@ -78,9 +89,9 @@ func (m *Main) listenAgain(name string, failed net.Listener, stopping <-chan str
 		if err == nil {
 			return ln
 		}
-		m.log.Error("a port cannot be opened again yet", "port", name, "err", err)
+		p.log.Error("a port cannot be opened again yet", "port", p.name, "err", err)
 		select {
-		case <-stopping:
+		case <-p.stopping:
 			return nil
 		case <-pause.C:
 		}
@@ -171,13 +182,13 @@ func (e *edge) Collect(to chan<- prometheus.Metric) {
 }
 
 // registerEdge registers the metrics of the ports and of the memory for bodies.
-func (m *Main) registerEdge() error {
-	return registerAll(m.registry, m.edge,
+func registerEdge(registry *prometheus.Registry, e *edge, bodies *drain.Budget) error {
+	return registerAll(registry, e,
 		gaugeOf("purser_body_budget_bytes", "Memory that request bodies may take.",
-			func() float64 { return float64(m.bodies.Max()) }),
+			func() float64 { return float64(bodies.Max()) }),
 		gaugeOf("purser_body_bytes", "Memory that request bodies take.",
-			func() float64 { return float64(m.bodies.Used()) }),
+			func() float64 { return float64(bodies.Used()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "purser_bodies_refused_total",
 			Help: "Request bodies refused because others took all the memory for bodies."},
-			func() float64 { return float64(m.bodies.Refused()) }))
+			func() float64 { return float64(bodies.Refused()) }))
 }

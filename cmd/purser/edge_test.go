@@ -61,7 +61,7 @@ func (b *brokenOnce) Shutdown(context.Context) error { close(b.shut); return nil
 // network's ends the process.
 func TestAListenerThatFailsIsOpenedAgain(t *testing.T) {
 	for _, name := range []string{portREST, portAdmin, portNetwork} {
-		m := NewMain(settings.Config{}, slog.New(slog.DiscardHandler))
+		m := newDaemon(settings.Config{}, slog.New(slog.DiscardHandler))
 		m.edge.addPort(name, 1, func() drain.Counts { return drain.Counts{} })
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)

@@ -23,7 +23,7 @@ import (
 func TestExportNACHA(t *testing.T) {
 	data := t.TempDir()
 	var log bytes.Buffer // read when the server has stopped
-	m := NewMain(testConfig(t, data), settings.NewLogger(&log, settings.Config{LogLevel: slog.LevelDebug, LogFormat: settings.LogJSON}))
+	m := newDaemon(testConfig(t, data), settings.NewLogger(&log, settings.Config{LogLevel: slog.LevelDebug, LogFormat: settings.LogJSON}))
 	now := time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 	m.Clock = func() time.Time { return now } // no cut-off comes in between
 	require.NoError(t, m.Start(t.Context()))
@@ -31,10 +31,10 @@ func TestExportNACHA(t *testing.T) {
 	require.NoError(t, err)
 	account := partner.Account{Reference: "ada", Name: "Ada Lovelace", RoutingNumber: "021000021", AccountNumber: "000555123789",
 		AccountType: "checking"}
-	token, err := m.bank.Tokenize(t.Context(), account)
+	token, err := m.partners.bank.Tokenize(t.Context(), account)
 	require.NoError(t, err)
 	day := calendar.SendingDay(now, bankday.CutOffACH).Format(time.DateOnly)
-	require.NoError(t, m.bank.Pay(t.Context(), partner.Payment{Account: token, Rail: "ach", AmountCents: 4_200,
+	require.NoError(t, m.partners.bank.Pay(t.Context(), partner.Payment{Account: token, Rail: "ach", AmountCents: 4_200,
 		Description: "rent", Reference: ident.Derive(16, time.UnixMilli(1), "one").Format(ident.Payout)}))
 	export := func(day string, flags ...string) (string, error) {
 		var out strings.Builder

@@ -9,7 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"purser/actors"
+	"purser/actors/processes"
 	"purser/authorizer"
+	"purser/cmd/purser/settings"
 )
 
 // sight is what one scrape sees.
@@ -130,19 +132,26 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 }
 
 // registerGauges has all that is asked for at a scrape.
-func (m *Main) registerGauges() error {
+func (m *daemon) registerGauges() error {
 	m.outbox, m.inbox = newOutbox(m.Clock, m.log), newInbox(m.Clock, m.log)
 	err := registerAll(m.registry,
-		swipeGauges(m.swipes, m.lookAtSwipes, m.log),
-		actorGauges(m.stores, m.lookAtActors, m.log),
+		swipeGauges(m.swipes, func(s *sight) error { s.readAuthorizer(m.authorizer); return nil }, m.log),
+		actorGauges(m.stores, func(s *sight) error { return s.readActors(m.system) }, m.log),
 		gaugeOf("purser_ready", "1 when /readyz says so.", func() float64 { return oneIf(m.ready() == nil) }),
-		m.storesInfo(),
+		storesInfo(&m.config),
 		m.disk,
 		gaugeOf("purser_clock_suspect", "1 while nothing expires because the wall clock has stepped.",
-			func() float64 { return oneIf(m.clockSuspect()) }),
+			func() float64 { return oneIf(m.trusted.isSuspect()) }),
 		gaugeOf("purser_clock_offset_seconds", "How far the wall clock is ahead of the trusted time.",
-			func() float64 { return m.clockOffset().Seconds() }),
-		gaugeOf("purser_journal_up", "1 when the journal answers.", func() float64 { return oneIf(m.journalUp()) }))
+			func() float64 { return m.trusted.wallOffset().Seconds() }),
+		gaugeOf("purser_journal_up", "1 when the journal answers.", func() float64 {
+			_, leave, err := m.stores.enter()
+			if err != nil {
+				return 0
+			}
+			defer leave()
+			return oneIf(m.system.JournalUp())
+		}))
 	if err == nil {
 		err = m.inbox.register(m.registry)
 	}
@@ -152,14 +161,14 @@ func (m *Main) registerGauges() error {
 	return err
 }
 
-// storesInfo says on what the server runs, by its labels.
-func (m *Main) storesInfo() prometheus.Collector {
+// storesInfo is a constant metric whose labels name the stores of the server.
+func storesInfo(c *settings.Config) prometheus.Collector {
 	labels := prometheus.Labels{"journal": "pebble", "events": "journal",
-		"authorizer_sync": strconv.FormatBool(m.config.AuthorizerSync)}
-	if m.config.DatabaseURL != "" {
+		"authorizer_sync": strconv.FormatBool(c.AuthorizerSync)}
+	if c.DatabaseURL != "" {
 		labels["journal"] = "postgres"
 	}
-	if len(m.config.Kafka.Brokers) > 0 {
+	if len(c.Kafka.Brokers) > 0 {
 		labels["events"] = "kafka"
 	}
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_stores_info", ConstLabels: labels,
@@ -174,25 +183,15 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-func (m *Main) journalUp() bool {
-	_, leave, err := m.stores.enter()
-	if err != nil {
-		return false
-	}
-	defer leave()
-	return m.system.JournalUp()
-}
-
-func (m *Main) lookAtSwipes(s *sight) error {
+func (s *sight) readAuthorizer(engine *authorizer.Engine) {
 	s.cache, s.backlog, s.backlogMax, s.unsynced =
-		m.authorizer.CacheStats(), m.authorizer.Backlog(), m.authorizer.BacklogMax(), m.authorizer.Unsynced()
-	return nil
+		engine.CacheStats(), engine.Backlog(), engine.BacklogMax(), engine.Unsynced()
 }
 
-func (m *Main) lookAtActors(s *sight) (err error) {
-	s.actors, err = m.system.Health()
-	s.overdue = m.system.OverdueCount()
-	s.resealing = m.system.Resealing()
+func (s *sight) readActors(system *processes.Product) (err error) {
+	s.actors, err = system.Health()
+	s.overdue = system.OverdueCount()
+	s.resealing = system.Resealing()
 	return err
 }
 

@@ -19,8 +19,8 @@ const (
 	healthLimit  = 1 << 16          // bytes of the answer of /readyz
 )
 
-// HealthCmd reports the readiness of a running server, for the health check of a container.
-type HealthCmd struct {
+// healthCommand reports the readiness of a running server, for the health check of a container.
+type healthCommand struct {
 	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the running server."`
 	Addr    string `name:"addr" placeholder:"ADDRESS" help:"Admin port of the server instead, as --admin-addr of serve names it."`
 }
@@ -32,7 +32,7 @@ type readiness struct {
 }
 
 // Run prints "ready", or returns an error that lists the reasons.
-func (c *HealthCmd) Run(out io.Writer) error {
+func (c *healthCommand) Run(out io.Writer) error {
 	admin := c.Addr
 	if admin == "" {
 		var err error

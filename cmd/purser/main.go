@@ -18,11 +18,11 @@ import (
 type commands struct {
 	ShowVersion showVersion `name:"version" help:"Print the version, the commit and the version of Go."`
 
-	Serve              ServeCmd                        `cmd:"" help:"Run the servers until SIGTERM."`
-	Health             HealthCmd                       `cmd:"" help:"Exit with 0 when a running server is ready, otherwise print the reasons and exit with 1."`
+	Serve              serveCommand                    `cmd:"" help:"Run the servers until SIGTERM."`
+	Health             healthCommand                   `cmd:"" help:"Exit with 0 when a running server is ready, otherwise print the reasons and exit with 1."`
 	Audit              storecare.AuditCmd              `cmd:"" help:"Re-add every amount from the raw events and compare it with the records and the authorizer."`
 	RebuildAuthorizer  storecare.RebuildCmd            `cmd:"" help:"Say what a repair of the authorizer's store keeps and loses, or make it from the journal with --yes."`
-	Clock              ClockCmd                        `cmd:"" help:"Show the trusted time of a running server, or confirm its wall clock."`
+	Clock              clockCommand                    `cmd:"" help:"Show the trusted time of a running server, or confirm its wall clock."`
 	Backup             storecare.BackupCmd             `cmd:"" help:"Copy the stores into a new directory, while the server runs or not."`
 	Restore            storecare.RestoreCmd            `cmd:"" help:"Make the stores from a backup."`
 	MigrateJournal     storecare.MigrateJournalCmd     `cmd:"" help:"Move the journal of a data directory to Postgres."`
@@ -32,13 +32,13 @@ type commands struct {
 	Relay              storecare.RelayCmd              `cmd:"" help:"List the workspaces that the relay has set aside, or send their decisions again."`
 	Payouts            storecare.PayoutsCmd            `cmd:"" help:"List the payouts, conversions and ramp orders that a partner has and does not report, or decide one."`
 	Export             storecare.ExportCmd             `cmd:"" help:"Write files for treasurers."`
-	SandboxBank        SandboxBankCmd                  `cmd:"" help:"Run the sandbox bank by itself, until SIGTERM."`
-	Migrate            MigrateCmd                      `cmd:"" help:"Bring the schema of the database up to date; a start does so too."`
-	Topics             TopicsCmd                       `cmd:"" help:"Make or check the topic; a server does so too."`
+	SandboxBank        sandboxBankCommand              `cmd:"" help:"Run the sandbox bank by itself, until SIGTERM."`
+	Migrate            migrateCommand                  `cmd:"" help:"Bring the schema of the database up to date; a start does so too."`
+	Topics             topicsCommand                   `cmd:"" help:"Make or check the topic; a server does so too."`
 	Demo               demo.Command                    `cmd:"" help:"Walk through a running server and check every answer."`
 	Bench              loadtest.Command                `cmd:"" help:"Measure a server under load, and check every answer."`
-	Version            VersionCmd                      `cmd:"" help:"Print the version."`
-	PasswordWorker     PasswordWorkerCmd               `cmd:"" hidden:"" help:"Derive password hashes for the server that started it."`
+	Version            versionCommand                  `cmd:"" help:"Print the version."`
+	PasswordWorker     passwordWorkerCommand           `cmd:"" hidden:"" help:"Derive password hashes for the server that started it."`
 }
 
 func main() {

@@ -39,9 +39,9 @@ func testSettings(t *testing.T, data string) settings.Settings {
 	return s
 }
 
-func start(t *testing.T, data string) *Main {
+func start(t *testing.T, data string) *daemon {
 	t.Helper()
-	m := NewMain(testConfig(t, data), talkative())
+	m := newDaemon(testConfig(t, data), talkative())
 	require.NoError(t, m.Start(t.Context()))
 	return m
 }
@@ -94,7 +94,7 @@ func TestTheWholeProgram(t *testing.T) {
 	require.NoError(t, m.Close())
 
 	require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))
-	require.ErrorContains(t, NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()),
+	require.ErrorContains(t, newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()),
 		"purser rebuild-authorizer --yes")
 	require.ErrorContains(t, run([]string{"rebuild-authorizer", "--data-dir", data}, io.Discard), "--yes")
 	require.NoError(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard))
@@ -107,7 +107,7 @@ func TestTheWholeProgram(t *testing.T) {
 func TestADirectoryHasOneServer(t *testing.T) {
 	data := t.TempDir()
 	m := start(t, data)
-	second := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler))
+	second := newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, second.Start(t.Context()), datadir.ErrInUse)
 	require.ErrorIs(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
@@ -118,7 +118,7 @@ func TestALostJournalIsNotMadeAnew(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
-	require.ErrorContains(t, NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()),
+	require.ErrorContains(t, newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()),
 		"put the journal back")
 	require.NoDirExists(t, datadir.JournalDir(data))
 }
@@ -128,9 +128,9 @@ func TestATakenPortIsNamedAndNothingIsLeftBehind(t *testing.T) {
 	m := start(t, data)
 	config := testConfig(t, t.TempDir())
 	config.AdminAddr = m.listeners.http.Addr().String()
-	require.ErrorContains(t, NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context()), "admin address")
+	require.ErrorContains(t, newDaemon(config, slog.New(slog.DiscardHandler)).Start(t.Context()), "admin address")
 	config.AdminAddr = "127.0.0.1:0"
-	again := NewMain(config, slog.New(slog.DiscardHandler))
+	again := newDaemon(config, slog.New(slog.DiscardHandler))
 	require.NoError(t, again.Start(t.Context()))
 	require.NoError(t, errors.Join(again.Close(), m.Close()))
 }
@@ -156,7 +156,7 @@ func TestAdminPort(t *testing.T) {
 // TestAFailedStoreEndsTheProcess runs itself as a process whose store fails, and expects it to be gone with status 1.
 func TestAFailedStoreEndsTheProcess(t *testing.T) {
 	if os.Getenv("PURSER_TEST_FATAL") != "" {
-		NewMain(settings.Config{}, slog.New(slog.DiscardHandler)).Fatal(errors.New("sync failed"))
+		newDaemon(settings.Config{}, slog.New(slog.DiscardHandler)).Fatal(errors.New("sync failed"))
 		os.Exit(0)
 	}
 	child := exec.Command(os.Args[0], "-test.run", "^TestAFailedStoreEndsTheProcess$")

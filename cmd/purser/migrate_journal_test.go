@@ -20,7 +20,7 @@ import (
 )
 
 // onKeyed is a server on a database with the data key of a directory.
-func onKeyed(t *testing.T, data, url string) *Main {
+func onKeyed(t *testing.T, data, url string) *daemon {
 	t.Helper()
 	key, err := os.ReadFile(filepath.Join(data, "data-key"))
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func onKeyed(t *testing.T, data, url string) *Main {
 	s.DatabaseURL, s.DataKey = url, strings.TrimSpace(string(key))
 	c, err := s.Config()
 	require.NoError(t, err)
-	m := NewMain(c, talkative())
+	m := newDaemon(c, talkative())
 	require.NoError(t, m.Start(t.Context()))
 	p := m.operator()
 	p.awaitReady(t)
@@ -56,7 +56,7 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 
 	require.Contains(t, runs(t, "migrate-journal", "--data-dir", data, "--to", url),
 		`the journal is now in the Postgres database "moved" at 127.`)
-	err := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
+	err := newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorIs(t, err, pebblejournal.ErrMoved)
 	require.ErrorContains(t, err, "set DATABASE_URL")
 	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), pebblejournal.ErrMoved)
@@ -84,7 +84,7 @@ func restoreInto(t *testing.T, keyed, backup, told, url string) {
 	runs(t, append([]string{"restore", backup}, place...)...)
 	require.Contains(t, runs(t, append([]string{"audit"}, place...)...), "agree to the cent")
 	copySecrets(t, keyed, data)
-	var m *Main
+	var m *daemon
 	if url == "" {
 		m = start(t, data)
 	} else {

@@ -32,7 +32,7 @@ import (
 )
 
 // admin reads a page of the admin port.
-func (m *Main) admin(t *testing.T, path string) (status int, text string) {
+func (m *daemon) admin(t *testing.T, path string) (status int, text string) {
 	t.Helper()
 	resp, err := http.Get("http://" + m.listeners.admin.Addr().String() + path)
 	require.NoError(t, err)
@@ -43,12 +43,12 @@ func (m *Main) admin(t *testing.T, path string) (status int, text string) {
 }
 
 // operator is somebody at the admin port of a server in this process.
-func (m *Main) operator() *process {
+func (m *daemon) operator() *process {
 	return &process{admin: "http://" + m.listeners.admin.Addr().String(), http: http.DefaultClient}
 }
 
 // scrape sums the metrics by name, over all labels.
-func (m *Main) scrape(t *testing.T) map[string]float64 {
+func (m *daemon) scrape(t *testing.T) map[string]float64 {
 	t.Helper()
 	status, text := m.admin(t, "/metrics")
 	require.Equal(t, http.StatusOK, status)
@@ -117,7 +117,7 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 }
 
 func TestReadinessNamesEveryReason(t *testing.T) {
-	m := NewMain(testConfig(t, t.TempDir()), slog.New(slog.DiscardHandler))
+	m := newDaemon(testConfig(t, t.TempDir()), slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, m.ready(), errNotServing)
 	require.NoError(t, m.Start(t.Context()))
 	m.operator().awaitReady(t)
@@ -326,7 +326,7 @@ func TestTheLogHasNoSecrets(t *testing.T) {
 	data, out := t.TempDir(), &journalist{}
 	config := testConfig(t, data)
 	config.LogLevel, config.LogFormat = slog.LevelDebug, settings.LogJSON
-	m := NewMain(config, settings.NewLogger(out, config))
+	m := newDaemon(config, settings.NewLogger(out, config))
 	require.NoError(t, m.Start(context.WithoutCancel(t.Context())))
 	passDemo(t, data)
 	require.NoError(t, m.Close())

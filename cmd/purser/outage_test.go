@@ -37,15 +37,15 @@ func onDatabase(t *testing.T, data, url string, brokers ...string) settings.Conf
 }
 
 // rise starts a server that may have to wait for its journal. It is closed at the end of the test at the latest.
-func rise(t *testing.T, c settings.Config) (*Main, *process) {
+func rise(t *testing.T, c settings.Config) (*daemon, *process) {
 	t.Helper()
-	m := NewMain(c, talkative())
+	m := newDaemon(c, talkative())
 	return m, m.rise(t)
 }
 
 // rise starts a server that the test has prepared. The end of the test closes it, if nothing does
 // before.
-func (m *Main) rise(t *testing.T) *process {
+func (m *daemon) rise(t *testing.T) *process {
 	t.Helper()
 	require.NoError(t, m.Start(t.Context()))
 	stop := sync.OnceValue(m.Close)
@@ -63,7 +63,7 @@ func (p *process) awaitReady(t *testing.T) {
 }
 
 // awaitNotReady waits until the server says why it is not ready.
-func (p *process) awaitNotReady(t *testing.T, m *Main, why string) {
+func (p *process) awaitNotReady(t *testing.T, m *daemon, why string) {
 	t.Helper()
 	p.await(t, why, func() bool {
 		status, text := m.admin(t, "/readyz")
@@ -326,10 +326,10 @@ func TestTheProgramOnEveryStore(t *testing.T) {
 
 func walkOn(t *testing.T, config settings.Config) {
 	r := &reader{refuse: true}
-	m := NewMain(config, talkative())
+	m := newDaemon(config, talkative())
 	m.consumers = append(m.consumers,
-		consumer{"left-out", func(context.Context, *Main) (persistence.Handler, error) { return nil, nil }},
-		consumer{"reader", func(context.Context, *Main) (persistence.Handler, error) { return r, nil }})
+		consumer{"left-out", func(context.Context, *daemon) (persistence.Handler, error) { return nil, nil }},
+		consumer{"reader", func(context.Context, *daemon) (persistence.Handler, error) { return r, nil }})
 	require.NoError(t, m.Start(t.Context()))
 	defer func() { require.NoError(t, m.Close()) }()
 	p := m.operator()

@@ -117,7 +117,7 @@ func TestTwoPartnersWithOneSecretOfTheirOwn(t *testing.T) {
 		httpapi.PartnerBank: {"a secret of two partners", "a secret of the bank"},
 		httpapi.PartnerRamp: {"a secret of two partners"},
 	}
-	err := NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context())
+	err := newDaemon(config, slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_RAMP: has a secret of PURSER_PARTNER_SECRET_BANK too")
 	require.NotContains(t, err.Error(), "a secret of two partners")
 	config.PartnerSecrets.Own[httpapi.PartnerRamp] = []string{"a secret of the ramp", "a secret of the bank"}
@@ -175,7 +175,7 @@ func TestEachHolderHasSecretsOfItsOwn(t *testing.T) {
 // TestABankElsewhereHasASecretOfItsOwn: the two settings of a bank elsewhere are compared as those
 // of the server.
 func TestABankElsewhereHasASecretOfItsOwn(t *testing.T) {
-	bank := SandboxBankCmd{Addr: "127.0.0.1:0", ReportTo: "http://127.0.0.1:1", SandboxDelay: "2s", LogLevel: "info",
+	bank := sandboxBankCommand{Addr: "127.0.0.1:0", ReportTo: "http://127.0.0.1:1", SandboxDelay: "2s", LogLevel: "info",
 		LogFormat: settings.LogText}
 	_, err := bank.config()
 	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_BANK or PURSER_PARTNER_SECRET: is required")

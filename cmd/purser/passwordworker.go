@@ -10,17 +10,17 @@ import (
 	"purser/httpapi/password"
 )
 
-// passwordWorker is the name of PasswordWorkerCmd.
+// passwordWorker is the name of passwordWorkerCommand.
 const passwordWorker = "password-worker"
 
-// PasswordWorkerCmd derives password hashes for the server that started it, at the lowest priority
+// passwordWorkerCommand derives password hashes for the server that started it, at the lowest priority
 // of the machine. It is no command for a person.
-type PasswordWorkerCmd struct {
+type passwordWorkerCommand struct {
 	Lowered bool `hidden:"" help:"The priority is lowered."`
 }
 
 // Run lowers the priority and answers derivations until its standard input ends.
-func (c *PasswordWorkerCmd) Run(out io.Writer) error {
+func (c *passwordWorkerCommand) Run(out io.Writer) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // the server ends it, after the sign-ins under way
 	if !c.Lowered {
 		if err := lowerPriority(passwordWorker, "--lowered"); err != nil {

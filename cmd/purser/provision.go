@@ -20,13 +20,13 @@ const (
 	topicsWithin  = 30 * time.Second
 )
 
-// MigrateCmd brings the schema of the database up to date. A start does so too.
-type MigrateCmd struct {
+// migrateCommand brings the schema of the database up to date. A start does so too.
+type migrateCommand struct {
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" secret:"" help:"Postgres that has the journal."`
 }
 
 // Run says from which version to which; the book's schema comes along.
-func (c *MigrateCmd) Run(out io.Writer) error {
+func (c *migrateCommand) Run(out io.Writer) error {
 	if c.DatabaseURL == "" {
 		return errors.New("DATABASE_URL is not set: a journal in the data directory has nothing to migrate")
 	}
@@ -54,8 +54,8 @@ func (c *MigrateCmd) Run(out io.Writer) error {
 	return err
 }
 
-// TopicsCmd makes the topic when it is missing and checks it otherwise. A server does so too.
-type TopicsCmd struct {
+// topicsCommand makes the topic when it is missing and checks it otherwise. A server does so too.
+type topicsCommand struct {
 	KafkaBrokers       string `name:"kafka-brokers" env:"KAFKA_BROKERS" help:"Kafka brokers, host:port with commas."`
 	KafkaTLS           string `name:"kafka-tls" env:"KAFKA_TLS" default:"false" help:"As of purser serve, like all that follow."`
 	KafkaTLSCA         string `name:"kafka-tls-ca" env:"KAFKA_TLS_CA"`
@@ -67,7 +67,7 @@ type TopicsCmd struct {
 }
 
 // Run says what the topic is.
-func (c *TopicsCmd) Run(out io.Writer) error {
+func (c *topicsCommand) Run(out io.Writer) error {
 	if c.KafkaBrokers == "" {
 		return errors.New("KAFKA_BROKERS is not set: there is no topic without Kafka")
 	}

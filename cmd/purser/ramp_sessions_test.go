@@ -24,7 +24,7 @@ import (
 
 // TestImportOfRampSessions brings over the orders of the ramp's retired routes into each of the two journals.
 func TestImportOfRampSessions(t *testing.T) {
-	t.Run("embedded", func(t *testing.T) { importRampSessions(t, func(data string) *Main { return start(t, data) }) })
+	t.Run("embedded", func(t *testing.T) { importRampSessions(t, func(data string) *daemon { return start(t, data) }) })
 	t.Run("postgres", func(t *testing.T) {
 		database := pgtest.Own(t, "purser import-ramp-sessions", true)
 		if database == nil {
@@ -32,7 +32,7 @@ func TestImportOfRampSessions(t *testing.T) {
 		}
 		url := makeDatabase(t, database, "imported")
 		t.Setenv("DATABASE_URL", url) // of the commands
-		importRampSessions(t, func(data string) *Main {
+		importRampSessions(t, func(data string) *daemon {
 			require.NoError(t, os.WriteFile(filepath.Join(data, "data-key"), []byte(testDataKey), 0o600))
 			return onKeyed(t, data, url)
 		})
@@ -47,7 +47,7 @@ type older struct {
 	bearer    string
 }
 
-func importRampSessions(t *testing.T, serve func(data string) *Main) {
+func importRampSessions(t *testing.T, serve func(data string) *daemon) {
 	o := &older{t: t, data: t.TempDir()}
 	m := serve(o.data)
 	o.found(m)
@@ -83,7 +83,7 @@ func importRampSessions(t *testing.T, serve func(data string) *Main) {
 	require.Contains(t, runs(t, "unmatched", "--data-dir", o.data), "0 unmatched")
 }
 
-func (o *older) found(m *Main) {
+func (o *older) found(m *daemon) {
 	session := apiclient.New("http://"+m.listeners.http.Addr().String(), "")
 	defer session.HTTP.CloseIdleConnections()
 	post := func(path string, body fields) apiclient.Answer {
@@ -98,7 +98,7 @@ func (o *older) found(m *Main) {
 }
 
 // neighbour makes a workspace whose ids are in the same slot.
-func (o *older) neighbour(m *Main) string {
+func (o *older) neighbour(m *daemon) string {
 	slot, err := ident.SlotOf(o.workspace)
 	require.NoError(o.t, err)
 	id := ident.Derive(slot, time.Now(), "neighbour").Format(ident.Workspace)
@@ -181,7 +181,7 @@ func (o *older) faulty(lines []string, says ...string) {
 	}
 }
 
-func (o *older) get(m *Main, path string) apiclient.Answer {
+func (o *older) get(m *daemon, path string) apiclient.Answer {
 	o.t.Helper()
 	c := apiclient.New("http://"+m.listeners.http.Addr().String(), o.bearer)
 	defer c.HTTP.CloseIdleConnections()
@@ -192,7 +192,7 @@ func (o *older) get(m *Main, path string) apiclient.Answer {
 }
 
 // listed are the on-ramps.
-func (o *older) listed(m *Main) (shown []string) {
+func (o *older) listed(m *daemon) (shown []string) {
 	for _, row := range o.get(m, "/api/ramp/onramp/sessions").Rows("data") {
 		shown = append(shown, fmt.Sprint(strings.TrimLeft(strings.Replace(fmt.Sprint(row["amount"]), ".", "", 1), "0"), " ",
 			row["status"]))
@@ -200,7 +200,7 @@ func (o *older) listed(m *Main) (shown []string) {
 	return shown
 }
 
-func (o *older) coins(m *Main) (cents int64) {
+func (o *older) coins(m *daemon) (cents int64) {
 	o.t.Helper()
 	_, err := fmt.Sscan(fmt.Sprint(o.get(m, "/api/treasury").At("snapshot", "stablecoinUsdCents")), &cents)
 	require.NoError(o.t, err)
@@ -208,7 +208,7 @@ func (o *older) coins(m *Main) (cents int64) {
 }
 
 // reported sends what the partner says of a session.
-func (o *older) reported(m *Main, handler, eventType, name string) {
+func (o *older) reported(m *daemon, handler, eventType, name string) {
 	o.t.Helper()
 	body := string(marshal(fields{"id": "evt-" + name, "type": eventType, "data": fields{"orderId": o.id(name)}}))
 	req, err := http.NewRequestWithContext(o.t.Context(), http.MethodPost,

@@ -159,7 +159,7 @@ func TestAttackStaleJournal(t *testing.T) {
 			}
 			d.fallBehind(t)
 			if d.database == "" {
-				m := NewMain(testConfig(t, d.data), talkative())
+				m := newDaemon(testConfig(t, d.data), talkative())
 				require.ErrorContains(t, m.Start(t.Context()), "purser rebuild-authorizer")
 			}
 			out, err := d.command("rebuild-authorizer")
@@ -204,7 +204,7 @@ func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
 	require.NoError(t, storecare.CopyTree(datadir.AuthorizerDir(d.data), storecare.FreshAuthorizerDir(d.data)))
 	require.NoError(t, os.Rename(datadir.AuthorizerDir(d.data), datadir.AuthorizerDir(d.data)+".old-1000"))
 	require.NoError(t, os.MkdirAll(datadir.AuthorizerDir(d.data)+".old-999", 0o700))
-	require.ErrorContains(t, NewMain(testConfig(t, d.data), talkative()).Start(t.Context()),
+	require.ErrorContains(t, newDaemon(testConfig(t, d.data), talkative()).Start(t.Context()),
 		"purser rebuild-authorizer")
 	before := entriesOf(t, d.data)
 	out, err := d.command("rebuild-authorizer")

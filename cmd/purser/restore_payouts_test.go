@@ -26,7 +26,7 @@ import (
 type paymaster struct {
 	t       *testing.T
 	turned  atomic.Int64 // milliseconds
-	m       *Main
+	m       *daemon
 	client  *apiclient.Client
 	told    []told // what was ordered, and the answers
 	payouts map[string]string
@@ -49,7 +49,7 @@ const (
 func (p *paymaster) start(data string) {
 	config := testConfig(p.t, data)
 	config.RateLimits.Off, config.SandboxDelay = true, bankTakes
-	p.m = NewMain(config, talkative())
+	p.m = newDaemon(config, talkative())
 	p.m.Clock = func() time.Time {
 		return time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC).Add(time.Duration(p.turned.Load()) * time.Millisecond)
 	}
@@ -115,7 +115,7 @@ func (p *paymaster) await(status string, names ...string) {
 func (p *paymaster) awaitOrder(name string) {
 	p.t.Helper()
 	for deadline := time.Now().Add(processWithin); ; {
-		orders, err := p.m.sandbox.Paid(p.payouts[name])
+		orders, err := p.m.partners.sandboxBank.Paid(p.payouts[name])
 		require.NoError(p.t, err)
 		if orders > 0 {
 			return
@@ -217,7 +217,7 @@ func (p *paymaster) requireOnce(never ...string) {
 		if slices.Contains(never, name) {
 			want = 0
 		}
-		orders, err := p.m.sandbox.Paid(id)
+		orders, err := p.m.partners.sandboxBank.Paid(id)
 		require.NoError(p.t, err)
 		require.Equal(p.t, want, orders, name)
 	}

@@ -75,13 +75,13 @@ func TestAnAccountThatTheRampHasAlready(t *testing.T) {
 }
 
 // serveRamp is a server in this process whose ramp takes so long. It may be asked as often as one likes.
-func serveRamp(t *testing.T, data, delay string) (*Main, *process) {
+func serveRamp(t *testing.T, data, delay string) (*daemon, *process) {
 	t.Helper()
 	settings := testSettings(t, data)
 	settings.SandboxDelay, settings.RateLimits = delay, "off"
 	config, err := settings.Config()
 	require.NoError(t, err)
-	m := NewMain(config, talkative())
+	m := newDaemon(config, talkative())
 	require.NoError(t, m.Start(t.Context()))
 	return m, &process{rest: "http://" + m.listeners.http.Addr().String(), http: http.DefaultClient}
 }

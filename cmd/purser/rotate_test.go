@@ -28,7 +28,7 @@ func secretIn(t *testing.T, data, name string) []string {
 }
 
 // awaitSealedAnew waits until documents are sealed under one data key alone.
-func (m *Main) awaitSealedAnew(t *testing.T) {
+func (m *daemon) awaitSealedAnew(t *testing.T) {
 	t.Helper()
 	m.operator().await(t, "one data key", func() bool {
 		keys, err := actors.DataKeysInUse(t.Context(), m.journal)
@@ -80,7 +80,7 @@ func TestSecretsRotate(t *testing.T) {
 	auditPlace(t, testConfig(t, data))
 
 	require.NoError(t, settings.WriteSecret(filepath.Join(data, settings.DataKeyFile), before))
-	err := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
+	err := newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorContains(t, err, "data key")
 }
 
@@ -115,7 +115,7 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 
 	config := testConfig(t, data)
 	config.NetworkSecrets = []string{"of a setting, beside the file"}
-	m = NewMain(config, talkative())
+	m = newDaemon(config, talkative())
 	require.NoError(t, m.Start(t.Context()))
 	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"), "no server has started with the new network-secret")
 	require.NoError(t, m.Close())
@@ -214,7 +214,7 @@ func TestTheAdminPortTriesNoSecrets(t *testing.T) {
 }
 
 // networkStatus asks the card network's port with a body that is no message.
-func (m *Main) networkStatus(t *testing.T, secret string) int {
+func (m *daemon) networkStatus(t *testing.T, secret string) int {
 	t.Helper()
 	req, err := http.NewRequest("POST", "http://"+m.listeners.authorizer.Addr().String()+"/v1/authorizations", strings.NewReader("{"))
 	require.NoError(t, err)
@@ -234,7 +234,7 @@ func TestLostSecretsAreReplacedByHandAlone(t *testing.T) {
 	for name := range settings.SecretSettings {
 		require.NoError(t, os.Rename(filepath.Join(data, name), filepath.Join(data, name+".aside")))
 	}
-	err := NewMain(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
+	err := newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
 	for name := range settings.SecretSettings {
 		require.ErrorContains(t, err, name+" is missing")
 		require.NoFileExists(t, filepath.Join(data, name))
@@ -265,7 +265,7 @@ func TestAnEmptyDirectoryBesideAUsedDatabase(t *testing.T) {
 	passDemo(t, m.config.DataDir)
 	require.NoError(t, p.stop())
 	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
-	m = NewMain(config, slog.New(slog.DiscardHandler))
+	m = newDaemon(config, slog.New(slog.DiscardHandler))
 	require.NoError(t, m.Start(t.Context()))
 	err := <-m.Failed()
 	require.ErrorContains(t, err, datadir.NetworkSecretFile+" is missing")

@@ -22,9 +22,9 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// SandboxBankCmd runs the sandbox bank as a process of its own: what it knows is in its own directory, and it reports to a Purser
+// sandboxBankCommand runs the sandbox bank as a process of its own: what it knows is in its own directory, and it reports to a Purser
 // that is somewhere else.
-type SandboxBankCmd struct {
+type sandboxBankCommand struct {
 	Addr          string `name:"addr" env:"PURSER_BANK_ADDR" default:"127.0.0.1:8083" help:"Address at which it is asked."`
 	DataDir       string `name:"data-dir" env:"PURSER_BANK_DIR" default:"./bank" help:"Directory of its orders."`
 	ReportTo      string `name:"report-to" env:"PURSER_BANK_REPORT_TO" default:"http://127.0.0.1:8080" help:"Base URL of the Purser that it reports to."`
@@ -51,7 +51,7 @@ type bankConfig struct {
 	log                     settings.Config
 }
 
-func (s *SandboxBankCmd) config() (bankConfig, error) {
+func (s *sandboxBankCommand) config() (bankConfig, error) {
 	var f settings.Faults
 	f.Address("PURSER_BANK_ADDR", s.Addr)
 	c := bankConfig{addr: s.Addr, dataDir: s.DataDir, reportTo: f.BaseURL("PURSER_BANK_REPORT_TO", s.ReportTo),
@@ -72,7 +72,7 @@ func (s *SandboxBankCmd) config() (bankConfig, error) {
 }
 
 // Run serves until SIGTERM or SIGINT.
-func (s *SandboxBankCmd) Run() error {
+func (s *sandboxBankCommand) Run() error {
 	c, err := s.config()
 	if err != nil {
 		return fmt.Errorf("configuration:\n%w", err)

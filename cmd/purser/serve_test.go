@@ -22,7 +22,7 @@ import (
 func TestAStopHasAllRelayed(t *testing.T) {
 	data := t.TempDir()
 	var log bytes.Buffer // read when the server has stopped
-	m := NewMain(testConfig(t, data), settings.NewLogger(&log, settings.Config{LogLevel: slog.LevelInfo, LogFormat: settings.LogJSON}))
+	m := newDaemon(testConfig(t, data), settings.NewLogger(&log, settings.Config{LogLevel: slog.LevelInfo, LogFormat: settings.LogJSON}))
 	require.NoError(t, m.Start(t.Context()))
 	token, err := ident.NewToken(4095, rand.Reader)
 	require.NoError(t, err)

@@ -21,6 +21,8 @@ import (
 	"purser/cmd/purser/tuning"
 	"purser/httpapi"
 	"purser/httpapi/password"
+	"purser/httpapi/webhook"
+	"purser/persistence"
 )
 
 // The three servers: they are up before what they serve is, and say so.
@@ -28,7 +30,7 @@ import (
 // listeners are the three ports. They are bound before the stores are opened, so that a taken port is told at once.
 type listeners struct{ http, authorizer, admin net.Listener }
 
-func (m *Main) listen(context.Context) error {
+func (m *daemon) listen(context.Context) error {
 	var taken []error
 	for _, l := range []struct {
 		to            *net.Listener
@@ -44,7 +46,7 @@ func (m *Main) listen(context.Context) error {
 			continue
 		}
 		*l.to = listener
-		m.onClose(func() error {
+		m.cleanup.push(func() error {
 			if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
 				return err
 			}
@@ -73,7 +75,7 @@ func (d *networkDesk) Submit(message *hold.Message) hold.Answer {
 	return hold.Answer{Status: hold.StatusFull, ID: message.ID, Message: "the server is starting; nothing was decided"}
 }
 
-func (m *Main) startNetwork(context.Context) error {
+func (m *daemon) startNetwork(context.Context) error {
 	m.network = &networkDesk{}
 	server, err := network.New(network.Options{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
 		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network,
@@ -88,31 +90,34 @@ func (m *Main) startNetwork(context.Context) error {
 }
 
 // admitSwipes lets the card network at the authorizer, until either is closed. It does nothing when it was done before.
-func (m *Main) admitSwipes(context.Context) error {
+func (m *daemon) admitSwipes(context.Context) error {
 	if m.network.engine.Swap(m.authorizer) != nil {
 		return nil
 	}
 	m.swipes.opened()
-	m.onClose(m.swipes.close)
-	m.onClose(m.stopNetwork)
+	m.cleanup.push(m.swipes.close)
+	m.cleanup.push(m.stopNetwork)
 	return nil
 }
 
-func (m *Main) startREST(context.Context) error {
-	m.rest = httpapi.NewFront(m.config.BaseURL, m.restEdge(), m.log)
+func (m *daemon) startREST(context.Context) error {
+	m.rest = httpapi.NewFront(m.config.BaseURL, drain.Options{Connections: m.shares.rest,
+		PerPeer: m.config.Connections.PerAddress, AtOnce: tuning.UnauthenticatedAtOnce(m.config.Processors),
+		Refusals: m.config.Refusals, Bodies: m.bodies, Proxies: m.config.Proxies.Trusted,
+		ProxyProtocol: m.config.Proxies.REST, TLS: m.config.Certificate.ServerConfig()}, m.log)
 	m.edge.addPort(portREST, m.shares.rest, m.rest.Counts)
-	m.stopREST = m.serve(portREST, m.rest, m.listeners.http, m.reports)
+	m.stopREST = m.serve(portREST, m.rest, m.listeners.http, m.partners.reports)
 	return nil
 }
 
 // admitRequests lets the REST interface's callers at the actors, until either is closed.
-func (m *Main) admitRequests(context.Context) error {
+func (m *daemon) admitRequests(context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	worker := password.NewWorker(self, passwordWorker)
-	m.onClose(worker.Close)
+	m.cleanup.push(worker.Close)
 	server, err := httpapi.New(httpapi.Config{Actors: m.system, DerivePassword: worker.Derive, BaseURL: m.config.BaseURL,
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
 		PartnerSecrets: m.config.PartnerSecrets.ByPartner(), PartnerSignatures: m.config.PartnerSignatures,
@@ -122,21 +127,21 @@ func (m *Main) admitRequests(context.Context) error {
 		Full:              m.disk.refusal,
 		CheckoutTolerance: m.config.CheckoutTolerance,
 		PayoutLimits:      m.config.PayoutLimits, RateLimits: m.config.RateLimits, Elapsed: m.clocks.elapsed,
-		WebhookGuard: m.webhookGuard(), Registry: m.registry, Logger: m.log})
+		WebhookGuard: webhook.NewGuard(m.config.PrivateWebhooks, nil), Registry: m.registry, Logger: m.log})
 	if err != nil {
 		return err
 	}
 	m.rest.Open(server)
-	m.onClose(m.stopREST)
+	m.cleanup.push(m.stopREST)
 	return nil
 }
 
 // startAdmin comes before the stores: a start can take minutes, and says meanwhile that it lives and is not ready.
-func (m *Main) startAdmin(context.Context) (err error) {
+func (m *daemon) startAdmin(context.Context) (err error) {
 	if m.metrics, err = newMetrics(m.registry, m.Clock); err != nil {
 		return err
 	}
-	if err := errors.Join(m.registerGauges(), m.registerEdge()); err != nil {
+	if err := errors.Join(m.registerGauges(), registerEdge(m.registry, m.edge, m.bodies)); err != nil {
 		return err
 	}
 	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Registry: m.registry, Logger: m.log,
@@ -150,7 +155,7 @@ func (m *Main) startAdmin(context.Context) (err error) {
 
 // operatorCommands are what an operator starts through the admin port. An audit reads every store
 // and a backup copies them, so one of each runs at a time.
-func (m *Main) operatorCommands() map[string]httpapi.Command {
+func (m *daemon) operatorCommands() map[string]httpapi.Command {
 	return map[string]httpapi.Command{
 		"audit": {AtOnce: 1, Do: m.command(func(ctx context.Context, _ []byte) (any, error) {
 			return storecare.Audit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, storecare.AuditPause)
@@ -174,21 +179,25 @@ func (m *Main) operatorCommands() map[string]httpapi.Command {
 			return storecare.AnswerSecret(&m.config, body)
 		})},
 		"nacha": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
-			return storecare.AnswerNacha(ctx, m.bank, body)
+			return storecare.AnswerNacha(ctx, m.partners.bank, body)
 		})},
-		"clock":              {Do: m.clockCommand},
-		"sandbox-pay":        {Do: m.command(m.payOnSandbox)},
-		"sandbox-reorganise": {Do: m.command(m.reorganiseSandbox)},
+		"clock": {Do: m.trusted.answerCommand},
+		"sandbox-pay": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+			return payOnSandbox(ctx, m.sandboxChains, body)
+		})},
+		"sandbox-reorganise": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+			return reorganiseSandbox(ctx, m.sandboxChains, body)
+		})},
 	}
 }
 
 // storecare.OpenStores are the stores that are open. A bank that is elsewhere looks after its own.
-func (m *Main) backedUp() storecare.OpenStores {
+func (m *daemon) backedUp() storecare.OpenStores {
 	s := storecare.OpenStores{Data: m.config.DataDir, Room: storecare.BackupRoom{Free: m.DiskFree, Reserve: m.config.DiskReserve},
 		Note:    func(dir string) { m.log.Warn(storecare.ForeignBackup, "directory", dir) },
-		Journal: m.journal, Authorizer: m.authorizer, Ramp: m.ramp.Checkpoint}
-	if m.sandbox != nil {
-		s.Bank = m.sandbox.Checkpoint
+		Journal: m.journal, Authorizer: m.authorizer, Ramp: m.partners.ramp.Checkpoint}
+	if m.partners.sandboxBank != nil {
+		s.Bank = m.partners.sandboxBank.Checkpoint
 	}
 	if m.sandboxChains != nil {
 		s.Chains = m.sandboxChains.Checkpoint
@@ -200,7 +209,7 @@ func (m *Main) backedUp() storecare.OpenStores {
 type operatorCommand = func(ctx context.Context, body []byte) (any, error)
 
 // command runs while the stores are open; its context ends before they are closed.
-func (m *Main) command(do operatorCommand) operatorCommand {
+func (m *daemon) command(do operatorCommand) operatorCommand {
 	return func(ctx context.Context, body []byte) (any, error) {
 		open, leave, err := m.stores.enter()
 		if err != nil {
@@ -215,9 +224,9 @@ func (m *Main) command(do operatorCommand) operatorCommand {
 }
 
 // admitOperators is the last step of a start, and closing the stores to them the first of a stop.
-func (m *Main) admitOperators(context.Context) error {
+func (m *daemon) admitOperators(context.Context) error {
 	m.stores.opened()
-	m.onClose(m.stores.close)
+	m.cleanup.push(m.stores.close)
 	m.log.Info("ready", "http", m.listeners.http.Addr().String(), "authorizer", m.listeners.authorizer.Addr().String(),
 		"admin", m.listeners.admin.Addr().String(), "data", m.config.DataDir, "version", buildinfo.Version)
 	return nil
@@ -226,26 +235,23 @@ func (m *Main) admitOperators(context.Context) error {
 // ready says why the server should get no traffic: it is not up, a shard is not held, rules are not
 // followed, the backlog is near its limit, the clock is suspect, Postgres refuses writes for want
 // of a resource, or a disk has no room for approvals. The error joins all reasons.
-func (m *Main) ready() error {
+func (m *daemon) ready() error {
 	_, leave, err := m.stores.enter()
 	if err != nil {
-		return errors.Join(err, m.waiting.reason(), m.clockFault(), m.disk.roomFault())
+		return errors.Join(err, m.waiting.reason(), m.trusted.suspectReason(), m.disk.roomFault())
 	}
 	defer leave()
-	return errors.Join(m.serving(), m.journalFault(), m.clockFault(), m.disk.roomFault())
+	return errors.Join(m.system.Ready(), backlogFault(m.authorizer.Backlog(), m.authorizer.BacklogMax()),
+		exhaustion(m.journal), m.trusted.suspectReason(), m.disk.roomFault())
 }
 
-// journalFault returns the error of a Postgres that refuses commits for want of a resource, or nil.
+// exhaustion returns the error of a Postgres that refuses commits for want of a resource, or nil.
 // The disk of a journal in the data directory is measured by diskGuard.
-func (m *Main) journalFault() error {
-	if server, ok := m.journal.(interface{ Exhausted() error }); ok {
+func exhaustion(journal persistence.Journal) error {
+	if server, ok := journal.(interface{ Exhausted() error }); ok {
 		return server.Exhausted()
 	}
 	return nil
-}
-
-func (m *Main) serving() error {
-	return errors.Join(m.system.Ready(), backlogFault(m.authorizer.Backlog(), m.authorizer.BacklogMax()))
 }
 
 func backlogFault(entries, limit int64) error {
@@ -262,11 +268,12 @@ type server interface {
 }
 
 // serve runs a server until stop, which drains it, or Close, which calls stop.
-func (m *Main) serve(name string, s server, on ...net.Listener) (stop func() error) {
+func (m *daemon) serve(name string, s server, on ...net.Listener) (stop func() error) {
 	var running sync.WaitGroup
 	stopping := make(chan struct{})
 	for _, listener := range on {
-		running.Go(func() { m.keepServing(name, s, listener, stopping) })
+		p := &portServer{name: name, server: s, edge: m.edge, log: m.log, fail: m.fail, stopping: stopping}
+		running.Go(func() { p.keepServing(listener) })
 	}
 	stop = sync.OnceValue(func() error {
 		close(stopping)
@@ -278,30 +285,22 @@ func (m *Main) serve(name string, s server, on ...net.Listener) (stop func() err
 		}
 		return err
 	})
-	m.onClose(stop)
+	m.cleanup.push(stop)
 	return stop
 }
 
-func (m *Main) fail(err error) {
+func (m *daemon) fail(err error) {
 	select {
 	case m.failed <- err:
 	default: // one reason to stop is enough
 	}
 }
 
-func (m *Main) publishAddresses(context.Context) error {
+func (m *daemon) publishAddresses(context.Context) error {
 	if err := datadir.Publish(m.config.DataDir, datadir.Addresses{REST: adminport.Reachable(m.listeners.http.Addr()),
 		Network: adminport.Reachable(m.listeners.authorizer.Addr()), Admin: adminport.Reachable(m.listeners.admin.Addr())}); err != nil {
 		return err
 	}
-	m.onClose(func() error { return os.Remove(datadir.AddressesFile(m.config.DataDir)) })
+	m.cleanup.push(func() error { return os.Remove(datadir.AddressesFile(m.config.DataDir)) })
 	return nil
-}
-
-// restEdge returns the limits of the REST port's connections and bodies.
-func (m *Main) restEdge() drain.Options {
-	return drain.Options{Connections: m.shares.rest, PerPeer: m.config.Connections.PerAddress,
-		AtOnce: tuning.UnauthenticatedAtOnce(m.config.Processors), Refusals: m.config.Refusals,
-		Bodies: m.bodies, Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.REST,
-		TLS: m.config.Certificate.ServerConfig()}
 }

@@ -66,7 +66,7 @@ func TestEveryTakenPortIsNamed(t *testing.T) {
 	defer taken.Close()
 	config := testConfig(t, t.TempDir())
 	config.HTTPAddr, config.AdminAddr = taken.Addr().String(), taken.Addr().String()
-	err = NewMain(config, slog.New(slog.DiscardHandler)).Start(t.Context())
+	err = newDaemon(config, slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorContains(t, err, "REST address")
 	require.ErrorContains(t, err, "admin address")
 }

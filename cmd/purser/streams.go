@@ -3,7 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
+	"io"
+	"log/slog"
 	"time"
 
 	"purser/actors/processes"
@@ -16,33 +17,34 @@ import (
 // journal.
 type consumer struct {
 	name string // in metrics and the log
-	// open makes the handler when the stores and the actors are up, and hands what it has opened to Main.onClose. nil: there is
+	// open makes the handler when the stores and the actors are up, and hands what it has opened to daemon.cleanup. nil: there is
 	// none in this configuration.
-	open func(ctx context.Context, m *Main) (persistence.Handler, error)
+	open func(ctx context.Context, m *daemon) (persistence.Handler, error)
 }
 
 // consumers is the table of them.
 func consumers() []consumer {
 	return []consumer{
 		{name: "book", open: openBook},
-		{name: "webhooks", open: func(_ context.Context, m *Main) (persistence.Handler, error) {
+		{name: "webhooks", open: func(_ context.Context, m *daemon) (persistence.Handler, error) {
 			return m.system.Announcer(processes.WebhookAnnouncements()), nil
 		}},
 	}
 }
 
-// restartAfter is how long a publisher or consumer rests that has ended for a reason that only an operator mends.
+// restartAfter is the pause before a publisher or consumer is run again after an error that only an
+// operator can repair.
 const restartAfter = 30 * time.Second
 
 // startPublisher begins to carry the journal's events to Kafka. Whether that is there shows in the metrics and nowhere else: it
 // makes the topic when it is missing and goes on from its cursors when it can.
-func (m *Main) startPublisher(context.Context) error {
+func (m *daemon) startPublisher(context.Context) error {
 	if len(m.config.Kafka.Brokers) == 0 {
 		return nil
 	}
 	options := m.config.Kafka.TopicOptions()
 	var err error
-	if options.Proof, err = m.messageProof(); err != nil {
+	if options.Proof, err = messageProof(m.config.DataKeys, m.Clock(), m.Entropy); err != nil {
 		return err
 	}
 	topic, err := kafka.New(options)
@@ -50,13 +52,13 @@ func (m *Main) startPublisher(context.Context) error {
 		return err
 	}
 	m.topic = topic
-	m.onClose(func() error {
+	m.cleanup.push(func() error {
 		m.topic = nil
 		topic.Close()
 		return nil
 	})
 	journal := m.journal
-	m.keep("the publisher", func(ctx context.Context) error {
+	m.cleanup.goUntilClosed(superviseForever(m.log, "the publisher", func(ctx context.Context) error {
 		m.outbox.run(true)
 		defer m.outbox.run(false)
 		publisher, err := topic.Publisher(kafka.PublisherOptions{Journal: journal, Listener: m.outbox})
@@ -64,18 +66,19 @@ func (m *Main) startPublisher(context.Context) error {
 			return err
 		}
 		return publisher.Run(ctx)
-	})
+	}))
 	return nil
 }
 
-// messageProof is what the messages of this process are proven with: a consumer acts on no others.
-func (m *Main) messageProof() (kafka.Proof, error) {
-	run, err := ident.New(0, m.Clock(), m.Entropy)
+// messageProof returns the keys that prove the messages of this process. Consumers act on proven
+// messages only.
+func messageProof(dataKeys [][]byte, now time.Time, entropy io.Reader) (kafka.Proof, error) {
+	run, err := ident.New(0, now, entropy)
 	if err != nil {
 		return kafka.Proof{}, err
 	}
 	proof := kafka.Proof{Run: run}
-	for _, dataKey := range m.config.DataKeys {
+	for _, dataKey := range dataKeys {
 		key, err := kafka.DeriveKey(dataKey)
 		if err != nil {
 			return kafka.Proof{}, err
@@ -85,7 +88,7 @@ func (m *Main) messageProof() (kafka.Proof, error) {
 	return proof, nil
 }
 
-func (m *Main) startConsumers(ctx context.Context) error {
+func (m *daemon) startConsumers(ctx context.Context) error {
 	for i := range m.consumers {
 		c := &m.consumers[i]
 		handler, err := c.open(ctx, m)
@@ -96,38 +99,37 @@ func (m *Main) startConsumers(ctx context.Context) error {
 			continue
 		}
 		followed := m.inbox.follow(c.name, handler, m.journal)
-		subscription, err := m.subscribe(followed)
+		subscription, err := subscribe(m.journal, m.topic, followed)
 		if err != nil {
 			return fmt.Errorf("consumer %s: %w", c.name, err)
 		}
-		m.keep("consumer "+c.name, func(ctx context.Context) error { return subscription.Run(ctx, followed) })
+		m.cleanup.goUntilClosed(superviseForever(m.log, "consumer "+c.name,
+			func(ctx context.Context) error { return subscription.Run(ctx, followed) }))
 	}
 	return nil
 }
 
-func (m *Main) subscribe(listener persistence.SubscriptionListener) (persistence.Subscription, error) {
-	o := persistence.SubscriptionOptions{Journal: m.journal, Listener: listener}
-	if m.topic == nil {
+// subscribe follows the events of the journal by way of the topic, or of the journal when there is no
+// topic.
+func subscribe(
+	journal persistence.Journal, topic *kafka.Topic, listener persistence.SubscriptionListener,
+) (persistence.Subscription, error) {
+	o := persistence.SubscriptionOptions{Journal: journal, Listener: listener}
+	if topic == nil {
 		return persistence.Subscribe(o)
 	}
-	return m.topic.Subscribe(kafka.SubscriptionOptions{SubscriptionOptions: o})
+	return topic.Subscribe(kafka.SubscriptionOptions{SubscriptionOptions: o})
 }
 
-// keep runs what runs until its context ends, until Close. One that ends by itself is said to, and begins again after a rest.
-func (m *Main) keep(name string, run func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
+// superviseForever returns a function that runs another until the context ends. It logs an error that
+// ends the run early, and runs it again after restartAfter.
+func superviseForever(log *slog.Logger, name string, run func(context.Context) error) func(context.Context) {
+	return func(ctx context.Context) {
 		for ctx.Err() == nil {
 			if err := run(ctx); ctx.Err() == nil {
-				m.log.Error(name+" has ended", "err", err, "again_after", restartAfter)
+				log.Error(name+" has ended", "err", err, "again_after", restartAfter)
 				persistence.Pause(ctx, restartAfter)
 			}
 		}
-	})
-	m.onClose(func() error {
-		cancel()
-		running.Wait()
-		return nil
-	})
+	}
 }

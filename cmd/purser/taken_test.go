@@ -29,7 +29,7 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "copy")
 	require.NoError(t, storecare.CopyTree(config.DataDir, copied))
 
-	m := NewMain(config, talkative())
+	m := newDaemon(config, talkative())
 	ended := make(chan error, 1)
 	m.Fatal = func(err error) {
 		select {
@@ -62,7 +62,7 @@ func TestADatabaseIsNotBegunBesideAJournal(t *testing.T) {
 	}
 	data, _ := small(t)
 	for range 2 {
-		m := NewMain(onDatabase(t, data, database.URL("postgres")), talkative())
+		m := newDaemon(onDatabase(t, data, database.URL("postgres")), talkative())
 		require.NoError(t, m.Start(t.Context()))
 		select {
 		case err := <-m.Failed():

@@ -11,15 +11,15 @@ import (
 	"purser/cmd/purser/buildinfo"
 )
 
-// VersionCmd prints what is running.
-type VersionCmd struct{}
+// versionCommand prints what is running.
+type versionCommand struct{}
 
-// showVersion is the flag --version, which prints what VersionCmd prints and ends the program.
+// showVersion is the flag --version, which prints what versionCommand prints and ends the program.
 type showVersion bool
 
 // BeforeReset runs before kong asks for a command.
 func (showVersion) BeforeReset(app *kong.Kong) error {
-	if err := new(VersionCmd).Run(app.Stdout); err != nil {
+	if err := new(versionCommand).Run(app.Stdout); err != nil {
 		return err
 	}
 	app.Exit(0)
@@ -27,7 +27,7 @@ func (showVersion) BeforeReset(app *kong.Kong) error {
 }
 
 // Run prints the version in one line.
-func (*VersionCmd) Run(out io.Writer) error {
+func (*versionCommand) Run(out io.Writer) error {
 	words := []string{"purser", buildinfo.Version}
 	if r := buildinfo.Revision(); r != "" {
 		words = append(words, r)

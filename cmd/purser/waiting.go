@@ -34,15 +34,15 @@ func mayPass(err error) error {
 
 // awaitJournal climbs the part of the start that stands on the journal, whole, until it has got to its end. What no retry mends
 // ends the process.
-func (m *Main) awaitJournal(ctx context.Context) {
+func (m *daemon) awaitJournal(ctx context.Context) {
 	pause := persistence.Backoff{Min: awaitMin, Max: awaitMax}
-	for kept := len(m.closers); ; {
-		err := m.climbUpper(ctx)
+	for kept := len(m.cleanup.undo); ; {
+		err := runJournalSteps(ctx, m.journalSteps())
 		if err == nil {
 			m.waiting.because(nil)
 			return
 		}
-		err = errors.Join(err, m.closeTo(kept))
+		err = errors.Join(err, m.cleanup.closeTo(kept))
 		var p passing
 		switch {
 		case ctx.Err() != nil:
@@ -60,10 +60,11 @@ func (m *Main) awaitJournal(ctx context.Context) {
 	}
 }
 
-func (m *Main) climbUpper(ctx context.Context) error {
+// runJournalSteps runs steps with the time limit of a start.
+func runJournalSteps(ctx context.Context, steps []step) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
-	return climb(ctx, m.upper())
+	return runSteps(ctx, steps)
 }
 
 // waiting is the part of a start that goes on in the background. The zero value is none.

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/valyala/fasthttp/fasthttputil"
+
+	"purser/actors/partner"
+	"purser/actors/partner/bankhttp"
+	"purser/actors/partner/sandbox"
+	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
+	"purser/httpapi"
+	"purser/httpapi/webhook"
+)
+
+// partners are the bank and the ramp of a server. The sandbox's are in this process and report to the
+// REST server over reports.
+type partners struct {
+	bank        partner.Bank
+	sandboxBank *sandbox.Bank // the bank, when it is in this process
+	ramp        *sandbox.Ramp
+	reports     *fasthttputil.InmemoryListener
+	log         *slog.Logger
+}
+
+// openPartners opens the bank and the ramp. They report once startPartners has run.
+func (m *daemon) openPartners(context.Context) error {
+	if err := m.partners.openBank(&m.config, m.Clock, &m.cleanup); err != nil {
+		return err
+	}
+	return m.partners.openRamp(&m.config, m.Clock, &m.cleanup)
+}
+
+// startPartners lets the partners in this process report: the REST server can take their reports now.
+func (m *daemon) startPartners(context.Context) error {
+	run := func(partner func(context.Context) error) {
+		m.cleanup.goUntilClosed(func(ctx context.Context) {
+			if err := partner(ctx); err != nil {
+				m.fail(err)
+			}
+		})
+	}
+	if m.partners.sandboxBank != nil {
+		run(m.partners.sandboxBank.Run)
+	}
+	run(m.partners.ramp.Run)
+	return nil
+}
+
+// openBank connects the bank that the settings name, or opens the sandbox's in this process.
+func (p *partners) openBank(c *settings.Config, clock func() time.Time, cleanup *cleanupStack) (err error) {
+	secret := c.PartnerSecrets.SecretsOf(httpapi.PartnerBank)[0]
+	if c.BankURL != "" {
+		client := bankhttp.NewClient(c.BankURL, func(message []byte) string {
+			return webhook.Sign(secret, clock(), message)
+		})
+		p.bank = client
+		cleanup.push(func() error { client.Close(); return nil })
+		return nil
+	}
+	report := sandbox.NewHTTPReporter(p.httpClient(), restInProcess, httpapi.PathBankReports, settings.ReportSigner(secret, clock))
+	p.sandboxBank, err = openSandboxBank(c.DataDir, c.SandboxDelay, report, clock, p.log)
+	if err == nil {
+		p.bank = p.sandboxBank
+		cleanup.push(p.sandboxBank.Close)
+	}
+	return datadir.WithRepair(err, datadir.BankDir(c.DataDir), datadir.RepairSandbox)
+}
+
+// openRamp opens the sandbox's ramp.
+func (p *partners) openRamp(c *settings.Config, clock func() time.Time, cleanup *cleanupStack) (err error) {
+	post := func(path string) sandbox.Reporter {
+		return sandbox.NewHTTPReporter(p.httpClient(), restInProcess, path,
+			settings.ReportSigner(c.PartnerSecrets.SecretsOf(httpapi.PartnerRamp)[0], clock))
+	}
+	p.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(c.DataDir), Delay: c.SandboxDelay,
+		Clock: clock, Report: post(httpapi.PathOnrampReports),
+		Log: func(order string, attempt int, err error) {
+			p.log.Warn("the sandbox ramp's report was not taken", "order", order, "attempt", attempt, "err", err)
+		}}, post(httpapi.PathOfframpReports))
+	if err == nil {
+		cleanup.push(p.ramp.Close)
+	}
+	return datadir.WithRepair(err, datadir.RampDir(c.DataDir), datadir.RepairSandbox)
+}
+
+// issuerOf returns the card issuing partner, nil where cards are fixtures.
+func issuerOf(c *settings.Config) partner.Issuer {
+	if c.Issuer == httpapi.IssuerConnected {
+		return sandbox.Issuer{}
+	}
+	return nil
+}
+
+// restInProcess is the base URL of the REST server for partners in this process. They reach it
+// without a socket, so without TLS and without the PROXY protocol.
+const restInProcess = "http://purser"
+
+// httpClient returns a client that reaches the REST server over reports.
+func (p *partners) httpClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return p.reports.Dial() }}}
+}
