@@ -35,8 +35,8 @@ func TestAMisspeltSettingIsWarnedOf(t *testing.T) {
 
 // serve hands its environment on, and warns also when it refuses the configuration.
 func TestServeWarnsOfAMisspeltSetting(t *testing.T) {
-	child := exec.Command(os.Args[0], "-test.run", "^TestServeAsAChild$")
-	child.Env = append(os.Environ(), "PURSER_TEST_SERVE=1", "PURSER_BACKLOG_MAX=few", "PURSER_LOGLEVEL=debug")
+	child := exec.Command(build(t), "serve")
+	child.Env = append(os.Environ(), "PURSER_BACKLOG_MAX=few", "PURSER_LOGLEVEL=debug")
 	out, err := child.CombinedOutput()
 	require.Error(t, err)
 	require.Contains(t, string(out), "variable=PURSER_LOGLEVEL meant=PURSER_LOG_LEVEL")
