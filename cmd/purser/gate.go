@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// gate lets scrapes and operator's commands at something only while it is open: the admin port is there before and after.
+// gate admits scrapes and operators' commands to the stores only while it is open. The admin port runs
+// before and after.
 type gate struct {
-	mu     sync.RWMutex // held shared by whoever is in
+	mu     sync.RWMutex // held shared by each caller inside
 	open   bool
 	ctx    context.Context // ends when the gate is about to be closed
 	cancel context.CancelFunc
@@ -19,7 +20,8 @@ func newGate() *gate {
 	return g
 }
 
-// enter returns a context that ends when the caller must hurry, and what the caller must call at the end.
+// enter returns a context that ends when the gate is about to close, and a function that the caller
+// must call at the end.
 func (g *gate) enter() (ctx context.Context, leave func(), err error) {
 	g.mu.RLock()
 	if !g.open || g.ctx.Err() != nil {
@@ -35,7 +37,7 @@ func (g *gate) opened() {
 	g.open = true
 }
 
-// close lets nobody in any more and returns when all have left.
+// close admits no further caller and returns when all have left.
 func (g *gate) close() error {
 	g.cancel()
 	g.mu.Lock()

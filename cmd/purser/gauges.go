@@ -14,7 +14,7 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-// sight is what one scrape sees.
+// sight are the values of one scrape.
 type sight struct {
 	actors     actors.Health
 	overdue    int64
@@ -25,14 +25,15 @@ type sight struct {
 	unsynced   int
 }
 
-// gauge is one number of a sight.
+// gauge is one metric of a sight.
 type gauge struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	read func(s *sight) float64
 }
 
-// gauges looks at something whenever it is scraped, while its gate is open; before and after it shows nothing.
+// gauges is a collector that reads values at each scrape while its gate is open. Otherwise it shows
+// nothing.
 type gauges struct {
 	gate *gate
 	look func(s *sight) error
@@ -46,7 +47,7 @@ func (g *gauges) add(kind prometheus.ValueType, name, help string, read func(s *
 	g.all = append(g.all, gauge{prometheus.NewDesc(name, help, nil, nil), kind, read})
 }
 
-// swipeGauges are those of the authorizer.
+// swipeGauges returns the gauges of the authorizer.
 func swipeGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g := &gauges{gate: of, look: look, log: log}
 	g.add(now, "purser_backlog_entries", "Decisions that the journal does not have yet.",
@@ -67,7 +68,7 @@ func swipeGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	return g
 }
 
-// actorGauges are those of the runtime.
+// actorGauges returns the gauges of the runtime.
 func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g := &gauges{gate: of, look: look, log: log}
 	seconds := func(d time.Duration) float64 { return max(0, d.Seconds()) }
@@ -131,7 +132,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// registerGauges has all that is asked for at a scrape.
+// registerGauges registers the metrics that are read at a scrape.
 func (m *daemon) registerGauges() error {
 	m.outbox, m.inbox = newOutbox(m.Clock, m.log), newInbox(m.Clock, m.log)
 	err := registerAll(m.registry,

@@ -1,5 +1,7 @@
-// Command purser is the whole of Purser: the servers, the commands that look after the stores, and a demo. It reads flags and the
-// environment, puts the packages together and takes them apart again; every decision is made elsewhere.
+// Command purser is the whole program: the servers, the commands that maintain the stores, the demo and
+// the load tests. This package starts and stops the daemon. The packages under it have its settings
+// (settings), the data directory (datadir), the commands (storecare, demo, loadtest) and the way to a
+// running server (adminport, apiclient).
 package main
 
 import (

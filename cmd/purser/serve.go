@@ -42,9 +42,9 @@ type serveCommand struct {
 const (
 	startWithin = 10 * time.Minute
 	drainWithin = 20 * time.Second
-	// lastRelayWithin is how long a stop waits for the journal to have all that was decided. What it has not, the next start relays.
+	// lastRelayWithin bounds the time in which a stop relays decisions. The next start relays the rest.
 	lastRelayWithin = 2 * time.Second
-	// readyPercent of the backlog's limit is where a server says that it is not ready: approvals stop there.
+	// readyPercent of the backlog's limit makes the server unready. Approvals stop there too.
 	readyPercent = 80
 )
 
@@ -83,19 +83,20 @@ func (s *serveCommand) Run(out io.Writer) error {
 	return errors.Join(err, m.Close())
 }
 
-// daemon is one running Purser. Start builds it from the stores up to the servers; Close takes it down in reverse.
+// daemon is a running server process with its stores. Start runs its steps in order, Close undoes them
+// in reverse.
 type daemon struct {
-	// Clock is trusted time; nil: the start makes it of the machine's clocks.
+	// Clock returns trusted time; nil: Start derives it from the machine's clocks.
 	Clock   func() time.Time
 	Entropy io.Reader
 	// DiskFree returns the free bytes of a directory's disk.
 	DiskFree func(dir string) (int64, error)
-	// Fatal ends the process when a commit has failed: from then on nothing may be answered.
+	// Fatal ends the process after a failed commit, because no later answer would be reliable.
 	Fatal func(error)
 
 	config    settings.Config
 	clocks    machineClocks
-	trusted   *trustedClock // nil: Clock is a test's
+	trusted   *trustedClock // nil: Clock is not guarded, as in tests
 	log       *slog.Logger
 	registry  *prometheus.Registry
 	metrics   *metrics
@@ -131,7 +132,7 @@ type daemon struct {
 	stopNetwork, stopREST func() error
 }
 
-// newDaemon makes a daemon that has not started.
+// newDaemon returns a daemon that has not started.
 func newDaemon(c settings.Config, log *slog.Logger) *daemon {
 	m := &daemon{DiskFree: datadir.FreeBytes, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log,
 		registry:  prometheus.NewRegistry(),
@@ -146,7 +147,7 @@ func newDaemon(c settings.Config, log *slog.Logger) *daemon {
 	return m
 }
 
-// Failed hears of a server or partner that ended by itself.
+// Failed receives the error of a server or partner that ended by itself.
 func (m *daemon) Failed() <-chan error { return m.failed }
 
 // step is a part of the start. It pushes the cleanup of what it has started.
@@ -188,9 +189,10 @@ func (m *daemon) journalSteps() []step {
 	}
 }
 
-// Start brings everything up. With the journal in the data directory all of it is up when it returns. A journal in Postgres is
-// waited for in the background, for as long as it takes: swipes are answered meanwhile, if this deployment's authorizer is here,
-// and requests are told that nothing changed. After an error nothing is left running.
+// Start starts every part. With the journal in the data directory all parts run when it returns. It
+// waits for a journal in Postgres in the background, without a limit. Meanwhile swipes are answered
+// if the data directory has the authorizer's store, and requests get an error that nothing changed.
+// After an error no part is left running.
 func (m *daemon) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
@@ -216,7 +218,7 @@ func runSteps(ctx context.Context, steps []step) error {
 	return nil
 }
 
-// Close stops what Start has started, last first. It may be called once.
+// Close undoes the steps of Start, newest first. It may be called once.
 func (m *daemon) Close() error {
 	m.waiting.end()
 	return m.cleanup.closeTo(0)
@@ -262,14 +264,14 @@ func noteRetry(log *slog.Logger) func(error) {
 	}
 }
 
-// serveSwipesAlone opens the authorizer before the journal is there, when the journal is not in this directory: the authorizer
-// knows by itself whose it is. The first start of a deployment has none.
+// serveSwipesAlone opens the authorizer before the journal when the journal is in a database. The
+// store has the id of its deployment. The first start of a deployment has no such store.
 func (m *daemon) serveSwipesAlone(ctx context.Context) error {
 	if m.config.DatabaseURL == "" || !authorizer.Exists(nil, datadir.AuthorizerDir(m.config.DataDir)) {
 		return nil
 	}
 	switch err := m.openEngine(ident.UUID{}); {
-	case errors.Is(err, authorizer.ErrNoStore): // a first start has ended before it was stamped
+	case errors.Is(err, authorizer.ErrNoStore): // a first start ended before the store had an id
 		return nil
 	case err != nil:
 		return err
@@ -277,7 +279,7 @@ func (m *daemon) serveSwipesAlone(ctx context.Context) error {
 	return m.admitSwipes(ctx)
 }
 
-// openAuthorizer opens it, unless it is open.
+// openAuthorizer opens the authorizer unless it is open.
 func (m *daemon) openAuthorizer(context.Context) error {
 	if m.authorizer != nil {
 		return nil

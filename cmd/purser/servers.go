@@ -25,9 +25,8 @@ import (
 	"purser/persistence"
 )
 
-// The three servers: they are up before what they serve is, and say so.
-
-// listeners are the three ports. They are bound before the stores are opened, so that a taken port is told at once.
+// listeners are the three ports. They are bound before the stores are opened, so that a start with a
+// taken port fails at once.
 type listeners struct{ http, authorizer, admin net.Listener }
 
 func (m *daemon) listen(context.Context) error {
@@ -50,7 +49,7 @@ func (m *daemon) listen(context.Context) error {
 			if err := listener.Close(); !errors.Is(err, net.ErrClosed) {
 				return err
 			}
-			return nil // its server has closed it
+			return nil // the server has closed it
 		})
 	}
 	if len(taken) > 0 {
@@ -62,7 +61,8 @@ func (m *daemon) listen(context.Context) error {
 	return nil
 }
 
-// networkDesk hands the card network's messages to the authorizer. Until there is one it answers that nothing was decided.
+// networkDesk passes the card network's messages to the authorizer. Without one it answers that nothing
+// was decided.
 type networkDesk struct {
 	engine atomic.Pointer[authorizer.Engine]
 }
@@ -89,7 +89,8 @@ func (m *daemon) startNetwork(context.Context) error {
 	return err
 }
 
-// admitSwipes lets the card network at the authorizer, until either is closed. It does nothing when it was done before.
+// admitSwipes connects the card network's server with the authorizer, until either is closed. A second
+// call does nothing.
 func (m *daemon) admitSwipes(context.Context) error {
 	if m.network.engine.Swap(m.authorizer) != nil {
 		return nil
@@ -110,7 +111,7 @@ func (m *daemon) startREST(context.Context) error {
 	return nil
 }
 
-// admitRequests lets the REST interface's callers at the actors, until either is closed.
+// admitRequests connects the REST server with the actors, until either is closed.
 func (m *daemon) admitRequests(context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -136,7 +137,8 @@ func (m *daemon) admitRequests(context.Context) error {
 	return nil
 }
 
-// startAdmin comes before the stores: a start can take minutes, and says meanwhile that it lives and is not ready.
+// startAdmin starts the admin port before the stores are opened. A start can take minutes, in which the
+// port reports a live process that is not ready.
 func (m *daemon) startAdmin(context.Context) (err error) {
 	if m.metrics, err = newMetrics(m.registry, m.Clock); err != nil {
 		return err
@@ -153,7 +155,7 @@ func (m *daemon) startAdmin(context.Context) (err error) {
 	return err
 }
 
-// operatorCommands are what an operator starts through the admin port. An audit reads every store
+// operatorCommands are the commands of the admin port. An audit reads every store
 // and a backup copies them, so one of each runs at a time.
 func (m *daemon) operatorCommands() map[string]httpapi.Command {
 	return map[string]httpapi.Command{
@@ -191,7 +193,7 @@ func (m *daemon) operatorCommands() map[string]httpapi.Command {
 	}
 }
 
-// storecare.OpenStores are the stores that are open. A bank that is elsewhere looks after its own.
+// backedUp returns the open stores for a backup. It leaves out a bank in another process.
 func (m *daemon) backedUp() storecare.OpenStores {
 	s := storecare.OpenStores{Data: m.config.DataDir, Room: storecare.BackupRoom{Free: m.DiskFree, Reserve: m.config.DiskReserve},
 		Note:    func(dir string) { m.log.Warn(storecare.ForeignBackup, "directory", dir) },
@@ -208,7 +210,8 @@ func (m *daemon) backedUp() storecare.OpenStores {
 // operatorCommand is httpapi.Command.Do.
 type operatorCommand = func(ctx context.Context, body []byte) (any, error)
 
-// command runs while the stores are open; its context ends before they are closed.
+// command returns do as a command that runs only while the stores are open. Its context ends before
+// they are closed.
 func (m *daemon) command(do operatorCommand) operatorCommand {
 	return func(ctx context.Context, body []byte) (any, error) {
 		open, leave, err := m.stores.enter()
@@ -223,7 +226,8 @@ func (m *daemon) command(do operatorCommand) operatorCommand {
 	}
 }
 
-// admitOperators is the last step of a start, and closing the stores to them the first of a stop.
+// admitOperators admits commands to the stores. It is the last step of a start, and its cleanup the
+// first of a stop.
 func (m *daemon) admitOperators(context.Context) error {
 	m.stores.opened()
 	m.cleanup.push(m.stores.close)
@@ -232,7 +236,7 @@ func (m *daemon) admitOperators(context.Context) error {
 	return nil
 }
 
-// ready says why the server should get no traffic: it is not up, a shard is not held, rules are not
+// ready returns the reasons why the server should get no traffic: it is not up, a shard is not held, rules are not
 // followed, the backlog is near its limit, the clock is suspect, Postgres refuses writes for want
 // of a resource, or a disk has no room for approvals. The error joins all reasons.
 func (m *daemon) ready() error {
@@ -261,13 +265,13 @@ func backlogFault(entries, limit int64) error {
 	return nil
 }
 
-// server is one of the three.
+// server is one of the three servers.
 type server interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
 }
 
-// serve runs a server until stop, which drains it, or Close, which calls stop.
+// serve runs a server on listeners until stop, which drains it. Close calls stop too.
 func (m *daemon) serve(name string, s server, on ...net.Listener) (stop func() error) {
 	var running sync.WaitGroup
 	stopping := make(chan struct{})

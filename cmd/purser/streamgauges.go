@@ -15,10 +15,11 @@ import (
 	"purser/persistence/kafka"
 )
 
-// seldomEvery is how often one kind of trouble of a publisher or consumer is logged. The counters have all of it.
+// seldomEvery is the shortest time between two log lines of one kind of trouble of a publisher or
+// consumer. The counters count every case.
 const seldomEvery = 10 * time.Second
 
-// seldom says when it is time to log something again.
+// seldom limits the rate of log lines of one kind.
 type seldom struct {
 	mu   sync.Mutex
 	last time.Time
@@ -34,7 +35,7 @@ func (s *seldom) due(now time.Time) bool {
 	return true
 }
 
-// outbox hears the publisher, and knows how far behind the journal it is.
+// outbox is the listener of the publisher, and measures its lag behind the journal.
 type outbox struct {
 	log       *slog.Logger
 	clock     func() time.Time
@@ -50,7 +51,7 @@ type outbox struct {
 	behind  [ident.Shards]backlog
 }
 
-// backlog is what of a shard is not in Kafka yet.
+// backlog are the events of a shard that are not in Kafka yet.
 type backlog struct {
 	events uint64
 	since  time.Time // when the oldest was made, or was first seen waiting
@@ -72,7 +73,7 @@ func (o *outbox) register(r *prometheus.Registry) error {
 		gaugeOf("purser_outbox_lag_seconds", "Age of the oldest event that Kafka does not have yet.", o.lagSeconds))
 }
 
-// run tells of a publisher's life.
+// run sets whether the publisher runs.
 func (o *outbox) run(running bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -152,8 +153,7 @@ func (o *outbox) mark(partition int, failing bool) {
 	o.failing[partition] = failing
 }
 
-// followed is a consumer as its metrics see it: it stands between the subscription and the handler, and is the listener of the
-// one.
+// followed wraps the handler of a consumer for its metrics, and is the listener of its subscription.
 type followed struct {
 	persistence.Handler
 	name    string
@@ -269,7 +269,7 @@ func (in *inbox) register(r *prometheus.Registry) error {
 	return registerAll(r, in.events, in.failures, in.replaced, in)
 }
 
-// follow has the metrics of a consumer from now on.
+// follow adds a consumer to the metrics.
 func (in *inbox) follow(name string, h persistence.Handler, journal persistence.Journal) *followed {
 	f := &followed{Handler: h, name: name, journal: journal, inbox: in}
 	in.mu.Lock()

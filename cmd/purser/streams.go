@@ -13,16 +13,16 @@ import (
 	"purser/persistence/kafka"
 )
 
-// consumer is one that follows all events of the journal besides the actors: by way of Kafka when there is one, else from the
+// consumer follows all events of the journal, by way of Kafka when it is configured, else from the
 // journal.
 type consumer struct {
 	name string // in metrics and the log
-	// open makes the handler when the stores and the actors are up, and hands what it has opened to daemon.cleanup. nil: there is
-	// none in this configuration.
+	// open returns the handler when the stores and the actors are up, and pushes its cleanup. A nil
+	// handler: this configuration does not have the consumer.
 	open func(ctx context.Context, m *daemon) (persistence.Handler, error)
 }
 
-// consumers is the table of them.
+// consumers returns the table of consumers.
 func consumers() []consumer {
 	return []consumer{
 		{name: "book", open: openBook},
@@ -36,8 +36,8 @@ func consumers() []consumer {
 // operator can repair.
 const restartAfter = 30 * time.Second
 
-// startPublisher begins to carry the journal's events to Kafka. Whether that is there shows in the metrics and nowhere else: it
-// makes the topic when it is missing and goes on from its cursors when it can.
+// startPublisher publishes the journal's events to Kafka. An unreachable Kafka shows only in the
+// metrics. The publisher creates a missing topic and continues from its cursors.
 func (m *daemon) startPublisher(context.Context) error {
 	if len(m.config.Kafka.Brokers) == 0 {
 		return nil

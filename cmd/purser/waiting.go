@@ -12,19 +12,19 @@ import (
 	"purser/persistence"
 )
 
-// Pauses between two tries to start on the journal. There is no last try.
+// Pauses between two attempts to start on the journal. Attempts have no limit.
 const (
 	awaitMin = 100 * time.Millisecond
 	awaitMax = 5 * time.Second
 )
 
-// passing is an error that a later try may not meet again: a store that cannot be reached.
+// passing is a transient error, such as an unreachable store.
 type passing struct{ error }
 
-// Unwrap gives the error itself.
+// Unwrap returns the error itself.
 func (p passing) Unwrap() error { return p.error }
 
-// mayPass marks an error of the journal as passing, unless it is known to be final.
+// mayPass marks an error of the journal as transient, unless it is known to be permanent.
 func mayPass(err error) error {
 	if datadir.IsPermanent(err) {
 		return err
@@ -32,8 +32,8 @@ func mayPass(err error) error {
 	return passing{err}
 }
 
-// awaitJournal climbs the part of the start that stands on the journal, whole, until it has got to its end. What no retry mends
-// ends the process.
+// awaitJournal runs the steps of the start that need the journal until all of them succeed. A failed
+// attempt is undone as a whole. A permanent error ends the process.
 func (m *daemon) awaitJournal(ctx context.Context) {
 	pause := persistence.Backoff{Min: awaitMin, Max: awaitMax}
 	for kept := len(m.cleanup.undo); ; {
@@ -67,7 +67,7 @@ func runJournalSteps(ctx context.Context, steps []step) error {
 	return runSteps(ctx, steps)
 }
 
-// waiting is the part of a start that goes on in the background. The zero value is none.
+// waiting is the part of a start that runs in the background. In the zero value none runs.
 type waiting struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -80,7 +80,7 @@ func (w *waiting) begin(run func(context.Context)) {
 	w.running.Go(func() { run(ctx) })
 }
 
-// end stops it, and returns when nothing of it goes on.
+// end stops the background part and waits for it.
 func (w *waiting) end() {
 	if w.cancel != nil {
 		w.cancel()
@@ -88,7 +88,7 @@ func (w *waiting) end() {
 	w.running.Wait()
 }
 
-// because keeps what is waited for; true when that is news.
+// because stores the reason of the wait. It returns true when the reason has changed.
 func (w *waiting) because(err error) bool {
 	if err == nil {
 		w.why.Store(nil)
@@ -99,7 +99,7 @@ func (w *waiting) because(err error) bool {
 	return was == nil || *was != text
 }
 
-// reason is what is waited for, nil when nothing is.
+// reason returns the reason of the wait, nil when the start does not wait.
 func (w *waiting) reason() error {
 	if why := w.why.Load(); why != nil {
 		return errors.New(*why)
