@@ -268,7 +268,7 @@ func (m *daemon) trustJournal(ctx context.Context) error {
 	}
 	newest, err := persistence.NewestEventTime(ctx, m.journal)
 	if err != nil {
-		return mayPass(err)
+		return asTransient(err)
 	}
 	m.trusted.noteCommitted(newest)
 	return nil

@@ -245,7 +245,7 @@ func (m *daemon) openJournal(ctx context.Context) (err error) {
 	}
 	m.journal, err = m.config.Stores().OpenJournal(ctx, use)
 	if err != nil {
-		return mayPass(err)
+		return asTransient(err)
 	}
 	m.cleanup.push(m.journal.Close)
 	return m.config.SecretsBelong(m.journal)
@@ -332,7 +332,7 @@ func (m *daemon) startActors(ctx context.Context) (err error) {
 		return err
 	}
 	if err != nil {
-		return mayPass(err)
+		return asTransient(err)
 	}
 	m.cleanup.push(m.stopSystem)
 	return nil

@@ -15,20 +15,20 @@ import (
 	"purser/persistence/kafka"
 )
 
-// seldomEvery is the shortest time between two log lines of one kind of trouble of a publisher or
+// logThrottleEvery is the shortest time between two log lines of one kind of trouble of a publisher or
 // consumer. The counters count every case.
-const seldomEvery = 10 * time.Second
+const logThrottleEvery = 10 * time.Second
 
-// seldom limits the rate of log lines of one kind.
-type seldom struct {
+// logThrottle limits the rate of log lines of one kind.
+type logThrottle struct {
 	mu   sync.Mutex
 	last time.Time
 }
 
-func (s *seldom) due(now time.Time) bool {
+func (s *logThrottle) due(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.last) < seldomEvery {
+	if now.Sub(s.last) < logThrottleEvery {
 		return false
 	}
 	s.last = now
@@ -39,8 +39,8 @@ func (s *seldom) due(now time.Time) bool {
 type outbox struct {
 	log       *slog.Logger
 	clock     func() time.Time
-	said      seldom
-	gone      seldom // the last TopicReplaced that was logged
+	said      logThrottle
+	gone      logThrottle // the last TopicReplaced that was logged
 	published prometheus.Counter
 	failures  prometheus.Counter
 	replaced  prometheus.Counter
@@ -159,9 +159,9 @@ type followed struct {
 	name    string
 	journal persistence.Journal
 	inbox   *inbox
-	said    seldom
-	doubted seldom // the last forged or unproven message that was logged
-	gone    seldom // the last TopicReplaced that was logged
+	said    logThrottle
+	doubted logThrottle // the last forged or unproven message that was logged
+	gone    logThrottle // the last TopicReplaced that was logged
 	at      [ident.Shards]atomic.Uint64
 	failing [ident.Shards]atomic.Bool
 }

@@ -93,7 +93,7 @@ func (m *daemon) startConsumers(ctx context.Context) error {
 		c := &m.consumers[i]
 		handler, err := c.open(ctx, m)
 		if err != nil {
-			return fmt.Errorf("consumer %s: %w", c.name, mayPass(err))
+			return fmt.Errorf("consumer %s: %w", c.name, asTransient(err))
 		}
 		if handler == nil {
 			continue

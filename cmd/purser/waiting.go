@@ -18,18 +18,18 @@ const (
 	awaitMax = 5 * time.Second
 )
 
-// passing is a transient error, such as an unreachable store.
-type passing struct{ error }
+// transientError marks an error that a later attempt may not meet, such as an unreachable store.
+type transientError struct{ error }
 
 // Unwrap returns the error itself.
-func (p passing) Unwrap() error { return p.error }
+func (p transientError) Unwrap() error { return p.error }
 
-// mayPass marks an error of the journal as transient, unless it is known to be permanent.
-func mayPass(err error) error {
+// asTransient marks an error of the journal as transient, unless it is known to be permanent.
+func asTransient(err error) error {
 	if datadir.IsPermanent(err) {
 		return err
 	}
-	return passing{err}
+	return transientError{err}
 }
 
 // awaitJournal runs the steps of the start that need the journal until all of them succeed. A failed
@@ -43,7 +43,7 @@ func (m *daemon) awaitJournal(ctx context.Context) {
 			return
 		}
 		err = errors.Join(err, m.cleanup.closeTo(kept))
-		var p passing
+		var p transientError
 		switch {
 		case ctx.Err() != nil:
 			return
