@@ -56,7 +56,7 @@ func (s *State) mintCard(m decision.Meta, c Mint) (decision.Decision, error) {
 // sees the first reply.
 func (s *State) mintAgain(c Mint) (decision.Decision, error) {
 	if !s.Physical || !c.Physical || s.Card != c.ID || s.Token != c.Token {
-		panic("BUG: minted twice")
+		panic("BUG: card minted twice")
 	}
 	return decision.Decision{Reply: s.View()}, nil
 }

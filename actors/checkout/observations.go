@@ -156,5 +156,5 @@ func (l paymentList) completing() Payment {
 			return *p
 		}
 	}
-	panic("BUG: completed by no payment")
+	panic("BUG: link completed without a confirmed payment")
 }

@@ -46,7 +46,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 
 func (s *State) registerUser(m decision.Meta, c Register) (decision.Decision, error) {
 	if s.ID != "" {
-		panic("BUG: registered twice")
+		panic("BUG: user registered twice")
 	}
 	folded, ok := FoldEmail(c.Email)
 	if !ok {
@@ -116,13 +116,13 @@ func (s *State) changePassword(m decision.Meta, c ChangePassword) (decision.Deci
 func (s *State) openSession(d *decision.Decision, c StartSession, at decision.Stamp) {
 	expires := decision.StampOf(c.Expires)
 	if c.SecretHash == "" || !expires.After(at.Time) {
-		panic("BUG: session without a secret or a life")
+		panic("BUG: session without a secret or with a past expiry")
 	}
 	if s.sessionIndex(c.SecretHash) >= 0 {
 		panic("BUG: session started twice")
 	}
 	if len(c.Places) > MaxPlaces {
-		panic("BUG: more places than there may be")
+		panic("BUG: more than MaxPlaces sign-in places")
 	}
 	d.Events = append(d.Events, SessionStarted{User: s.ID, Session: c.SecretHash, ExpiresAt: expires, At: at})
 	d.Records = append(d.Records, decision.Record{

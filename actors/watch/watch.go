@@ -397,7 +397,7 @@ func (w *Watcher) reportNew(ctx context.Context, head partner.Head, found []part
 			return err
 		}
 		if err := w.sink.Report(ctx, o); err != nil {
-			return sinkError{fmt.Errorf("report: %w", err)}
+			return sinkError{fmt.Errorf("report a transfer: %w", err)}
 		}
 		w.reported[transferOf(&o)] = o
 	}
@@ -422,7 +422,7 @@ func (w *Watcher) withdrawFromOtherBlocks(ctx context.Context, o *partner.Observ
 func (w *Watcher) withdrawOne(ctx context.Context, key transferID, o partner.Observation) error {
 	o.Removed, o.Confirmations = true, 0
 	if err := w.sink.Report(ctx, o); err != nil {
-		return sinkError{fmt.Errorf("withdraw: %w", err)}
+		return sinkError{fmt.Errorf("withdraw a transfer: %w", err)}
 	}
 	delete(w.reported, key)
 	return nil
@@ -452,8 +452,8 @@ func (w *Watcher) confirmationStage(o *partner.Observation) int {
 	return min(o.Confirmations*confirmationStages/int(w.threshold), confirmationStages)
 }
 
-// withdrawMissing withdraws reported transfers that a read of their blocks no longer found. A node
-// that lost the transfer but kept the block gives ErrNode.
+// withdrawMissing withdraws reported transfers that a read of their blocks no longer found. ErrNode
+// reports a node that still has the block but not the transfer.
 func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, through uint64, found []partner.Observation,
 	addresses []string) error {
 	there := make(map[transferID]bool, len(found))
@@ -467,7 +467,7 @@ func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, throug
 			return err
 		}
 		if b.Hash == o.BlockHash {
-			return fmt.Errorf("%w: it lost a transfer of block %d", ErrNode, o.Block)
+			return fmt.Errorf("%w: a reported transfer is missing from its block %d", ErrNode, o.Block)
 		}
 	}
 	// The reads describe one chain only if its head is still there.

@@ -97,7 +97,7 @@ func NewKey(entropy io.Reader) (ed25519.PrivateKey, error) {
 func PublicKey(key ed25519.PrivateKey) ed25519.PublicKey {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok {
-		panic("BUG: the public half of an Ed25519 key is none")
+		panic("BUG: an Ed25519 key without a public half")
 	}
 	return public
 }
