@@ -124,9 +124,21 @@ func (p *poweredJournal) SaveCursor(ctx context.Context, name string, shard iden
 
 // recordingBank counts announced deposits and reports nothing: tests make the reports.
 type recordingBank struct {
-	partner.Payments // nil: no test pays through this bank
-	mu               sync.Mutex
-	expected         map[string]int
+	unreachablePayments
+	mu       sync.Mutex
+	expected map[string]int
+}
+
+// unreachablePayments is the part for payments of a bank that cannot be reached. A payout that a test
+// stores is asked about in the background.
+type unreachablePayments struct{}
+
+func (unreachablePayments) Tokenize(context.Context, partner.Account) (string, error) {
+	return "", partner.ErrFull
+}
+func (unreachablePayments) Pay(context.Context, partner.Payment) error { return partner.ErrFull }
+func (unreachablePayments) Standing(context.Context, string) (none partner.Standing, err error) {
+	return none, partner.ErrFull
 }
 
 func (b *recordingBank) Expect(_ context.Context, d partner.Deposit) error {

@@ -47,6 +47,9 @@ type memberOrInvitation struct {
 	Member     *memberDocument     `json:"member"`
 	Invitation *invitationDocument `json:"invitation"`
 	Token      *string             `json:"token"`
+
+	RevokedKeys      []string `json:"revokedKeys"`
+	RemovedEndpoints []string `json:"removedEndpoints"`
 }
 
 // inviteMember invites the holder of an email. The answer does not disclose whether an account
@@ -55,6 +58,9 @@ func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 	var body struct {
 		Email string `json:"email"`
 		Role  string `json:"role"`
+
+		KeepKeys      []string `json:"keepKeys"`
+		KeepEndpoints []string `json:"keepEndpoints"`
 	}
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
@@ -69,22 +75,30 @@ func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 	}
 	invite.Email, invite.EmailHash, invite.Role, invite.By = body.Email, user.EmailHash(folded), body.Role,
 		c.who.asPrincipal()
+	invite.KeepKeys, invite.KeepEndpoints = body.KeepKeys, body.KeepEndpoints
 	var credential user.Credential
 	if invite.UserID, credential, err = h.accounts.credentialOf(c.ctx, folded); err != nil {
 		return answer{}, err
+	}
+	endpoints := []string{}
+	if invite.UserID != "" && !workspace.Manages(invite.Role) {
+		if endpoints, err = h.endingEndpoints(c, invite.UserID, invite.KeepEndpoints); err != nil {
+			return answer{}, err
+		}
 	}
 	owned := c.who.workspace()
 	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindWorkspace, Stream: owned, Workspace: owned,
 		Command: invite},
 		func(r any) (answer, error) {
 			switch r := r.(type) {
-			case workspace.Person:
-				return reply(memberOrInvitation{Member: &memberDocument{UserID: r.UserID, Email: credential.Email,
-					Role:  r.Role,
-					Since: r.Since}})
+			case workspace.RoleChanged:
+				return reply(memberOrInvitation{Member: &memberDocument{UserID: r.Person.UserID, Email: credential.Email,
+					Role: r.Person.Role, Since: r.Person.Since},
+					RevokedKeys: append([]string{}, r.Revoked...), RemovedEndpoints: endpoints})
 			case workspace.Invitation:
 				shown := showToOwner(r, body.Email)
-				return reply(memberOrInvitation{Invitation: &shown, Token: &token})
+				return reply(memberOrInvitation{Invitation: &shown, Token: &token, RevokedKeys: []string{},
+					RemovedEndpoints: []string{}})
 			}
 			return answer{}, fmt.Errorf("invite answered %T", r)
 		})

@@ -2,12 +2,14 @@ package httpapi
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/webhook"
 	"purser/actors/workspace"
 	"purser/persistence"
 )
@@ -18,8 +20,8 @@ func (h *workspaceHandlers) memberRoutes() []route {
 	return []route{
 		{method: "GET", path: path, auth: authSession, roles: owner, query: pageQuery, handle: h.listMembers},
 		{method: "POST", path: path, auth: authSession, roles: owner, idempotency: keyOptional, handle: h.inviteMember},
-		{method: "DELETE", path: path + "/{userId}", auth: authSession, roles: owner, query: []string{"keepKeys"},
-			handle: h.removeMember},
+		{method: "DELETE", path: path + "/{userId}", auth: authSession, roles: owner,
+			query: []string{"keepKeys", "keepEndpoints"}, handle: h.removeMember},
 		{method: "POST", path: path + "/leave", onFullDisk: true, auth: authSession, roles: anyRole(),
 			handle: h.leaveWorkspace},
 	}
@@ -96,27 +98,32 @@ func comesAfter(r persistence.Record, p persistence.Page) bool {
 }
 
 // removeMember removes a user from the workspace. Once it is answered, the user's sessions have no
-// access, and the keys that descend from the user are revoked, except the kept ones.
+// access, the keys that descend from the user are revoked, except the kept ones, and no delivery to the
+// user's webhook endpoints begins.
 func (h *workspaceHandlers) removeMember(c *call) (answer, error) {
-	keep, err := readKeepKeys(c.query["keepKeys"])
+	keys, err := c.readKept("keepKeys", workspace.MaxKeptKeys)
 	if err != nil {
 		return answer{}, err
 	}
-	member := c.params["userId"]
-	if member == c.who.user && len(keep) > 0 {
-		return answer{}, fault.New(fault.InvalidQuery, "keepKeys: a member who leaves keeps no keys")
+	endpoints, err := c.readKept("keepEndpoints", webhook.MaxPerWorkspace)
+	if err != nil {
+		return answer{}, err
 	}
-	return h.endMembership(c, workspace.RemoveMember{UserID: member, KeepKeys: keep, By: c.who.asPrincipal()})
+	return h.endMembership(c, workspace.RemoveMember{UserID: c.params["userId"], KeepKeys: keys,
+		KeepEndpoints: endpoints, By: c.who.asPrincipal()})
 }
 
-// readKeepKeys reads ids separated by commas.
-func readKeepKeys(text string) ([]string, error) {
-	if text == "" {
+// readKept reads the ids of a parameter, separated by commas.
+func (c *call) readKept(parameter string, most int) ([]string, error) {
+	if c.query[parameter] == "" {
 		return nil, nil
 	}
-	ids := strings.Split(text, ",")
-	if len(ids) > workspace.MaxKeptKeys {
-		return nil, fault.New(fault.InvalidQuery, fmt.Sprintf("keepKeys names at most %d keys", workspace.MaxKeptKeys))
+	if c.params["userId"] == c.who.user {
+		return nil, fault.New(fault.InvalidQuery, parameter+": a member who leaves keeps nothing")
+	}
+	ids := strings.Split(c.query[parameter], ",")
+	if len(ids) > most {
+		return nil, fault.New(fault.InvalidQuery, fmt.Sprintf("%s names at most %d", parameter, most))
 	}
 	return ids, nil
 }
@@ -125,7 +132,13 @@ func (h *workspaceHandlers) leaveWorkspace(c *call) (answer, error) {
 	return h.endMembership(c, workspace.RemoveMember{UserID: c.who.user, By: c.who.asPrincipal()})
 }
 
+// endMembership removes a member. The endpoints that end are read before: the runtime removes them
+// as it follows the journal.
 func (h *workspaceHandlers) endMembership(c *call, command workspace.RemoveMember) (answer, error) {
+	endpoints, err := h.endingEndpoints(c, command.UserID, command.KeepEndpoints)
+	if err != nil {
+		return answer{}, err
+	}
 	reached, err := h.askWorkspace(c, command)
 	if err != nil {
 		return answer{}, err
@@ -138,5 +151,32 @@ func (h *workspaceHandlers) endMembership(c *call, command workspace.RemoveMembe
 	if err != nil {
 		return answer{}, err
 	}
-	return reply(map[string]any{"member": shown, "revokedKeys": removed.Revoked})
+	return reply(map[string]any{"member": shown, "revokedKeys": removed.Revoked, "removedEndpoints": endpoints})
+}
+
+// endingEndpoints lists the ids of the webhook endpoints that a member made and that are not kept,
+// oldest first. A kept id that is no endpoint of the workspace is not_found.
+func (h *workspaceHandlers) endingEndpoints(c *call, member string, keep []string) ([]string, error) {
+	records, err := h.actors.List(c.ctx, webhook.RecordEndpoint, c.who.workspace(), "",
+		persistence.Page{Limit: webhook.MaxPerWorkspace})
+	if err != nil {
+		return nil, err
+	}
+	ending, active := []string{}, map[string]bool{}
+	for i := len(records) - 1; i >= 0; i-- {
+		var endpoint webhook.Endpoint
+		if err := decodeRecord(records[i], &endpoint); err != nil {
+			return nil, err
+		}
+		active[endpoint.ID] = true
+		if endpoint.MadeBy(member) && !slices.Contains(keep, endpoint.ID) {
+			ending = append(ending, endpoint.ID)
+		}
+	}
+	for _, id := range keep {
+		if !active[id] {
+			return nil, fault.New(fault.NotFound, "")
+		}
+	}
+	return ending, nil
 }

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -396,4 +398,53 @@ func TestKeysOfOlderVersions(t *testing.T) {
 	w.fails(w.post(star, "/api/auth/keys", `{"label":"x","scopes":["write:ramps"]}`), 403, "missing_scope:write:ramps")
 	w.ok(w.post(star, "/api/auth/keys", `{"label":"x","scopes":["write:payouts","read:agents"]}`))
 	w.fails(w.get(none, "/api/workspaces"), 403, "missing_scope:any")
+}
+
+func TestADemotedAdminsKeysDoNoMoreThanTheRole(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	bob := w.ok(w.signup("bob@example.com"))
+	bobID := bob.text("user", "id")
+	w.joinWorkspace(tn, bobID, workspace.Admin)
+	at := session(bob.cookie).with("X-Workspace-Id", tn.workspace)
+	writes := w.ok(w.post(at, "/api/auth/keys", `{"label":"k","scopes":["write:cards","write:api_keys","read:treasury"]}`))
+	child := w.ok(w.post(key(writes.text("secret")), "/api/auth/keys", `{"label":"c","scopes":["read:treasury"]}`))
+	reads := w.ok(w.post(at, "/api/auth/keys", `{"label":"r","scopes":["read:treasury"]}`))
+	kept := w.ok(w.post(at, "/api/auth/keys", `{"label":"kept","scopes":["read:cards"]}`))
+	hook := w.ok(w.post(at, endpointsPath, endpointBody(hookURL, `["*"]`)))
+
+	owner := w.ok(w.inviteMember(tn.cookie, "bob@example.com", workspace.Owner))
+	require.Empty(t, owner.at("revokedKeys"))
+	require.Empty(t, owner.at("removedEndpoints"))
+	demote := `{"email":"bob@example.com","role":"member","keepKeys":[%q]%s}`
+	w.fails(w.post(session(tn.cookie), members, fmt.Sprintf(demote, "key_x", "")), 404, "not_found")
+	w.fails(w.post(session(tn.cookie), members, fmt.Sprintf(demote, kept.text("apiKey", "id"), `,"keepEndpoints":["whe_x"]`)),
+		404, "not_found")
+	demoted := w.ok(w.post(session(tn.cookie), members, fmt.Sprintf(demote, kept.text("apiKey", "id"), "")))
+	require.Equal(t, []any{writes.text("apiKey", "id"), child.text("apiKey", "id")}, demoted.at("revokedKeys"))
+	require.Equal(t, []any{hook.text("endpoint", "id")}, demoted.at("removedEndpoints"))
+	for _, ended := range []testReply{writes, child} {
+		w.fails(w.get(key(ended.text("secret")), "/api/treasury"), 401, "unauthorized")
+	}
+	w.ok(w.get(key(reads.text("secret")), "/api/treasury"))
+	w.ok(w.get(key(kept.text("secret")), "/api/cards"))
+	again := w.ok(w.inviteMember(tn.cookie, "bob@example.com", workspace.Member))
+	require.Empty(t, again.at("revokedKeys"))
+}
+
+// The scopes of a role are those of the routes that its sessions can call.
+func TestRoleScopesAreThoseOfTheRoutes(t *testing.T) {
+	w := newWorld(t)
+	for _, role := range anyMember {
+		called := map[string]bool{}
+		for _, r := range w.server.table {
+			if r.auth == authKeyOrSession && slices.Contains(r.roles, role) {
+				called[r.scope] = true
+			}
+		}
+		require.Subset(t, workspace.RoleScopes(role), slices.Collect(maps.Keys(called)), role)
+		if !workspace.Manages(role) {
+			require.Len(t, workspace.RoleScopes(role), len(called))
+		}
+	}
 }

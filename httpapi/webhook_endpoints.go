@@ -9,7 +9,6 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/webhook"
-	"purser/actors/workspace"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -19,18 +18,17 @@ type endpointHandlers struct{ *edge }
 
 func (h *endpointHandlers) webhookEndpointRoutes() []route {
 	const path = "/api/webhooks/endpoints"
-	roles := []string{workspace.Owner, workspace.Admin}
 	return []route{
-		{method: "POST", path: path, auth: authSession, roles: roles, idempotency: keyOptional,
+		{method: "POST", path: path, auth: authSession, roles: managers, idempotency: keyOptional,
 			handle: h.createEndpoint},
-		{method: "GET", path: path, auth: authSession, roles: roles, query: pageQuery, handle: h.listEndpoints},
-		{method: "GET", path: path + "/{id}", auth: authSession, roles: roles, handle: h.getEndpoint},
-		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: roles, handle: h.removeEndpoint},
-		{method: "GET", path: path + "/{id}/deliveries", auth: authSession, roles: roles, query: pageQuery,
+		{method: "GET", path: path, auth: authSession, roles: managers, query: pageQuery, handle: h.listEndpoints},
+		{method: "GET", path: path + "/{id}", auth: authSession, roles: managers, handle: h.getEndpoint},
+		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: managers, handle: h.removeEndpoint},
+		{method: "GET", path: path + "/{id}/deliveries", auth: authSession, roles: managers, query: pageQuery,
 			handle: h.listDeliveries},
-		{method: "POST", path: path + "/{id}/test", auth: authSession, roles: roles, idempotency: keyOptional,
+		{method: "POST", path: path + "/{id}/test", auth: authSession, roles: managers, idempotency: keyOptional,
 			handle: h.pingEndpoint},
-		{method: "POST", path: "/api/webhooks/deliveries/{id}/replay", auth: authSession, roles: roles,
+		{method: "POST", path: "/api/webhooks/deliveries/{id}/replay", auth: authSession, roles: managers,
 			idempotency: keyOptional,
 			handle:      h.replayDelivery},
 	}
@@ -61,7 +59,7 @@ func (h *endpointHandlers) createEndpoint(c *call) (answer, error) {
 		return answer{}, err
 	}
 	register := webhook.Register{ID: id, Workspace: c.who.workspace(), URL: body.URL, Secret: secret,
-		Events: body.Events}
+		Events: body.Events, By: c.who.user}
 	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindWebhook, Stream: id, Workspace: register.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			if err := h.cfg.WebhookGuard.Check(ctx, register.URL); err != nil {

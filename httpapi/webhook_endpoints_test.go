@@ -8,10 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/webhook"
+	"purser/actors/workspace"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -161,4 +163,34 @@ func TestEndpointsAreJudged(t *testing.T) {
 	upper := w.ok(w.post(who, endpointsPath, endpointBody("HTTPS"+strings.TrimPrefix(hookURL, "https"), `["*"]`)))
 	w.ok(w.do(who, "DELETE", endpointsPath+"/"+upper.text("endpoint", "id"), ""))
 	require.Empty(t, w.ok(w.get(who, endpointsPath)).at("data"))
+}
+
+func TestEndpointsEndWithTheirMakersMembership(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	olga := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
+	bobID, bob := w.person(tn, workspace.Owner)
+	at := session(bob).with("X-Workspace-Id", tn.workspace)
+	made := func() string {
+		r := w.ok(w.post(at, endpointsPath, endpointBody(hookURL, `["*"]`)))
+		require.Equal(t, bobID, r.text("endpoint", "createdBy"))
+		return r.text("endpoint", "id")
+	}
+	ending, kept := made(), made()
+	removal := members + "/" + bobID + "?keepEndpoints="
+	w.fails(w.do(session(tn.cookie), "DELETE", removal+kept+",whe_x", ""), 404, "not_found")
+	w.fails(w.do(at, "DELETE", removal+kept, ""), 400, "invalid_query")
+	w.fails(w.do(session(tn.cookie), "DELETE", removal+strings.Repeat("x,", webhook.MaxPerWorkspace), ""), 400,
+		"invalid_query")
+	gone := w.ok(w.do(session(tn.cookie), "DELETE", removal+kept, ""))
+	require.Equal(t, []any{ending}, gone.at("removedEndpoints"))
+	require.Eventually(t, func() bool {
+		list := w.ok(w.get(session(tn.cookie), endpointsPath))
+		return len(list.at("data").([]any)) == 1 && list.text("data", 0, "createdBy") == olga
+	}, waitFor, time.Millisecond)
+
+	_, ada := w.person(tn, workspace.Admin)
+	at = session(ada).with("X-Workspace-Id", tn.workspace)
+	last := w.ok(w.post(at, endpointsPath, endpointBody(hookURL, `["*"]`))).text("endpoint", "id")
+	require.Equal(t, []any{last}, w.ok(w.post(at, members+"/leave", "")).at("removedEndpoints"))
 }

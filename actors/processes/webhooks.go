@@ -66,8 +66,8 @@ func (w *Webhooks) deliver(ctx context.Context, due webhook.Due) {
 	}
 }
 
-// attempt sends a delivery once and records the outcome. It reads the endpoint last, so that no attempt
-// begins after the endpoint's removal.
+// attempt sends a delivery once and records the outcome. It reads the endpoint and the role of its
+// maker last, so that no attempt begins after the endpoint's removal, or after its maker left.
 func (w *Webhooks) attempt(ctx context.Context, due webhook.Due) error {
 	delivery, err := readDocument[webhook.Delivery](ctx, w.runtime, webhook.RecordDelivery, due.Workspace, due.Delivery)
 	if err != nil {
@@ -80,6 +80,9 @@ func (w *Webhooks) attempt(ctx context.Context, due webhook.Due) error {
 	endpoint, err := readDocument[webhook.Endpoint](ctx, w.runtime, webhook.RecordEndpoint, due.Workspace, due.Endpoint)
 	if err != nil {
 		return exceptNotFound(err)
+	}
+	if may, err := w.mayReceive(ctx, due.Workspace, endpoint.View); !may {
+		return err
 	}
 	status, failure := w.poster.Post(ctx, endpoint.URL, endpoint.Secret, delivery.ID, delivery.Event, began,
 		[]byte(delivery.Body))

@@ -17,6 +17,8 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 		return s.registerEndpoint(m, c)
 	case Remove:
 		return s.removeEndpoint(m)
+	case Adopt:
+		return s.adoptEndpoint(m, c)
 	case Enqueue:
 		return s.enqueueDelivery(m, c), nil
 	case Ping:
@@ -58,9 +60,12 @@ func (s *State) registerEndpoint(m decision.Meta, c Register) (decision.Decision
 		panic("BUG: endpoint without an id, a workspace or a secret")
 	}
 	view := View{ID: c.ID, URL: c.URL, Events: slices.Clone(c.Events), CreatedAt: decision.StampOf(m.At)}
+	if c.By != "" {
+		view.CreatedBy = &c.By
+	}
 	return decision.Decision{
 		Events: []decision.Event{Registered{ID: c.ID, Workspace: c.Workspace, Events: slices.Clone(c.Events),
-			At: view.CreatedAt}},
+			By: c.By, At: view.CreatedAt}},
 		Records: []decision.Record{{Kind: RecordEndpoint, ID: c.ID, Document: Endpoint{view, c.Secret},
 			Personal: true}},
 		Tallies: []decision.Tally{{Name: Tally, ID: c.ID, Max: MaxPerWorkspace}},
@@ -103,6 +108,25 @@ func (s *State) removeEndpoint(m decision.Meta) (decision.Decision, error) {
 		d.Timers = append(d.Timers, decision.Timer{Key: p.Delivery})
 	}
 	return d, nil
+}
+
+func (s *State) adoptEndpoint(m decision.Meta, c Adopt) (decision.Decision, error) {
+	if err := s.requireActive(); err != nil {
+		return decision.Decision{}, err
+	}
+	if c.By == "" || c.Endpoint.ID != s.ID {
+		panic("BUG: endpoint adopted by nobody, or another one's record")
+	}
+	if s.CreatedBy == c.By {
+		return decision.Decision{Reply: true}, nil
+	}
+	doc := c.Endpoint
+	doc.CreatedBy = &c.By
+	return decision.Decision{
+		Events:  []decision.Event{Adopted{ID: s.ID, Workspace: s.Workspace, By: c.By, At: decision.StampOf(m.At)}},
+		Records: []decision.Record{{Kind: RecordEndpoint, ID: s.ID, Document: doc, Personal: true}},
+		Reply:   true,
+	}, nil
 }
 
 func (s *State) enqueueDelivery(m decision.Meta, c Enqueue) decision.Decision {

@@ -7,11 +7,13 @@ import (
 	"purser/actors/decision"
 )
 
-// Registered records a new endpoint. Events hold neither its URL nor its secret.
+// Registered records a new endpoint. Events hold neither its URL nor its secret. By, the maker, is
+// unknown in events of older versions.
 type Registered struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
 	Events    []string       `json:"events"`
+	By        string         `json:"by,omitempty"` // usr_ id
 	At        decision.Stamp `json:"at"`
 }
 
@@ -19,6 +21,14 @@ type Registered struct {
 type Removed struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
+	At        decision.Stamp `json:"at"`
+}
+
+// Adopted records that a kept endpoint, whose maker lost the right to it, became another member's.
+type Adopted struct {
+	ID        string         `json:"id"`
+	Workspace string         `json:"workspace"`
+	By        string         `json:"by"` // usr_ id
 	At        decision.Stamp `json:"at"`
 }
 
@@ -80,6 +90,9 @@ func (Registered) EventType() string { return "webhook.registered.v1" }
 func (Removed) EventType() string { return "webhook.removed.v1" }
 
 // EventType is the name the event is stored under.
+func (Adopted) EventType() string { return "webhook.adopted.v1" }
+
+// EventType is the name the event is stored under.
 func (Queued) EventType() string { return "webhook.delivery_queued.v1" }
 
 // EventType is the name the event is stored under.
@@ -99,7 +112,7 @@ func (Replayed) EventType() string { return "webhook.delivery_replayed.v1" }
 
 // catalog has every version of every event.
 var catalog = decision.NewCatalog("webhook", Registered{}, Removed{}, Queued{}, Dropped{}, Postponed{},
-	Succeeded{}, Failed{}, Replayed{})
+	Succeeded{}, Failed{}, Replayed{}, Adopted{})
 
 // DecodeEvent reads an event of any version this package ever wrote.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
@@ -110,7 +123,10 @@ func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Registered:
-		*s = State{ID: e.ID, Workspace: e.Workspace, State: StateActive, Events: e.Events, CreatedAt: e.At}
+		*s = State{ID: e.ID, Workspace: e.Workspace, State: StateActive, Events: e.Events, CreatedAt: e.At,
+			CreatedBy: e.By}
+	case Adopted:
+		s.CreatedBy = e.By
 	case Removed:
 		s.State, s.Pending = StateRemoved, nil
 	case Queued:

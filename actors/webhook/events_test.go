@@ -17,6 +17,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 			Events: []string{webhook.CheckoutCompleted, webhook.PingEvent},
 			At:     at},
 		webhook.Removed{ID: "whe_1", Workspace: "ws_1", At: at},
+		webhook.Adopted{ID: "whe_1", Workspace: "ws_1", By: "usr_1", At: at},
 		webhook.Queued{Delivery: "whd_1", Workspace: "ws_1", Event: "ping", Due: at, Until: until, At: at},
 		webhook.Dropped{Delivery: "whd_1", Workspace: "ws_1", Event: "ping", At: at},
 		webhook.Postponed{Delivery: "whd_1", Workspace: "ws_1", Attempt: failedAttempt(at, "timeout", 10_000),

@@ -57,6 +57,9 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		return s.send(t, c)
 	case "remove":
 		return s.send(t, webhook.Remove{})
+	case "adopt":
+		return s.send(t, webhook.Adopt{By: arg(0), Endpoint: webhook.Endpoint{Secret: secret,
+			View: webhook.View{ID: "whe_1", URL: "https://example.com/" + token, Events: s.state.Events}}})
 	case "announce":
 		return s.send(t, webhook.Enqueue{ID: arg(0), Event: arg(1), Body: `{"n":1}`})
 	case "ping":
@@ -152,7 +155,7 @@ func (s *scenario) store(t *testing.T, out *strings.Builder, d decision.Decision
 				len(doc.Attempts))
 		default:
 			require.True(t, r.Personal)
-			fmt.Fprintf(out, "  sealed record %s\n", r.Kind)
+			fmt.Fprintf(out, "  sealed record %s%s\n", r.Kind, maker(r.Document.(webhook.Endpoint)))
 		}
 	}
 	out.WriteString(decisiontest.TallyLines(d.Tallies))
@@ -163,4 +166,11 @@ func (s *scenario) store(t *testing.T, out *strings.Builder, d decision.Decision
 		}
 		fmt.Fprintf(out, "  timer %s in %s\n", timer.Key, timer.Due.Sub(s.now))
 	}
+}
+
+func maker(e webhook.Endpoint) string {
+	if e.CreatedBy == nil {
+		return ""
+	}
+	return " of " + *e.CreatedBy
 }

@@ -103,6 +103,7 @@ type State struct {
 	Events    []string       `json:"events"`
 	Pending   []Pending      `json:"pending,omitempty"` // oldest first
 	CreatedAt decision.Stamp `json:"createdAt"`
+	CreatedBy string         `json:"createdBy,omitempty"` // usr_ id; "" when an older version made it
 }
 
 // Pending is a delivery that has neither succeeded nor failed.
@@ -120,13 +121,17 @@ type Endpoint struct {
 	Secret string `json:"secret"`
 }
 
-// View is an endpoint as the interface shows it.
+// View is an endpoint as the interface shows it. CreatedBy is nil when an older version made it.
 type View struct {
 	ID        string         `json:"id"`
 	URL       string         `json:"url"`
 	Events    []string       `json:"events"`
+	CreatedBy *string        `json:"createdBy"` // usr_ id
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
+
+// MadeBy reports whether a user made or adopted the endpoint.
+func (v View) MadeBy(user string) bool { return v.CreatedBy != nil && *v.CreatedBy == user }
 
 // Delivery is the record of one event on its way to one endpoint. Body is sent byte for byte.
 // NextAttemptAt is set while the delivery is pending, Failure once it has failed.
@@ -190,6 +195,13 @@ func (d Delivery) DueAt(now decision.Stamp) bool {
 type Register struct {
 	ID, Workspace, URL, Secret string
 	Events                     []string
+	By                         string // usr_ id of the maker
+}
+
+// Adopt makes an endpoint another member's. Endpoint is its record. The reply is true.
+type Adopt struct {
+	Endpoint Endpoint
+	By       string // usr_ id
 }
 
 // Remove ends an endpoint; no attempt begins after the reply. The reply is true.

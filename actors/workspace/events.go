@@ -61,20 +61,27 @@ type MemberAdded struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// MemberRoleChanged records a member's new role.
+// MemberRoleChanged records a member's new role. With a role that may not have webhook endpoints the
+// member's endpoints end, except the kept ones, whose maker becomes By.
 type MemberRoleChanged struct {
-	Workspace string         `json:"workspace"`
-	Name      string         `json:"name"`
-	User      string         `json:"user"`
-	Role      string         `json:"role"`
-	At        decision.Stamp `json:"at"`
+	Workspace string `json:"workspace"`
+	Name      string `json:"name"`
+	User      string `json:"user"`
+	Role      string `json:"role"`
+
+	By            string         `json:"by,omitempty"` // unknown in events of older versions
+	KeptEndpoints []string       `json:"keptEndpoints,omitempty"`
+	At            decision.Stamp `json:"at"`
 }
 
-// MemberRemoved records the end of a membership.
+// MemberRemoved records the end of a membership, and with it of the member's webhook endpoints, except
+// the kept ones, whose maker becomes By.
 type MemberRemoved struct {
-	Workspace string         `json:"workspace"`
-	User      string         `json:"user"`
-	At        decision.Stamp `json:"at"`
+	Workspace     string         `json:"workspace"`
+	User          string         `json:"user"`
+	By            string         `json:"by,omitempty"` // unknown in events of older versions
+	KeptEndpoints []string       `json:"keptEndpoints,omitempty"`
+	At            decision.Stamp `json:"at"`
 }
 
 // KeysKept records keys of a removed member that became those of the owner who kept them.

@@ -51,10 +51,12 @@ type InvitationToken struct {
 
 // Invite invites the holder of an email and replaces a pending invitation of the same email. If
 // UserID is a member already, Invite sets the member's role at once. Owners only. The reply is an
-// Invitation, or the Person of a member.
+// Invitation, or the RoleChanged of a member. KeepKeys and KeepEndpoints name what becomes the owner's
+// instead of ending with the old role.
 type Invite struct {
 	ID, Email, EmailHash, TokenHash, Role string
-	UserID                                string // the account of the email, "" when there is none
+	UserID                                string   // the account of the email, "" when there is none
+	KeepKeys, KeepEndpoints               []string // that the endpoints exist is the caller's to check
 	By                                    Principal
 }
 
@@ -128,6 +130,9 @@ func (s *State) inviteMember(m decision.Meta, c Invite) (decision.Decision, erro
 	}
 	if i := s.Members.index(c.UserID); i >= 0 {
 		return s.changeRole(m, i, c)
+	}
+	if len(c.KeepKeys)+len(c.KeepEndpoints) > 0 {
+		return decision.Decision{}, invalidBody("keepKeys and keepEndpoints: only for somebody who is a member")
 	}
 	at := decision.StampOf(m.At)
 	if s.Invitations.pendingForOthers(c.EmailHash, at) >= MaxInvitations {

@@ -33,10 +33,11 @@ func (r keyring) descendants(id string) []string {
 	return ids
 }
 
-// divide splits the keys that descend from a user. It returns the keys that end, and the kept keys
-// whose maker ends. keep lists the keys to keep.
-func (r keyring) divide(userID string, keep []string) (ended, adopted []string) {
-	descends, gone := map[string]bool{userID: true}, map[string]bool{userID: true}
+// divide splits the keys that descend from a user and may not stay in the user's role, "" for none. It
+// returns the keys that end, and the kept keys whose maker ends or is the user. keep lists the keys to
+// keep.
+func (r keyring) divide(userID, role string, keep []string) (ended, adopted []string) {
+	descends, gone := map[string]bool{userID: true}, map[string]bool{}
 	kept := make(map[string]bool, len(keep))
 	for _, id := range keep {
 		kept[id] = true
@@ -48,26 +49,30 @@ func (r keyring) divide(userID string, keep []string) (ended, adopted []string) 
 		}
 		descends[key.ID] = true
 		switch {
+		case isWithinRole(role, key.Scopes) && !gone[key.CreatedBy]: // stays
 		case !kept[key.ID]:
 			gone[key.ID] = true
 			ended = append(ended, key.ID)
-		case gone[key.CreatedBy]:
+		case gone[key.CreatedBy] || key.CreatedBy == userID:
 			adopted = append(adopted, key.ID)
 		}
 	}
 	return ended, adopted
 }
 
-// checkKept refuses keepKeys of a removal when one of them is not live, because the owner relies on
-// keeping it.
-func (r keyring) checkKept(keep []string, leaves bool) error {
-	if leaves && len(keep) > 0 {
-		return invalidBody("keepKeys: a member who leaves keeps no keys")
+// checkKept refuses keys to keep when one of them is not live, because the owner relies on keeping it.
+// own reports that the member is the owner who asks: nobody keeps what is their own.
+func (r keyring) checkKept(keys, endpoints []string, own bool) error {
+	if own && len(keys) > 0 {
+		return invalidBody("keepKeys: only keys of another member are kept")
 	}
-	if len(keep) > MaxKeptKeys {
+	if own && len(endpoints) > 0 {
+		return invalidBody("keepEndpoints: only endpoints of another member are kept")
+	}
+	if len(keys) > MaxKeptKeys {
 		return invalidBody("keepKeys: at most %d keys", MaxKeptKeys)
 	}
-	for _, id := range keep {
+	for _, id := range keys {
 		if r.index(id) < 0 {
 			return fault.New(fault.NotFound, "")
 		}

@@ -43,26 +43,29 @@ func (s *State) listMembers(c ListMembers) (decision.Decision, error) {
 	return decision.Decision{Reply: []Person(slices.Clone(s.Members))}, nil
 }
 
-// changeRole gives the member at i the role of an invitation. It ends the pending invitations of a
-// former owner.
+// changeRole gives the member at i the role of an invitation. Keys that descend from the member and
+// hold a scope beyond the role end or become the owner's. It ends the pending invitations of a former
+// owner.
 func (s *State) changeRole(m decision.Meta, i int, c Invite) (decision.Decision, error) {
 	person := s.Members[i]
 	if person.Role == c.Role {
-		return decision.Decision{Reply: person}, nil
+		return decision.Decision{Reply: RoleChanged{Person: person}}, nil
 	}
 	if s.Members.isLastOwner(i) {
 		return decision.Decision{}, errLastOwner()
 	}
+	if err := s.Keys.checkKept(c.KeepKeys, c.KeepEndpoints, c.By.UserID == c.UserID); err != nil {
+		return decision.Decision{}, err
+	}
 	at := decision.StampOf(m.At)
 	person.Role = c.Role
-	d := decision.Decision{
-		Events: []decision.Event{MemberRoleChanged{Workspace: s.ID, Name: s.Name, User: c.UserID, Role: c.Role,
-			At: at}},
-		Reply: person,
-	}
+	d := decision.Decision{Events: []decision.Event{MemberRoleChanged{Workspace: s.ID, Name: s.Name, User: c.UserID,
+		Role: c.Role, By: c.By.principalID(), KeptEndpoints: append([]string(nil), c.KeepEndpoints...), At: at}}}
+	ended := s.endKeysOf(&d, c.UserID, c.Role, c.KeepKeys, c.By, at)
 	if c.Role != Owner {
 		s.endInvitationsOf(&d, c.UserID, at)
 	}
+	d.Reply = RoleChanged{Person: person, Revoked: ended}
 	return d, nil
 }
 
@@ -82,26 +85,35 @@ func (s *State) removeMember(m decision.Meta, c RemoveMember) (decision.Decision
 	if s.Members.isLastOwner(i) {
 		return decision.Decision{}, errLastOwner()
 	}
-	if err := s.Keys.checkKept(c.KeepKeys, leaves); err != nil {
+	if err := s.Keys.checkKept(c.KeepKeys, c.KeepEndpoints, leaves); err != nil {
 		return decision.Decision{}, err
 	}
 	at := decision.StampOf(m.At)
-	d := decision.Decision{Events: []decision.Event{MemberRemoved{Workspace: s.ID, User: c.UserID, At: at}}}
-	ended, adopted := s.Keys.divide(c.UserID, c.KeepKeys)
+	d := decision.Decision{Events: []decision.Event{MemberRemoved{Workspace: s.ID, User: c.UserID, By: c.By.principalID(),
+		KeptEndpoints: append([]string(nil), c.KeepEndpoints...), At: at}}}
+	ended := s.endKeysOf(&d, c.UserID, "", c.KeepKeys, c.By, at)
+	s.endInvitationsOf(&d, c.UserID, at)
+	d.Reply = Removed{Person: s.Members[i], Revoked: ended}
+	return d, nil
+}
+
+// endKeysOf ends the keys that descend from a user and may not stay in the user's new role, "" for
+// none, and returns them, oldest first. The maker of the kept ones becomes by.
+func (s *State) endKeysOf(d *decision.Decision, userID, role string, keep []string, by Principal,
+	at decision.Stamp) []string {
+	ended, adopted := s.Keys.divide(userID, role, keep)
 	if len(adopted) > 0 {
-		d.Events = append(d.Events, KeysKept{Workspace: s.ID, Keys: adopted, By: c.By.principalID(), At: at})
+		d.Events = append(d.Events, KeysKept{Workspace: s.ID, Keys: adopted, By: by.principalID(), At: at})
 		for _, id := range adopted {
 			key := s.Keys[s.Keys.index(id)]
-			key.CreatedBy = c.By.principalID()
+			key.CreatedBy = by.principalID()
 			d.Records = append(d.Records, decision.Record{Kind: RecordKey, ID: id, Document: key.apiKey()})
 		}
 	}
 	if len(ended) > 0 {
-		s.revokeKeys(&d, ended, c.By, at)
+		s.revokeKeys(d, ended, by, at)
 	}
-	s.endInvitationsOf(&d, c.UserID, at)
-	d.Reply = Removed{Person: s.Members[i], Revoked: append([]string{}, ended...)}
-	return d, nil
+	return append([]string{}, ended...)
 }
 
 // requireRole refuses a principal that is not a user in one of the roles. For a user outside the

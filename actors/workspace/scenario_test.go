@@ -66,7 +66,8 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	case "members":
 		return workspace.ListMembers{By: by}
 	case "invite": // the token and the email's hash are named for the invitation and its email
-		return workspace.Invite{ID: text("id"), Email: text("email"), EmailHash: "hash of " + text("email"),
+		return workspace.Invite{KeepKeys: strings.FieldsFunc(text("keep"), plus), ID: text("id"),
+			Email: text("email"), EmailHash: "hash of " + text("email"),
 			TokenHash: "token of " + text("id"), UserID: text("user"), Role: text("role"), By: by}
 	case "invitations":
 		return workspace.ListInvitations{By: by}
@@ -81,8 +82,8 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	case "timer":
 		return decision.Fire{Key: "invitation/" + text("id"), Due: s.now}
 	case "remove-member":
-		return workspace.RemoveMember{UserID: text("user"), KeepKeys: strings.FieldsFunc(text("keep"),
-			func(r rune) bool { return r == '+' }), By: by}
+		return workspace.RemoveMember{UserID: text("user"), KeepKeys: strings.FieldsFunc(text("keep"), plus),
+			KeepEndpoints: strings.FieldsFunc(text("keep-endpoints"), plus), By: by}
 	case "set-mode":
 		return workspace.SetMode{Mode: text("mode")}
 	case "set-kyb":
@@ -163,6 +164,12 @@ func describe(reply any) string {
 			strings.Join(v.Scopes, " "), v.Role, v.Mode, v.KYBStatus, v.UseDue)
 	case workspace.Person:
 		return fmt.Sprintf("%s is %s\n", v.UserID, v.Role)
+	case workspace.RoleChanged:
+		revoked := ""
+		if len(v.Revoked) > 0 {
+			revoked = fmt.Sprintf(", revoked: %v", v.Revoked)
+		}
+		return fmt.Sprintf("%s is %s%s\n", v.Person.UserID, v.Person.Role, revoked)
 	case workspace.Removed:
 		return fmt.Sprintf("%s was %s, revoked: %v\n", v.Person.UserID, v.Person.Role, v.Revoked)
 	case workspace.Invitation:
@@ -186,3 +193,5 @@ func describe(reply any) string {
 	}
 	panic(fmt.Sprintf("reply %T", reply))
 }
+
+func plus(r rune) bool { return r == '+' }

@@ -30,6 +30,31 @@ func Scopes() []string {
 // FirstKeyScopes lists the scopes of a workspace's first key. The caller owns the list.
 func FirstKeyScopes() []string { return []string{ReadKeys, WriteKeys} }
 
+// Manages reports whether a role may make keys and webhook endpoints.
+func Manages(role string) bool { return role == Owner || role == Admin }
+
+// RoleScopes lists the scopes that a key may keep when its maker has a role: those of the routes that
+// a session of the role can call. The caller owns the list.
+func RoleScopes(role string) []string {
+	switch role {
+	case Owner, Admin:
+		return Scopes()
+	case Member:
+		return []string{"read:treasury"}
+	}
+	return nil
+}
+
+// isWithinRole reports whether a key with these scopes may stay when its maker has a role. An owner
+// and an admin may hold any, a stored * included; without a role nothing stays.
+func isWithinRole(role string, scopes []string) bool {
+	if role == "" || Manages(role) {
+		return role != ""
+	}
+	within := RoleScopes(role)
+	return !slices.ContainsFunc(scopes, func(scope string) bool { return !slices.Contains(within, scope) })
+}
+
 // Holds reports whether a key's scopes grant a scope. A stored * grants every scope except
 // write:ramps, which must be on the key itself.
 func Holds(scopes []string, scope string) bool {

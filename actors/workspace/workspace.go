@@ -215,17 +215,25 @@ type ListMembers struct{ By Principal }
 
 // RemoveMember removes a user, with the keys and the pending invitations that descend from the
 // user. An owner may keep keys by name; the owner becomes the maker of a kept key whose maker ends.
-// Other members remove only themselves and keep no key. The reply is Removed.
+// It may keep webhook endpoints likewise; the others end (MemberRemoved). Other members remove only
+// themselves and keep nothing. The reply is Removed.
 type RemoveMember struct {
-	UserID   string
-	KeepKeys []string
-	By       Principal
+	UserID        string
+	KeepKeys      []string
+	KeepEndpoints []string // at most webhook.MaxPerWorkspace; that they exist is the caller's to check
+	By            Principal
 }
 
 // Removed is the reply to RemoveMember.
 type Removed struct {
 	Person  Person
 	Revoked []string // keys, oldest first
+}
+
+// RoleChanged is the reply to Invite of a member.
+type RoleChanged struct {
+	Person  Person
+	Revoked []string // keys with a scope beyond the new role, and those they made, oldest first
 }
 
 // SetMode sets the mode. Only code sends it: no route of the sandbox moves a workspace to live.

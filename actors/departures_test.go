@@ -1,0 +1,119 @@
+package actors_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/actors"
+	"purser/actors/fault"
+	"purser/actors/processes"
+	"purser/actors/webhook"
+	"purser/actors/workspace"
+	"purser/persistence/ident"
+)
+
+var (
+	ann = ident.Derive(1, time.UnixMilli(1), "ann").Format(ident.User)
+	bob = ident.Derive(2, time.UnixMilli(1), "bob").Format(ident.User)
+	eve = ident.Derive(3, time.UnixMilli(1), "eve").Format(ident.User)
+)
+
+// newMadeHooks is a rig whose owner is a workspace of ann, with bob as an admin.
+func newMadeHooks(t *testing.T, poster processes.Poster) *webhookSystem {
+	h := newWebhookSystem(t, poster, func(c *actors.Config) {
+		for _, kind := range processes.Kinds() {
+			if kind.Name == "workspace" || kind.Name == "user" {
+				c.Kinds = append(c.Kinds, kind)
+			}
+		}
+	})
+	h.tellWorkspace(workspace.Create{ID: h.owner, Name: "Acme", OwnerIDs: []string{ann, bob},
+		FirstKey: workspace.NewKey{ID: h.newID(ident.Key), Label: "k", Prefix: "apk_", SecretHash: "hash", CreatedBy: ann}})
+	return h
+}
+
+func (h *webhookSystem) tellWorkspace(command any) {
+	h.t.Helper()
+	_, err := h.system.Ask(h.t.Context(), actors.Envelope{Kind: "workspace", Stream: h.owner, Workspace: h.owner,
+		Command: command})
+	require.NoError(h.t, err)
+}
+
+func (h *webhookSystem) registerBy(user, url string) string {
+	h.t.Helper()
+	id := h.newID(ident.Endpoint)
+	h.askEndpoint(id, webhook.Register{ID: id, Workspace: h.owner, URL: url, Secret: endpointSecret, By: user,
+		Events: []string{webhook.AllEvents}})
+	return id
+}
+
+// awaitMaker waits until an endpoint is a user's; "" until it is removed.
+func (h *webhookSystem) awaitMaker(endpoint, user string) {
+	h.t.Helper()
+	require.Eventually(h.t, func() bool {
+		record, err := h.system.Record(h.t.Context(), webhook.RecordEndpoint, h.owner, endpoint)
+		if fault.Is(err, fault.NotFound) {
+			return user == ""
+		}
+		require.NoError(h.t, err)
+		var doc webhook.Endpoint
+		require.NoError(h.t, json.Unmarshal(record.Document, &doc))
+		return doc.MadeBy(user)
+	}, time.Minute, time.Millisecond)
+}
+
+func TestEndpointsEndWithTheMembershipOfTheirMaker(t *testing.T) {
+	owner := workspace.Principal{UserID: ann}
+	for name, ends := range map[string]any{
+		"removed": workspace.RemoveMember{UserID: bob, By: owner},
+		"left":    workspace.RemoveMember{UserID: bob, By: workspace.Principal{UserID: bob}},
+		"demoted": workspace.Invite{UserID: bob, Role: workspace.Member, By: owner},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, v := newMadeHooks(t, newSender(t)), newReceiver(t, 200)
+			others, older := h.registerBy(ann, v.URL), h.registerEndpoint(v.URL, webhook.AllEvents)
+			ending := h.registerBy(bob, v.URL)
+			h.awaitDelivered(h.sendPing(ending))
+			h.tellWorkspace(ends)
+			h.awaitMaker(ending, "")
+			h.awaitDelivered(h.sendPing(others))
+			h.awaitDelivered(h.sendPing(older))
+			require.Len(t, v.requests(), 3)
+		})
+	}
+}
+
+func TestAKeptEndpointBecomesTheOwners(t *testing.T) {
+	for name, removes := range map[string]bool{"removed": true, "demoted": false} {
+		t.Run(name, func(t *testing.T) {
+			h, v := newMadeHooks(t, newSender(t)), newReceiver(t, 200)
+			kept, ending := h.registerBy(bob, v.URL), h.registerBy(bob, v.URL)
+			var command any = workspace.RemoveMember{UserID: bob, By: workspace.Principal{UserID: ann},
+				KeepEndpoints: []string{kept}}
+			if !removes {
+				command = workspace.Invite{UserID: bob, Role: workspace.Member, By: workspace.Principal{UserID: ann},
+					KeepEndpoints: []string{kept}}
+			}
+			h.tellWorkspace(command)
+			h.awaitMaker(ending, "")
+			h.awaitMaker(kept, ann)
+			h.awaitDelivered(h.sendPing(kept))
+			verifySignature(t, v.requests()[0], h.clock.now())
+		})
+	}
+}
+
+// An endpoint whose registration passed the checks before its maker was removed receives nothing.
+func TestAnEndpointOfAStrangerReceivesNothing(t *testing.T) {
+	h, v, silent := newMadeHooks(t, newSender(t)), newReceiver(t, 200), newReceiver(t, 200)
+	id, others := h.sendPing(h.registerBy(eve, silent.URL)), h.registerBy(ann, v.URL)
+	for range 3 {
+		h.awaitDelivered(h.sendPing(others))
+		h.clock.turn(2 * time.Minute)
+	}
+	require.Empty(t, silent.requests())
+	require.Empty(t, h.readDelivery(id).Attempts)
+}
