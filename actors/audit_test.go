@@ -33,8 +33,8 @@ func (b *gatedBank) Tokenize(ctx context.Context, a partner.Account) (string, er
 	}
 }
 
-// interleavingJournal is a journal whose snapshots call interleave once each, after a shard's events
-// were read and before its records are.
+// interleavingJournal is a journal whose snapshots call interleave once each, after a shard's
+// events were read and before its records are.
 type interleavingJournal struct {
 	persistence.Journal
 	shard      ident.Shard
@@ -83,8 +83,8 @@ func TestAnAuditThatAReactionOvertakesIsClean(t *testing.T) {
 	require.NotEmpty(t, token(), "the reaction did not run during the audit")
 }
 
-// Every look at a shard is overtaken by a swipe that the journal has before the records are read. The
-// looks see the stores as of one instant, so none of them shows a difference.
+// Every look at a shard is overtaken by a swipe that the journal has before the records are read.
+// The looks see the stores as of one instant, so none of them shows a difference.
 func TestAnAuditBesideSwipesIsClean(t *testing.T) {
 	w := newTestStack(t, vfs.NewMem(), stackOptions{})
 	defer func() { w.stop() }()

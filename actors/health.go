@@ -76,8 +76,8 @@ func (s *System) Health() (Health, error) {
 	return h, errors.Join(append(faults, h.countReservations(s.authorizer, now))...)
 }
 
-// followerLagAt returns how many positions the authorizer is behind the journal's head, and how long it
-// has failed to reach one position.
+// followerLagAt returns how many positions the authorizer is behind the journal's head, and how
+// long it has failed to reach one position.
 func (sh *shard) followerLagAt(head uint64, now time.Time) (lag uint64, late time.Duration) {
 	followed := sh.followed.load()
 	return head - min(head, followed), sh.lag.observe(followed, head, now)

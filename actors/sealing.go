@@ -16,7 +16,8 @@ type sealedDocument struct {
 
 var sealedPrefix = []byte(`{"sealed":"`)
 
-// documentSealer seals personal documents on their way to the journal, and opens them on the way back.
+// documentSealer seals personal documents on their way to the journal, and opens them on the way
+// back.
 type documentSealer struct {
 	sealer   Sealer
 	personal map[string]bool // the sealed kinds of records

@@ -9,7 +9,8 @@ import (
 	"purser/persistence"
 )
 
-// ErrStores: the two stores do not belong together, or the data key is another's. No retry mends that; the text names what does.
+// ErrStores: the two stores do not belong together, or the data key is another's. No retry mends
+// that; the text names what does.
 var ErrStores = errors.New("the stores are refused")
 
 // startCheck refuses to start over stores that do not belong together, or without a key or a secret
@@ -26,8 +27,9 @@ type startCheck struct {
 const rebuildHint = "stop here; `purser rebuild-authorizer` says what a repair keeps and loses, " +
 	"and `purser rebuild-authorizer --yes` makes it: rules from the journal, decisions from the authorizer's log"
 
-// checkShard refuses two stores that do not belong together: going on would answer swipes from wrong funds. A journal that knows
-// fewer decisions than the authorizer believes is sent them again, for as long as the log still has them.
+// checkShard refuses two stores that do not belong together: going on would answer swipes from
+// wrong funds. A journal that knows fewer decisions than the authorizer believes is sent them
+// again, for as long as the log still has them.
 func (k *startCheck) checkShard(ctx context.Context, sh *shard, head persistence.Head) error {
 	if followed := k.authorizer.Followed(sh.id); followed > head.Position {
 		return fmt.Errorf("%w: shard %d: the authorizer has followed the journal to position %d, which ends at %d: the journal is older or another's; %s",
@@ -41,7 +43,8 @@ func (k *startCheck) checkShard(ctx context.Context, sh *shard, head persistence
 		return fmt.Errorf("%w: shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
 			ErrStores, sh.id, told, synced, rebuildHint)
 	}
-	// Either note may be lost in a crash. The relay goes on from the lower one: what is sent twice is dropped by its number.
+	// Either note may be lost in a crash. The relay continues from the lower one. Repeats are
+	// dropped by their numbers.
 	relayed := k.authorizer.Relayed(sh.id)
 	sh.relayed.value = min(told, relayed)
 	sh.asides.saved = sh.relayed.value

@@ -93,8 +93,8 @@ type Config struct {
 	Still bool
 	// Kinds is the table of actors.
 	Kinds []Kind
-	// Attach builds the processes over a new System and returns what the runtime calls of them. Start
-	// calls it once, before the System answers any request. nil: there are no processes.
+	// Attach builds the processes over a new System and returns what the runtime calls of them.
+	// Start calls it once, before the System answers any request. nil: there are no processes.
 	Attach func(*System) Hooks
 	// These are the intervals of the loops; zero means the default.
 	TimerEvery, ExpireEvery, HousekeepEvery, RelayEvery, AsideEvery time.Duration
@@ -253,8 +253,8 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	return s, nil
 }
 
-// takeCheckedShards takes the shards and checks that the stores, the data keys and the secrets belong
-// together.
+// takeCheckedShards takes the shards and checks that the stores, the data keys and the secrets
+// belong together.
 func (s *System) takeCheckedShards(ctx context.Context) error {
 	check := &startCheck{s.journal, s.authorizer, s.documents, s.config.Secrets, s.log}
 	if err := s.takeShards(ctx, check); err != nil {

@@ -129,8 +129,8 @@ type recordingBank struct {
 	expected map[string]int
 }
 
-// unreachablePayments is the part for payments of a bank that cannot be reached. A payout that a test
-// stores is asked about in the background.
+// unreachablePayments is the part for payments of a bank that cannot be reached. A payout that a
+// test stores is asked about in the background.
 type unreachablePayments struct{}
 
 func (unreachablePayments) Tokenize(context.Context, partner.Account) (string, error) {

@@ -136,7 +136,8 @@ func (t *swipes) send(w *worker, s *swipe, due time.Time) {
 	}
 }
 
-// checkAnswer reports whether an answer is the expected one, with the full amount approved or nothing.
+// checkAnswer reports whether an answer is the expected one, with the full amount approved or
+// nothing.
 func (s *swipe) checkAnswer(answer []byte) bool {
 	decision, cents := "declined", int64(0)
 	if string(textField(answer, "reason")) == "approved" {
@@ -149,8 +150,8 @@ func (s *swipe) checkAnswer(answer []byte) bool {
 // answersMessage reports whether an answer of the network is that to the message of an id.
 func answersMessage(answer, id []byte) bool { return bytes.Equal(textField(answer, "id"), id) }
 
-// isUndecided reports whether an answer is a decline that any swipe may get, because no decision was
-// possible in time. It moves no money in the end.
+// isUndecided reports whether an answer is a decline that any swipe may get, because no decision
+// was possible in time. It moves no money in the end.
 func isUndecided(reason []byte) bool {
 	switch string(reason) {
 	case "timeout", "backlog_full", "system_unavailable":

@@ -20,8 +20,8 @@ const (
 	backlogGauge    = "purser_backlog_entries"
 )
 
-// Bounds within which a rate counts as held. A backlog is measured in seconds: its entries divided by
-// the rate of swipes.
+// Bounds within which a rate counts as held. A backlog is measured in seconds: its entries divided
+// by the rate of swipes.
 const (
 	freeSeconds  = 1.0  // a backlog below it is ignored
 	mostGrowth   = 0.02 // seconds a second: of a backlog in the second half of a load, and of the unsent requests
@@ -90,8 +90,8 @@ func (g *gauges) ask(ctx context.Context, read func(text io.Reader) error) error
 	return read(io.LimitReader(resp.Body, maxMetricsBytes))
 }
 
-// figuresOf parses Prometheus's text format. It adds the series of a metric, and takes the maximum of a
-// metric in seconds.
+// figuresOf parses Prometheus's text format. It adds the series of a metric, and takes the maximum
+// of a metric in seconds.
 func figuresOf(text io.Reader, wanted func(name string) bool) (map[string]float64, error) {
 	found := map[string]float64{}
 	err := eachMetric(text, func(name, _, value string) {
@@ -128,7 +128,8 @@ func tellsBehind(name string) bool {
 	return strings.HasPrefix(name, "purser_") && (about("backlog") || about("_lag_") || about("_late_") || about("outbox"))
 }
 
-// sustain runs swipes at a rate, or searches for the highest rate at which the backlog stays bounded.
+// sustain runs swipes at a rate, or searches for the highest rate at which the backlog stays
+// bounded.
 func (r *run) sustain(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Sustain)
@@ -178,9 +179,9 @@ func (b *backlog) awaitRelay(ctx context.Context) (time.Duration, error) {
 }
 
 // judgeBacklog sets whether the stage held its rate, and otherwise the reasons. A rate is held when
-// 99 % of the requests were sent within mostLate of their due time, the requests left unsent are fewer
-// than are due in mostLate or in a queue that grows by mostGrowth, every sent request was decided, and
-// no queue of the server kept growing.
+// 99 % of the requests were sent within mostLate of their due time, the requests left unsent are
+// fewer than are due in mostLate or in a queue that grows by mostGrowth, every sent request was
+// decided, and no queue of the server kept growing.
 func (s *Stage) judgeBacklog() {
 	s.Held, s.Judged = true, true
 	fails := func(format string, args ...any) {

@@ -10,11 +10,11 @@
 //
 // Every run measures the machine before and after its loads: a synced write, and an empty HTTP
 // handler with the same client. The report gives each figure as a ratio to the faster of both,
-// because ratios compare between machines and figures do not. The client shares the machine with the
-// server.
+// because ratios compare between machines and figures do not. The client shares the machine with
+// the server.
 //
-// A run fails on a wrong answer, a missing one, or money that does not add up. It fails on no figure:
-// the report lists missed goals, among them rates that were not held.
+// A run fails on a wrong answer, a missing one, or money that does not add up. It fails on no
+// figure: the report lists missed goals, among them rates that were not held.
 package bench
 
 import (
@@ -85,8 +85,8 @@ func (t Target) OverTLS(authorities *x509.CertPool) Target {
 
 // Server is a server that a Recovery may kill and start again.
 type Server interface {
-	// Kill ends the process as kill -9 does and returns when it is gone. It returns an error when the
-	// process had ended before.
+	// Kill ends the process as kill -9 does and returns when it is gone. It returns an error when
+	// the process had ended before.
 	Kill() error
 	// Start launches it again on the same addresses and returns without waiting for it.
 	Start() error
@@ -128,9 +128,9 @@ type Config struct {
 	Run string
 	// DiskDir is a directory on the disk that the server's stores are on; the temporary one when empty.
 	DiskDir string
-	// Empty starts an HTTP handler that does nothing (ServeEmpty) in another process, and returns its
-	// URL and a function that ends it. nil: the handler is in this process, where an exchange wakes no
-	// other process.
+	// Empty starts an HTTP handler that does nothing (ServeEmpty) in another process, and returns
+	// its URL and a function that ends it. nil: the handler is in this process, where an exchange
+	// wakes no other process.
 	Empty func() (url string, end func() error, err error)
 	// YardstickFor is how long each measurement of the machine takes; 2 s.
 	YardstickFor time.Duration

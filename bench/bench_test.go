@@ -60,8 +60,9 @@ func TestFaultsAreNamedAtOnce(t *testing.T) {
 	require.ErrorContains(t, good.Validate(), "authorize: makes cards of its own")
 }
 
-// A server that stalls once delays every request that is due meanwhile, and each latency includes the
-// rest of the stall. Latencies from the time of sending would show the stall once per connection.
+// A server that stalls once delays every request that is due meanwhile, and each latency includes
+// the rest of the stall. Latencies from the time of sending would show the stall once per
+// connection.
 //
 // The run ends after a number of requests, not by the clock, because a paused machine makes more
 // requests late, not fewer due.
@@ -119,8 +120,8 @@ func TestWhatWasDueIsSentOrCountedAsUnsent(t *testing.T) {
 	require.Equal(t, due, sent.Load()+stages[0].Unsent)
 }
 
-// A flow that reaches a due time too late to send counts all requests due until the end as unsent, and
-// none that is due at the end.
+// A flow that reaches a due time too late to send counts all requests due until the end as unsent,
+// and none that is due at the end.
 func TestDuesThatComeTooLateAreCountedAsUnsent(t *testing.T) {
 	const period = 5 * time.Millisecond
 	for _, dues := range []int64{1, 220} {

@@ -87,8 +87,8 @@ func (b *books) release(h *bookedHold, cents int64) {
 	h.card.spent -= min(counted, h.card.spent)
 }
 
-// clear books a clearing: first out of the hold, then out of the available balance. A final clearing
-// releases the rest of the hold.
+// clear books a clearing: first out of the hold, then out of the available balance. A final
+// clearing releases the rest of the hold.
 func (b *books) clear(h *bookedHold, cents int64, final bool) {
 	fromHold := min(cents, h.held)
 	h.held -= fromHold
@@ -112,8 +112,8 @@ func (b *books) beginMonth() {
 	}
 }
 
-// bookedLimit are the monthly limits that a card may show. Update n sets plentyCents less n cents, so
-// that all differ; update 0 is the issue of the card. One goroutine at a time updates a card.
+// bookedLimit are the monthly limits that a card may show. Update n sets plentyCents less n cents,
+// so that all differ; update 0 is the issue of the card. One goroutine at a time updates a card.
 type bookedLimit struct {
 	sent, acked int64 // the last updates that were sent and acknowledged
 	doubtful    int64 // the first that may stand though it was not acknowledged; 0: none
@@ -135,8 +135,8 @@ func (l *bookedLimit) acknowledged() {
 	}
 }
 
-// refused books that the last update was not acknowledged. Until the next acknowledgement it may be in
-// effect or not.
+// refused books that the last update was not acknowledged. Until the next acknowledgement it may be
+// in effect or not.
 func (l *bookedLimit) refused() {
 	if l.doubtful == 0 {
 		l.doubtful = l.sent

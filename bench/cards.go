@@ -32,8 +32,8 @@ type Stock struct {
 	// Token returns the token of a card, and Owner the index of its workspace.
 	Token func(card int) string
 	Owner func(card int) int
-	// Spent reads from the stores of the stopped server how many cents each workspace has spent since
-	// before the run.
+	// Spent reads from the stores of the stopped server how many cents each workspace has spent
+	// since before the run.
 	Spent func() ([]int64, error)
 	// Holds describes the other contents of the stores, on which the time of a start depends.
 	Holds string
@@ -52,8 +52,9 @@ func newGiven(c Config) *given {
 
 func (g *given) card(i int) *card { return &card{token: g.Token(i), tenant: &g.tenants[g.Owner(i)]} }
 
-// stock runs over existing cards. It swipes cards that are in memory, cards that are not, and enough
-// cards to fill the memory and evict others. Then it kills the server and compares the spends.
+// stock runs over existing cards. It swipes cards that are in memory, cards that are not, and
+// enough cards to fill the memory and evict others. Then it kills the server and compares the
+// spends.
 func (r *run) stock(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Cards)
@@ -101,9 +102,10 @@ func missCosts(cold, hot *Stage) {
 		"machine's page cache where it holds them")
 }
 
-// fillCache swipes new cards until the server's memory for cards is full or all cards were swiped. Then
-// it swipes cards that are not in memory for as long again, each of which evicts another. It reports
-// this last load with the server's memory, or the first load with a wrong or missing answer.
+// fillCache swipes new cards until the server's memory for cards is full or all cards were swiped.
+// Then it swipes cards that are not in memory for as long again, each of which evicts another. It
+// reports this last load with the server's memory, or the first load with a wrong or missing
+// answer.
 func (r *run) fillCache(ctx context.Context, l *Load, cold *walk) ([]Stage, error) {
 	for i := range mostFills {
 		stages, err := r.part(ctx, l, fmt.Sprintf("filling memory %d", i+1), l.Connections, cold.pick, nil)
@@ -187,8 +189,8 @@ func (r *run) memory(ctx context.Context) (map[string]float64, error) {
 	return g.read(ctx)
 }
 
-// compareSpent stops the server and compares the spend of each workspace of the stock, by the server's
-// stores, with the approvals of the run.
+// compareSpent stops the server and compares the spend of each workspace of the stock, by the
+// server's stores, with the approvals of the run.
 func (r *run) compareSpent(s *Stage) error {
 	if r.uncounted {
 		s.Notes = append(s.Notes, "not every request was answered rightly, so that the dollars could not be compared")

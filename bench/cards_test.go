@@ -13,9 +13,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// till is a server with a stock. A kill closes all its connections after about half of their messages
-// were decided. It then answers that it is starting until every connection of the storm has
-// reconnected.
+// till is a server with a stock. A kill closes all its connections after about half of their
+// messages were decided. It then answers that it is starting until every connection of the storm
+// has reconnected.
 type till struct {
 	mu         sync.Mutex
 	answers    map[string]string // by message

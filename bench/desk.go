@@ -180,8 +180,8 @@ func (d *desk) dollars(ctx context.Context, t *tenant) (availableCents, heldCent
 	return 0, 0, errors.New("bench: GET /api/treasury shows no dollars")
 }
 
-// settled waits until a workspace has the expected available balance, and returns the balance. It gives
-// up when the balance has not changed for a while. It retries while the server cannot answer.
+// settled waits until a workspace has the expected available balance, and returns the balance. It
+// gives up when the balance has not changed for a while. It retries while the server cannot answer.
 func (d *desk) settled(ctx context.Context, t *tenant, want int64) (has int64, err error) {
 	for last, since := int64(-1), time.Now(); ; last = has {
 		if has, _, err = d.dollars(ctx, t); err == nil && has == want || errors.Is(err, ErrLimited) {

@@ -76,8 +76,8 @@ func (w *worker) close() {
 	w.rest.close()
 }
 
-// ask sends a request and records its latency since it was due. ok is false when there was no answer
-// and the outcome is unknown. The latency of such a request is recorded too.
+// ask sends a request and records its latency since it was due. ok is false when there was no
+// answer and the outcome is unknown. The latency of such a request is recorded too.
 func (w *worker) ask(c *wire, measure int, due time.Time, method, path string) (status int, answer []byte, ok bool) {
 	body := w.body
 	if method == "GET" {
@@ -222,8 +222,8 @@ func (p *pace) next() (due time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// sendDueTimes sends the due times of an open loop to the connections, each at its time. When dueAhead of
-// them wait for a connection, announce blocks; later due times do not move.
+// sendDueTimes sends the due times of an open loop to the connections, each at its time. When
+// dueAhead of them wait for a connection, announce blocks; later due times do not move.
 func (p *pace) sendDueTimes(ctx context.Context) {
 	defer close(p.dues)
 	for i := 0; ; i++ {
@@ -249,8 +249,8 @@ func (p *pace) sendDueTimes(ctx context.Context) {
 // watch is called with every sample of a load, and adds figures of the server.
 type watch interface{ look(m *Moment) }
 
-// drive runs flows concurrently for the load's duration and returns a stage for each. The error is the
-// context's.
+// drive runs flows concurrently for the load's duration and returns a stage for each. The error is
+// the context's.
 func (r *run) drive(ctx context.Context, l *Load, w watch, flows ...flow) ([]Stage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

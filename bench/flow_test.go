@@ -25,7 +25,8 @@ func hangUp(ctx *fasthttp.RequestCtx) {
 	ctx.Hijack(func(net.Conn) {}) // which closes it
 }
 
-// The latency of a request without an answer counts from its due time. The rate does not include it.
+// The latency of a request without an answer counts from its due time. The rate does not include
+// it.
 func TestARequestWithoutAnAnswerIsMeasured(t *testing.T) {
 	w, rec := workerAt(listen(t, hangUp), 1)
 	defer w.close()
@@ -107,8 +108,8 @@ func TestAnswersWithoutADecisionAreNoRate(t *testing.T) {
 	}
 }
 
-// A few answers without a decision miss no goal. Under a judged rate they are a reason that it was not
-// held.
+// A few answers without a decision miss no goal. Under a judged rate they are a reason that it was
+// not held.
 func TestFewAnswersWithoutADecisionMissNoGoal(t *testing.T) {
 	r := Report{Stages: []Stage{{Measures: []Measure{{Count: 1500, Undecided: 1}, {Count: 500, Undecided: 1}}}}}
 	require.Zero(t, r.missed())

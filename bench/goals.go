@@ -110,8 +110,8 @@ func (s *Stage) answered() (perSecond float64) {
 	return perSecond
 }
 
-// rateOverAllCards returns the answered swipes a second of the first closed loop over all cards with as many
-// connections.
+// rateOverAllCards returns the answered swipes a second of the first closed loop over all cards
+// with as many connections.
 func (r *Report) rateOverAllCards(connections int) float64 {
 	for i := range r.Stages {
 		s := &r.Stages[i]

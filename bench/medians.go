@@ -18,8 +18,8 @@ type Medians struct {
 	reports []Report
 }
 
-// ReadMedians reads the reports of some names from a directory of results. A missing report, and one
-// with other loads or goals than the first, is an error.
+// ReadMedians reads the reports of some names from a directory of results. A missing report, and
+// one with other loads or goals than the first, is an error.
 func ReadMedians(dir string, names []string) (*Medians, error) {
 	d := &Medians{names: names, reports: make([]Report, len(names))}
 	if len(names) == 0 {
@@ -106,7 +106,7 @@ func median(values []float64) float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
-// of returns a value of each report. told is false unless all reports have it.
+// of returns a value of each report. It reports false unless all reports have the value.
 func (d *Medians) of(read func(r *Report) (float64, bool)) (values []float64, told bool) {
 	for i := range d.reports {
 		v, has := read(&d.reports[i])
@@ -238,8 +238,8 @@ func (d *Medians) differ() string {
 	return "NOT ALIKE: some runs are " + strings.Join(what, ", ")
 }
 
-// identified reports whether the version of a server names one commit. Builds of a modified tree have
-// the same version and may differ.
+// identified reports whether the version of a server names one commit. Builds of a modified tree
+// have the same version and may differ.
 func identified(server string) bool {
 	return server != "" && !strings.HasSuffix(server, notKnown) && !strings.HasSuffix(server, "+")
 }

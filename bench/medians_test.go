@@ -29,7 +29,8 @@ func saved(t *testing.T, changes map[string]func(r *Report)) string {
 // meets adds a goal to a report.
 func meets(r *Report) { r.meet([]Goal{{Stage: "authorize", Quantity: P99Micros, Limit: 100_000}}) }
 
-// changed returns an example with another p99 and rate of the first load, another figure and its base.
+// changed returns an example with another p99 and rate of the first load, another figure and its
+// base.
 func changed(p99, drained float64, server string, held bool) func(r *Report) {
 	return func(r *Report) {
 		r.Stages[0].Measures[0].P99Micros, r.Stages[0].Measures[0].PerSecond = p99, p99/100
@@ -108,7 +109,8 @@ func TestMediansOfReportsThatAreNotAlike(t *testing.T) {
 	require.Error(t, err)
 }
 
-// Loads are equal when their names and parameters are. A rate that a search has found is no parameter.
+// Loads are equal when their names and parameters are. A rate that a search has found is no
+// parameter.
 func TestMediansOfOtherLoadsOfTheSameName(t *testing.T) {
 	found := func(rate int) func(*Report) {
 		return func(r *Report) { r.Stages[1].Rate, r.Stages[1].Searched = rate, true }
@@ -132,7 +134,8 @@ func TestMediansOfOtherLoadsOfTheSameName(t *testing.T) {
 	require.NoError(t, d.WriteTable(io.Discard))
 }
 
-// Two builds with the same version may differ when their tree was modified or its commit is unknown.
+// Two builds with the same version may differ when their tree was modified or its commit is
+// unknown.
 func TestMediansOfAServerThatIsNotIdentified(t *testing.T) {
 	dir := saved(t, map[string]func(*Report){"a": changed(1, 1, "purser 1.2.3 0123456789ab+", true),
 		"b": changed(1, 1, serverFact(map[string]string{"version": "1.2.3"}), true), "c": changed(1, 1, serverFact(nil), true)})

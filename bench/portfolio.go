@@ -136,8 +136,8 @@ func (p *portfolio) pick(spread string) func(w *worker) *card {
 	panic("BUG: a spread that was validated is not known: " + spread)
 }
 
-// settle waits until every workspace has its expected balance after the run's swipes, and returns the
-// differences.
+// settle waits until every workspace has its expected balance after the run's swipes, and returns
+// the differences.
 func (r *run) settle(ctx context.Context, s *Stage) error {
 	if n := s.Outcomes[noAnswer]; n > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d requests had no answer, so that the dollars could not be compared", n))
@@ -173,8 +173,8 @@ func (r *run) settle(ctx context.Context, s *Stage) error {
 // takenBackWithin bounds the time in which the server reverses a swipe that timed out.
 const takenBackWithin = time.Second
 
-// acceptBalances takes the stable balance of every workspace as expected, after a load that could not be
-// compared. Its messages without an answer then do not count against later loads.
+// acceptBalances takes the stable balance of every workspace as expected, after a load that could
+// not be compared. Its messages without an answer then do not count against later loads.
 func (r *run) acceptBalances(ctx context.Context) error {
 	if !r.uncounted {
 		return nil

@@ -38,9 +38,9 @@ type exchange struct {
 
 // storm is traffic of swipes that continues while the server is killed and restarts.
 //
-// A timeout reports that the decision was not durable in time. The server then reverses an approval,
-// unless the kill comes first. In that case the hold is in effect, and a repeat gets the approval. So
-// the storm repeats timeouts too.
+// A timeout reports that the decision was not durable in time. The server then reverses an
+// approval, unless the kill comes first. In that case the hold is in effect, and a repeat gets the
+// approval. So the storm repeats timeouts too.
 type storm struct {
 	swipes
 	lines  []line
@@ -139,8 +139,8 @@ func (t *storm) approved(w *worker, s *swipe, status int, answer []byte) bool {
 }
 
 // recovery kills the server in a storm of swipes, several times, and measures the time to the first
-// correct swipe. The storm repeats swipes without an answer until they have one. Afterwards recovery
-// repeats the last messages, which must have no second effect.
+// correct swipe. The storm repeats swipes without an answer until they have one. Afterwards
+// recovery repeats the last messages, which must have no second effect.
 func (r *run) recovery(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	var took []float64
@@ -262,7 +262,8 @@ func (t *storm) repeatAll(s *Stage) error {
 	return nil
 }
 
-// repeat sends a message until the answer is no timeout. A server that has just started may time out.
+// repeat sends a message until the answer is no timeout. A server that has just started may time
+// out.
 func (w *worker) repeat(e *exchange) (status int, answer []byte, err error) {
 	for range repeatTries {
 		status, answer, err = w.network.send("POST", e.path, e.body)
@@ -274,8 +275,8 @@ func (w *worker) repeat(e *exchange) (status int, answer []byte, err error) {
 	return status, answer, err
 }
 
-// resolve sends a message until its answer is final. An immediate timeout is final: it is the stored
-// answer.
+// resolve sends a message until its answer is final. An immediate timeout is final: it is the
+// stored answer.
 func (w *worker) resolve(path string, body []byte) (status int, answer []byte, err error) {
 	for range repeatTries {
 		began := time.Now()
@@ -289,8 +290,8 @@ func (w *worker) resolve(path string, body []byte) (status int, answer []byte, e
 	return status, answer, err
 }
 
-// uncertainSwipes returns the swipes whose outcome depends on the time of the kill: first the timeouts, as
-// many as it returns, then those without an answer.
+// uncertainSwipes returns the swipes whose outcome depends on the time of the kill: first the
+// timeouts, as many as it returns, then those without an answer.
 func (t *storm) uncertainSwipes() (all []swipe, timeouts int) {
 	for i := range t.lines {
 		all = append(all, t.lines[i].timeouts...)

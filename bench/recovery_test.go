@@ -74,8 +74,8 @@ func TestNoAnswerBeforeTheKillIsTold(t *testing.T) {
 	require.Equal(t, map[string]int64{noAnswer: 1}, stage.Outcomes)
 }
 
-// Swipes without an answer at the end of a storm, and timeouts from before the kill, are repeated and
-// count when they are approved.
+// Swipes without an answer at the end of a storm, and timeouts from before the kill, are repeated
+// and count when they are approved.
 func TestWhatIsUnsettledAfterAKillIsAskedAgain(t *testing.T) {
 	s, w, _ := stormAt(t, approve)
 	owner := &tenant{}

@@ -7,7 +7,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Report is the result of a run. Comparisons between runs read its JSON, so names keep their meaning.
+// Report is the result of a run. Comparisons between runs read its JSON, so names keep their
+// meaning.
 type Report struct {
 	Machine   Machine           `json:"machine"`
 	Facts     map[string]string `json:"facts,omitempty"`
@@ -31,7 +32,8 @@ type Stage struct {
 	Spread      string  `json:"spread"`
 	Seconds     float64 `json:"seconds"`
 	// Unsent requests were due before the end and not sent by then. LateP99Micros is the 99th
-	// percentile of the delay between the due time and the sending, by a slow server or a slow client.
+	// percentile of the delay between the due time and the sending, by a slow server or a slow
+	// client.
 	Unsent        int64            `json:"unsent"`
 	LateP99Micros float64          `json:"lateP99Micros"`
 	Measures      []Measure        `json:"measures"`
@@ -88,7 +90,8 @@ func newFigure(name string, value float64, unit string) Figure {
 	return Figure{Name: name, Value: value, Unit: unit}
 }
 
-// compare sets the ratios of times to the floor of the legend, and of memory to that of the machine.
+// compare sets the ratios of times to the floor of the legend, and of memory to that of the
+// machine.
 func (r *Report) compare() {
 	floor, memory := r.Yardstick.floorMicros(), float64(r.Machine.MemoryBytes)/mebibyte
 	for i := range r.Stages {

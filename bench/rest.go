@@ -15,8 +15,8 @@ const (
 	restCalls
 )
 
-// clients is the traffic of REST. Each connection updates and reads its own cards, so that its books
-// have the expected limit of each.
+// clients is the traffic of REST. Each connection updates and reads its own cards, so that its
+// books have the expected limit of each.
 type clients struct {
 	cards   *portfolio
 	workers int            // connections
@@ -44,8 +44,8 @@ func (t *clients) unit(w *worker, due time.Time) {
 	}
 }
 
-// own draws one of the cards that only this connection updates. Each connection has a range of cards,
-// which belong to many workspaces.
+// own draws one of the cards that only this connection updates. Each connection has a range of
+// cards, which belong to many workspaces.
 func (t *clients) own(w *worker) (*card, *bookedLimit) {
 	from, to := w.index*len(t.cards.plain)/t.workers, (w.index+1)*len(t.cards.plain)/t.workers
 	i := from + w.random.IntN(to-from)
@@ -108,8 +108,8 @@ const limitField = "monthlyLimitUsdCents"
 // describesCard reports whether a document is that of the card, whose id is its first member.
 func describesCard(answer []byte, c *card) bool { return string(textField(answer, "id")) == c.id }
 
-// amiss counts an answer and reports whether it is wrong. A 503 is not wrong: it reports a full queue,
-// or a store that does not answer.
+// amiss counts an answer and reports whether it is wrong. A 503 is not wrong: it reports a full
+// queue, or a store that does not answer.
 func amiss(w *worker, call int, due time.Time, status int, right bool) bool {
 	w.count(restNames[call] + " " + strconv.Itoa(status))
 	if status == 503 {

@@ -18,8 +18,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// office is a server with some cards. It changes their limits, approves every swipe and posts clearings
-// and refunds.
+// office is a server with some cards. It changes their limits, approves every swipe and posts
+// clearings and refunds.
 type office struct {
 	mu     sync.Mutex
 	limits map[string]int64 // by card
@@ -130,8 +130,8 @@ func (o *office) read(ctx *fasthttp.RequestCtx) request {
 	return q
 }
 
-// officeLoad repeats a load with longer durations until it has done something, because a slow machine
-// does less.
+// officeLoad repeats a load with longer durations until it has done something, because a slow
+// machine does less.
 func officeLoad(t *testing.T, lie func() func(o *office, q *request), l Load, done func(all []Stage) bool) []Stage {
 	for during := 150 * time.Millisecond; ; during *= 2 {
 		l.Connections, l.Duration = 5, during
@@ -165,8 +165,8 @@ var (
 	mixedLoad = Load{Workload: Mixed, Rate: 400, RESTRate: 100, ReadRate: 100}
 )
 
-// officeLies are wrong answers about cards and dollars, each with the load that must find it and its
-// message.
+// officeLies are wrong answers about cards and dollars, each with the load that must find it and
+// its message.
 var officeLies = []struct {
 	load Load
 	says string
@@ -266,8 +266,9 @@ func decidedTooLate() func(o *office, q *request) {
 	}
 }
 
-// Uncertain outcomes are not wrong. A refused update and one without an answer may be in effect or not,
-// and the latter may take effect later. A swipe that is decided too late may hold its dollars briefly.
+// Uncertain outcomes are not wrong. A refused update and one without an answer may be in effect or
+// not, and the latter may take effect later. A swipe that is decided too late may hold its dollars
+// briefly.
 func TestWhatMayBeIsNotWrong(t *testing.T) {
 	refused := func(o *office, q *request) {
 		if q.call == "PATCH card" && q.n%3 == 0 {

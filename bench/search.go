@@ -18,9 +18,9 @@ const (
 	stepDown      = 0.9 // after a rate that a probe held and the whole duration did not
 )
 
-// search finds the highest rate that is held by bisection over short loads, then confirms it for the
-// whole duration. The notes of the last stage name every tried rate. A faulty probe ends the search and
-// is the last stage.
+// search finds the highest rate that is held by bisection over short loads, then confirms it for
+// the whole duration. The notes of the last stage name every tried rate. A faulty probe ends the
+// search and is the last stage.
 func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
 	var notes []string
 	var last Stage

@@ -25,8 +25,8 @@ const (
 	thawsPerFreeze     = 3 // thaws for each freeze, so that most swipes meet active cards
 )
 
-// soak is the traffic of random lives of cards. Every connection has a workspace and sends one message
-// at a time, so that its books predict every answer.
+// soak is the traffic of random lives of cards. Every connection has a workspace and sends one
+// message at a time, so that its books predict every answer.
 type soak struct {
 	run      *run
 	accounts []*account // by connection
@@ -49,7 +49,8 @@ const (
 
 func (*soak) measures() []string { return []string{"network message", "card update", "read"} }
 
-// soak runs lives of cards for the load's duration, and compares every workspace and card at the end.
+// soak runs lives of cards for the load's duration, and compares every workspace and card at the
+// end.
 func (r *run) soak(ctx context.Context, l *Load) ([]Stage, error) {
 	t := &soak{run: r, accounts: make([]*account, l.Connections)}
 	err := each(ctx, l.Connections, func(ctx context.Context, i int) (err error) {
@@ -107,7 +108,8 @@ func (t *soak) unit(w *worker, due time.Time) {
 	}
 }
 
-// avoidMonthEnd sends no message near the end of a month in UTC, because the month of its spend is uncertain.
+// avoidMonthEnd sends no message near the end of a month in UTC, because the month of its spend is
+// uncertain.
 func (a *account) avoidMonthEnd() {
 	for {
 		now := time.Now().UTC()
@@ -134,8 +136,8 @@ func (a *account) anyHold(w *worker) *bookedHold {
 	return a.books.holds[w.random.IntN(len(a.books.holds))]
 }
 
-// sendUntilAnswered sends the worker's body as a message of the network until it is answered. Its id makes repeats
-// safe.
+// sendUntilAnswered sends the worker's body as a message of the network until it is answered. Its
+// id makes repeats safe.
 func (t *soak) sendUntilAnswered(w *worker, a *account, due time.Time, path string) (status int, answer []byte) {
 	for range soakRetries {
 		var ok bool
@@ -317,8 +319,8 @@ func (t *soak) freeze(w *worker, a *account, due time.Time) {
 	t.update(w, a, c, changed, due)
 }
 
-// update sends a change until its outcome is known. The answer shows the changed card. A change sets
-// values, so repeats are safe.
+// update sends a change until its outcome is known. The answer shows the changed card. A change
+// sets values, so repeats are safe.
 func (t *soak) update(w *worker, a *account, c *bookedCard, changed bookedCard, due time.Time) {
 	w.rest.as(a.tenant.key)
 	for range soakRetries {
@@ -382,8 +384,8 @@ func (c *bookedCard) state() string {
 	return "active"
 }
 
-// compare reads until the answer equals the books, because balances and a card's spend follow the relay
-// of decisions, which is later than their answers.
+// compare reads until the answer equals the books, because balances and a card's spend follow the
+// relay of decisions, which is later than their answers.
 func (t *soak) compare(w *worker, a *account, due time.Time, path string, of func(answer []byte) (got, want string)) {
 	w.rest.as(a.tenant.key)
 	var got, want string

@@ -10,7 +10,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// soakedAt returns a soak of one workspace with some cards, and its worker. Every answer is recorded.
+// soakedAt returns a soak of one workspace with some cards, and its worker. Every answer is
+// recorded.
 func soakedAt(url string) (*soak, *account, *worker) {
 	a := &account{tenant: &tenant{key: "key"}, month: time.Now().UTC().Month(), books: books{available: 700, held: 300}}
 	for i := range soakCards {
@@ -51,7 +52,8 @@ func TestAnUpdateOfASoakIsCompared(t *testing.T) {
 	}
 }
 
-// An update is repeated until the store accepts it. An internal error of the server is a difference.
+// An update is repeated until the store accepts it. An internal error of the server is a
+// difference.
 func TestAnUpdateOfASoakIsSentAgain(t *testing.T) {
 	answers := []int{503, 503, 200, 500}
 	changed := bookedCard{card: &card{id: "card_1"}, perTxn: 7, month: 11}

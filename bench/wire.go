@@ -23,9 +23,9 @@ const (
 	maxIdle        = 30 * time.Second // of a connection: less than the server waits before it closes one
 )
 
-// wire is a keep-alive connection that carries one request at a time, for one goroutine. It implements
-// only the part of HTTP/1.1 that the interface uses, because a slower client would measure itself. It
-// allocates nothing once its buffers have grown.
+// wire is a keep-alive connection that carries one request at a time, for one goroutine. It
+// implements only the part of HTTP/1.1 that the interface uses, because a slower client would
+// measure itself. It allocates nothing once its buffers have grown.
 type wire struct {
 	address  string      // host:port
 	security *tls.Config // nil: plain
@@ -69,9 +69,9 @@ func (w *wire) as(bearer string) {
 	}
 }
 
-// send sends a request and returns the status and the answer, which the next request overwrites. After
-// an error the outcome of the request is unknown, and the next request opens a new connection. A nil
-// body sends none.
+// send sends a request and returns the status and the answer, which the next request overwrites.
+// After an error the outcome of the request is unknown, and the next request opens a new
+// connection. A nil body sends none.
 func (w *wire) send(method, path string, body []byte) (status int, answer []byte, err error) {
 	if err = w.connect(); err != nil {
 		return 0, nil, err
@@ -152,8 +152,8 @@ func (w *wire) read() (int, error) {
 	return status, nil
 }
 
-// header reads the headers. It returns the length of the body, -1 when none is given, and whether the
-// server closes the connection.
+// header reads the headers. It returns the length of the body, -1 when none is given, and whether
+// the server closes the connection.
 func (w *wire) header() (length int, last bool, err error) {
 	length = -1
 	for {
@@ -187,8 +187,8 @@ func digits(text []byte) (n int, ok bool) {
 	return n, len(text) > 0
 }
 
-// textField returns a string without escapes by its name in a JSON object, nil when there is none. The
-// names in the answers that it reads are unique.
+// textField returns a string without escapes by its name in a JSON object, nil when there is none.
+// The names in the answers that it reads are unique.
 func textField(object []byte, name string) []byte {
 	value, ok := valueOf(object, name)
 	if !ok || len(value) == 0 || value[0] != '"' {

@@ -98,8 +98,8 @@ func comesAfter(r persistence.Record, p persistence.Page) bool {
 }
 
 // removeMember removes a user from the workspace. Once it is answered, the user's sessions have no
-// access, the keys that descend from the user are revoked, except the kept ones, and no delivery to the
-// user's webhook endpoints begins.
+// access, the keys that descend from the user are revoked, except the kept ones, and no delivery to
+// the user's webhook endpoints begins.
 func (h *workspaceHandlers) removeMember(c *call) (answer, error) {
 	keys, err := c.readKept("keepKeys", workspace.MaxKeptKeys)
 	if err != nil {

@@ -166,9 +166,9 @@ func Run(ctx context.Context, s Sources) (Report, error) {
 	return r, nil
 }
 
-// auditShards audits some shards. While the stores are in use it reads those with differences again.
-// The last look reports the differences that the look before has shown too: an operation in progress
-// shows one, such as its reservation, and has ended by the next look.
+// auditShards audits some shards. While the stores are in use it reads those with differences
+// again. The last look reports the differences that the look before has shown too: an operation in
+// progress shows one, such as its reservation, and has ended by the next look.
 func (s *Sources) auditShards(ctx context.Context, shards []ident.Shard, r *Report) error {
 	before := map[difference]bool{}
 	for look := 1; ; look++ {

@@ -7,11 +7,11 @@
 // their code. It shares only the checked addition of package money and the normalization of
 // merchant names. It changes nothing.
 //
-// On a running server the stores change while they are read. Each look therefore reads snapshots: of
-// the book, then of the journal, then of the authorizer, so that each has everything that the ones
-// before it refer to. A snapshot may show an operation in progress, such as a reservation whose order
-// is not in the journal yet. So the audit reads a shard with a difference again, up to maxLooks times,
-// and reports only a difference that the last two looks show.
+// On a running server the stores change while they are read. Each look therefore reads snapshots:
+// of the book, then of the journal, then of the authorizer, so that each has everything that the
+// ones before it refer to. A snapshot may show an operation in progress, such as a reservation
+// whose order is not in the journal yet. So the audit reads a shard with a difference again, up to
+// maxLooks times, and reports only a difference that the last two looks show.
 //
 // # Files
 //

@@ -46,8 +46,8 @@ func (p *pacer) countVisit() error {
 	return p.pauseIfDue()
 }
 
-// withPauses returns the sources with pauses in the reads of the journal's snapshots and in the walks
-// of the authorizer's.
+// withPauses returns the sources with pauses in the reads of the journal's snapshots and in the
+// walks of the authorizer's.
 func (s Sources) withPauses(p *pacer) Sources {
 	s.Journal, s.Authorizer = pacedJournal{s.Journal, p}, pacedAuthorizer{s.Authorizer, p}
 	return s

@@ -13,8 +13,8 @@ import (
 // abandonedWithin bounds how long a start looks for orders that an earlier process was sending.
 const abandonedWithin = 2 * time.Second
 
-// abandonedOrders makes the outcome of the orders unknown that an earlier process was sending: their
-// calls ended with that process, so that no answer comes. The bank is then asked about them.
+// abandonedOrders makes the outcome of the orders unknown that an earlier process was sending:
+// their calls ended with that process, so that no answer comes. The bank is then asked about them.
 type abandonedOrders struct {
 	runtime Runtime
 	journal persistence.Journal

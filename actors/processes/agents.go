@@ -21,9 +21,9 @@ type agentMirror struct {
 	log     *slog.Logger
 }
 
-// mirrorChange gives the partner an agent that was registered or changed its state, or all agents of a
-// workspace that goes live. It sends an agent's present state, not the state at the event, so that a
-// repeat never sets the partner back.
+// mirrorChange gives the partner an agent that was registered or changed its state, or all agents
+// of a workspace that goes live. It sends an agent's present state, not the state at the event, so
+// that a repeat never sets the partner back.
 func (m *agentMirror) mirrorChange(ctx context.Context, e persistence.Event) error {
 	if m.issuer == nil {
 		return nil

@@ -17,9 +17,9 @@ import (
 // subscribe to, and the JSON body.
 type Announcement struct{ Event, Body string }
 
-// Announcements makes the announcement of each type of event that webhooks announce. It must make the
-// same announcement of the same event each time. An error, for a damaged event, blocks the event's
-// shard.
+// Announcements makes the announcement of each type of event that webhooks announce. It must make
+// the same announcement of the same event each time. An error, for a damaged event, blocks the
+// event's shard.
 type Announcements map[string]func(e persistence.Event) (Announcement, error)
 
 // WebhookAnnouncements is the table of the product. Pings need no row: an endpoint makes its own.
@@ -52,8 +52,8 @@ const (
 	announceTimeout = 15 * time.Second // for one event
 )
 
-// announcer queues announcements at the endpoints that subscribe to them. A crash may set its cursor
-// back; idempotency keys that derive from the event keep an event from being queued twice.
+// announcer queues announcements at the endpoints that subscribe to them. A crash may set its
+// cursor back; idempotency keys that derive from the event keep an event from being queued twice.
 type announcer struct {
 	runtime  Runtime
 	journal  persistence.Journal
@@ -61,8 +61,8 @@ type announcer struct {
 	table    Announcements
 }
 
-// Announcer returns the consumer of the journal that queues webhooks. It is for one subscription; a nil
-// table announces nothing.
+// Announcer returns the consumer of the journal that queues webhooks. It is for one subscription; a
+// nil table announces nothing.
 func (w *Webhooks) Announcer(table Announcements) persistence.Handler {
 	return &announcer{w.runtime, w.journal, w.listener, table}
 }
@@ -109,7 +109,8 @@ func (a *announcer) announce(ctx context.Context, e *persistence.Event) error {
 	if err != nil {
 		return fmt.Errorf("announce %s: %w", e.Type, err)
 	}
-	// The records only list the endpoints. Each endpoint decides by its state whether it subscribes.
+	// The records only list the endpoints. Each endpoint decides by its state whether it
+	// subscribes.
 	endpoints, err := a.runtime.List(ctx, webhook.RecordEndpoint, e.Workspace, "",
 		persistence.Page{Limit: webhook.MaxPerWorkspace})
 	for i := range endpoints {

@@ -28,9 +28,9 @@ const (
 
 var errTooManyWatched = errors.New("too many sessions are watched")
 
-// chainWatch finds payments to the addresses of checkout sessions and reports them to the sessions. The
-// records of package checkout are the truth about which addresses are watched: chainWatch reads all of
-// them at a start, and the record of a session whenever the session changes. It is the
+// chainWatch finds payments to the addresses of checkout sessions and reports them to the sessions.
+// The records of package checkout are the truth about which addresses are watched: chainWatch reads
+// all of them at a start, and the record of a session whenever the session changes. It is the
 // watch.PaymentSink of every chain.
 type chainWatch struct {
 	runtime  Runtime
@@ -59,8 +59,8 @@ func newChainWatch(runtime Runtime, c *Config) *chainWatch {
 		byAddress: make(map[watchedAddress]string), unsettled: make(map[string][]partner.Observation)}
 }
 
-// run reads the watched sessions and then starts the watcher of each chain, which works at a pace of its
-// own until the runtime stops.
+// run reads the watched sessions and then starts the watcher of each chain, which works at a pace
+// of its own until the runtime stops.
 func (w *chainWatch) run(ctx context.Context) {
 	if len(w.chains) == 0 || !w.readAll(ctx) {
 		return
@@ -203,7 +203,8 @@ func (w *chainWatch) handleSession(ctx context.Context, e persistence.Event) err
 	return w.add(record.Document, nil)
 }
 
-// Addresses implements watch.PaymentSink. A session's address was not paid before the session existed.
+// Addresses implements watch.PaymentSink. A session's address was not paid before the session
+// existed.
 func (w *chainWatch) Addresses(chain string) (addresses []watch.Address) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -220,8 +221,8 @@ func (w *chainWatch) Addresses(chain string) (addresses []watch.Address) {
 	return addresses
 }
 
-// Report implements watch.PaymentSink: it gives the session the observation. A session drops a repeat.
-// An observation for a session that is no longer watched is dropped.
+// Report implements watch.PaymentSink: it gives the session the observation. A session drops a
+// repeat. An observation for a session that is no longer watched is dropped.
 func (w *chainWatch) Report(ctx context.Context, o partner.Observation) error {
 	w.mu.Lock()
 	session, watched := w.byAddress[watchedAddress{o.Chain, o.Address}]

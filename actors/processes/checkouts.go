@@ -74,14 +74,14 @@ func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, asse
 	return c, nil
 }
 
-// watches reports whether payments on a chain are found: no customer is asked to pay on a chain that
-// no watcher reads.
+// watches reports whether payments on a chain are found: no customer is asked to pay on a chain
+// that no watcher reads.
 func (p *Checkouts) watches(name string) bool {
 	return len(p.chains) == 0 || slices.ContainsFunc(p.chains, func(c partner.Chain) bool { return c.Name() == name })
 }
 
-// takeIndexes takes the next index of each family for a session, from the one actor of the deployment
-// that counts them.
+// takeIndexes takes the next index of each family for a session, from the one actor of the
+// deployment that counts them.
 func (p *Checkouts) takeIndexes(ctx context.Context, session string, families []address.Family,
 ) (map[string]uint32, error) {
 	names := make([]string, len(families))
@@ -138,9 +138,10 @@ func (p *Checkouts) coinPrice(ctx context.Context, asset string) (string, error)
 	return price, nil
 }
 
-// creditCompleted credits the amount of a completed link, less an accepted shortfall, to the balance,
-// and then has the link note the credit, which the webhooks announce. The balance keeps a claim on the
-// link for ever, and the link notes its credit once, so that a repeat after a crash changes nothing.
+// creditCompleted credits the amount of a completed link, less an accepted shortfall, to the
+// balance, and then has the link note the credit, which the webhooks announce. The balance keeps a
+// claim on the link for ever, and the link notes its credit once, so that a repeat after a crash
+// changes nothing.
 func (p *Checkouts) creditCompleted(ctx context.Context, e persistence.Event) error {
 	event, err := checkout.DecodeEvent(e.Type, e.Payload)
 	if err != nil {

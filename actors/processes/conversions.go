@@ -9,8 +9,8 @@ import (
 	"purser/persistence"
 )
 
-// conversions sends conversions to the bank's desk, each once, and asks about those without an answer.
-// Its rules are those of payouts.
+// conversions sends conversions to the bank's desk, each once, and asks about those without an
+// answer. Its rules are those of payouts.
 type conversions struct {
 	runtime Runtime
 	orders  *bankOrders

@@ -1,6 +1,6 @@
 // Package processes has the processes of Purser: the conversations of the runtime in package actors
-// with banks, desks for foreign exchange, ramps, card issuers, blockchains and webhook receivers, and
-// the work that spans several actors.
+// with banks, desks for foreign exchange, ramps, card issuers, blockchains and webhook receivers,
+// and the work that spans several actors.
 //
 // Start starts the runtime with the product's processes. A process begins with a reaction to an
 // event, with an actor's answer to its timer, or with a call of a handler in httpapi. It holds no

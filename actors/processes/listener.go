@@ -11,8 +11,8 @@ import (
 // once.
 type Listener interface {
 	actors.Listener
-	// Posted is called for each attempt to deliver a webhook, with the outcome: "status_2xx" or another
-	// class, or the failure that kept the receiver from answering.
+	// Posted is called for each attempt to deliver a webhook, with the outcome: "status_2xx" or
+	// another class, or the failure that kept the receiver from answering.
 	Posted(outcome string, took time.Duration)
 	// Deliveries is called every Config.HousekeepEvery with the number of pending deliveries.
 	Deliveries(pending int)

@@ -11,8 +11,8 @@ import (
 	"purser/persistence"
 )
 
-// reactionKeyLife is how long the idempotency key of a reaction's command is kept. It is longer than
-// any time between a crash and the start after which the reaction repeats the command.
+// reactionKeyLife is how long the idempotency key of a reaction's command is kept. It is longer
+// than any time between a crash and the start after which the reaction repeats the command.
 const reactionKeyLife = 24 * time.Hour
 
 // memberships keeps the list of workspaces of each user in step with the members of the workspaces.

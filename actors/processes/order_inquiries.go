@@ -24,12 +24,12 @@ type orderRef struct{ workspace, kind, id string }
 //
 // The bank is asked by our reference balance.LapseAfter after the order, and again every
 // balance.LapseAskEvery until the order ends. An order is released only when the bank neither
-// acknowledged nor has it. An order that the bank has waits for its report, and becomes overdue; see
-// OverdueOrders.
+// acknowledged nor has it. An order that the bank has waits for its report, and becomes overdue;
+// see OverdueOrders.
 //
 // No ramp order is released by time either, and the ramp's partner is not asked: an order that the
-// partner has not acknowledged is given again until the partner takes or refuses it, and one that it
-// took waits for its report.
+// partner has not acknowledged is given again until the partner takes or refuses it, and one that
+// it took waits for its report.
 type orderInquiries struct {
 	runtime     Runtime
 	bank        partner.Bank // nil while the runtime is Still
@@ -54,8 +54,8 @@ func (q *orderInquiries) handleTimer(workspace string, reply any) {
 	}
 }
 
-// inquire asks the bank about an order, and then notes whether the order is overdue. A bank that does
-// not answer is asked again by the order's timer.
+// inquire asks the bank about an order, and then notes whether the order is overdue. A bank that
+// does not answer is asked again by the order's timer.
 func (q *orderInquiries) inquire(ctx context.Context, o orderRef) {
 	if o.kind != balance.RecordRampOrder {
 		q.askBank(ctx, o)

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The kinds of outbound calls together take no more than the descriptors that the start has kept for
-// them, and a kind never more than its own limit.
+// The kinds of outbound calls together take no more than the descriptors that the start has kept
+// for them, and a kind never more than its own limit.
 func TestOutboundCallsFitTheirDescriptors(t *testing.T) {
 	for _, calls := range []int{8, 64, 448, 1472} {
 		c := Config{OutboundCalls: calls}

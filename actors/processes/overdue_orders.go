@@ -32,9 +32,10 @@ const (
 	rampBankDays = 2
 )
 
-// OverdueOrders finds the orders that the bank or the ramp's partner has and does not report, and takes
-// a person's decisions about them. An order is overdue from its expected day and the bank days of its
-// rail on. A metric and a log line name it until a person decides by `purser payouts resolve`.
+// OverdueOrders finds the orders that the bank or the ramp's partner has and does not report, and
+// takes a person's decisions about them. An order is overdue from its expected day and the bank
+// days of its rail on. A metric and a log line name it until a person decides by `purser payouts
+// resolve`.
 type OverdueOrders struct {
 	runtime  Runtime
 	journal  persistence.Journal
@@ -64,8 +65,8 @@ func (o *openOrder) isSent() bool {
 	return false
 }
 
-// overdueAt returns when an order becomes overdue. known is false for a payout without an expected day,
-// as an earlier version made them; the person may then decide from the first inquiry on.
+// overdueAt returns when an order becomes overdue. known is false for a payout without an expected
+// day, as an earlier version made them; the person may then decide from the first inquiry on.
 func (d *OverdueOrders) overdueAt(kind string, o *openOrder) (at time.Time, known bool) {
 	switch kind {
 	case balance.RecordConversion:
@@ -167,9 +168,9 @@ func (d *OverdueOrders) eachOrder(ctx context.Context, shard ident.Shard, kind s
 	}
 }
 
-// ResolveOrder commits a person's decision about an order that the partner does not report: whether it
-// was settled. It has the effect of the partner's report. The error is unavailable for an open order
-// that is not overdue yet.
+// ResolveOrder commits a person's decision about an order that the partner does not report: whether
+// it was settled. It has the effect of the partner's report. The error is unavailable for an open
+// order that is not overdue yet.
 func (d *OverdueOrders) ResolveOrder(ctx context.Context, id string, settled bool) error {
 	kind := orderKind(id)
 	slot, err := ident.SlotOf(id)

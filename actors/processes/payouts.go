@@ -12,9 +12,9 @@ import (
 // payouts sends payouts to the bank, and asks about those without an answer.
 //
 // A payout is sent once. Its balance grants it to one sender, and commits the grant before the
-// answer; the sender then calls the bank. When that process dies no process calls again: the payout's
-// timer, which was committed with it, makes the outcome unknown. The bank is then asked by our
-// reference, which changes nothing there. So a call without an answer takes one of maxBankCalls
+// answer; the sender then calls the bank. When that process dies no process calls again: the
+// payout's timer, which was committed with it, makes the outcome unknown. The bank is then asked by
+// our reference, which changes nothing there. So a call without an answer takes one of maxBankCalls
 // places and delays no other payout.
 type payouts struct {
 	runtime    Runtime
@@ -46,8 +46,9 @@ func (p *payouts) handlePayout(ctx context.Context, e persistence.Event) error {
 	return nil
 }
 
-// sendPayout reads the payout, waits for a place among the calls, and then has the balance grant the
-// payout. A payout whose account the bank has not taken within accountWithin fails without being sent.
+// sendPayout reads the payout, waits for a place among the calls, and then has the balance grant
+// the payout. A payout whose account the bank has not taken within accountWithin fails without
+// being sent.
 func (p *payouts) sendPayout(ctx context.Context, e persistence.Event, id string) error {
 	workspace := e.Workspace
 	payout, err := readDocument[balance.Payout](ctx, p.runtime, balance.RecordPayout, workspace, id)
@@ -88,8 +89,8 @@ func paymentOf(p balance.Payout, description, token string) partner.Payment {
 	return payment
 }
 
-// inquire asks the bank about a payout that it did not answer, and reports a final standing. With any
-// other standing the payout waits for the bank's report or for the end of its reservation.
+// inquire asks the bank about a payout that it did not answer, and reports a final standing. With
+// any other standing the payout waits for the bank's report or for the end of its reservation.
 func (p *payouts) inquire(ctx context.Context, workspace, id string) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()

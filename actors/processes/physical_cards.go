@@ -16,11 +16,11 @@ import (
 
 // PhysicalCards mints the cards that are ordered from a balance.
 //
-// The balance commits the order with its fee first. The order names the card, whose id and token were
-// drawn with the order. The handler of the request then mints the card and waits for it; the reaction
-// to the order mints it after a crash of the handler. Both mint the same card, so that there is one.
-// The order itself is a record of the balance, and needs no third step. A card that can never be
-// minted has its order undone.
+// The balance commits the order with its fee first. The order names the card, whose id and token
+// were drawn with the order. The handler of the request then mints the card and waits for it; the
+// reaction to the order mints it after a crash of the handler. Both mint the same card, so that
+// there is one. The order itself is a record of the balance, and needs no third step. A card that
+// can never be minted has its order undone.
 type PhysicalCards struct {
 	runtime Runtime
 	log     *slog.Logger
@@ -39,8 +39,8 @@ func (p *PhysicalCards) mintAfterOrder(ctx context.Context, e persistence.Event)
 	return err
 }
 
-// MintOrdered mints the card of an order unless it is minted, and returns the card's present state. An
-// order whose card can never be minted is undone; the error is then, and in every repeat,
+// MintOrdered mints the card of an order unless it is minted, and returns the card's present state.
+// An order whose card can never be minted is undone; the error is then, and in every repeat,
 // limit_exceeded. After unavailable and outcome_unknown the reaction mints the card.
 func (p *PhysicalCards) MintOrdered(ctx context.Context, workspace, id string) (card.View, error) {
 	order, err := readDocument[balance.PhysicalOrder](ctx, p.runtime, balance.RecordPhysicalOrder, workspace, id)
@@ -83,8 +83,8 @@ func isPermanent(err error) bool {
 	return refused && f.Code != fault.Unavailable && f.Code != fault.OutcomeUnknown
 }
 
-// OrderedCard returns the card of an order as it will be minted. The error is invalid_body for a card
-// that can not be minted.
+// OrderedCard returns the card of an order as it will be minted. The error is invalid_body for a
+// card that can not be minted.
 func OrderedCard(workspace string, order balance.PhysicalOrder, holderLabel string) (card.View, error) {
 	d, err := new(card.State).Decide(decision.Meta{At: order.CreatedAt.Time}, mintOf(workspace, order, holderLabel))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"purser/actors/partner"
 )
 
-// Config has the settings of the runtime and the partners of the processes. Bank is required, except
-// for a runtime that is Still. Attach is set by Start, and so are Kinds when they are nil.
+// Config has the settings of the runtime and the partners of the processes. Bank is required,
+// except for a runtime that is Still. Attach is set by Start, and so are Kinds when they are nil.
 type Config struct {
 	actors.Config
 	Bank     partner.Bank
@@ -27,13 +27,13 @@ type Config struct {
 	// WatchEvery is how often each chain is looked at; 0: every second.
 	WatchEvery time.Duration
 	Listener   Listener // nil: Config.Listener receives the runtime's part
-	// OutboundCalls bounds the calls that are under way to bank, ramp and webhook endpoints, because
-	// each takes a descriptor. 0: no bound beyond those of each kind.
+	// OutboundCalls bounds the calls that are under way to bank, ramp and webhook endpoints,
+	// because each takes a descriptor. 0: no bound beyond those of each kind.
 	OutboundCalls int
 }
 
-// Product is the runtime with the processes of Purser over it. Its methods are those of the System and
-// of the processes that handlers and commands call.
+// Product is the runtime with the processes of Purser over it. Its methods are those of the System
+// and of the processes that handlers and commands call.
 type Product struct {
 	*actors.System
 	*Checkouts

@@ -23,9 +23,9 @@ const (
 // Ramps gives the ramp's partner accounts, wallets and orders.
 //
 // Each of these has a timer that its actor commits with it and sets again until the partner has
-// answered. The actor's answer to the timer names the account, wallet or order, and the call is made
-// outside of the round of timers, one at a time for each workspace. All that the partner is given has
-// an id and may be given again, so that a repeat after a crash changes nothing.
+// answered. The actor's answer to the timer names the account, wallet or order, and the call is
+// made outside of the round of timers, one at a time for each workspace. All that the partner is
+// given has an id and may be given again, so that a repeat after a crash changes nothing.
 type Ramps struct {
 	runtime Runtime
 	ramp    partner.Ramp // nil: no partner
@@ -73,7 +73,8 @@ func (r *Ramps) handleTimer(workspace string, reply any) {
 	}
 }
 
-// call makes a call once and commits the partner's answer. A failed call is made again by the timer.
+// call makes a call once and commits the partner's answer. A failed call is made again by the
+// timer.
 func (r *Ramps) call(ctx context.Context, c rampCall) {
 	within, cancel := context.WithTimeout(ctx, rampWithin)
 	defer cancel()
@@ -94,8 +95,8 @@ func (r *Ramps) call(ctx context.Context, c rampCall) {
 	}
 }
 
-// linkAccount has the partner link a pending account, and returns the command that notes its answer,
-// nil when the account is no longer pending. approveWallet and placeOrder do the same.
+// linkAccount has the partner link a pending account, and returns the command that notes its
+// answer, nil when the account is no longer pending. approveWallet and placeOrder do the same.
 func (r *Ramps) linkAccount(ctx context.Context, c rampCall) (any, error) {
 	account, err := readDocument[ramp.Account](ctx, r.runtime, ramp.RecordAccount, c.workspace, c.id)
 	if err != nil || account.Status != ramp.Pending {

@@ -41,8 +41,8 @@ func (r *Rates) Offer(ctx context.Context, p balance.QuotePair) (money.Rate, tim
 	return rate, offer.Firm, err
 }
 
-// FirmRate asks for the rate at which the desk sells a currency now, in units for a dollar. The error
-// is invalid_currency for a currency that the desk does not deal in.
+// FirmRate asks for the rate at which the desk sells a currency now, in units for a dollar. The
+// error is invalid_currency for a currency that the desk does not deal in.
 func (r *Rates) FirmRate(ctx context.Context, currency money.Currency) (money.Rate, error) {
 	if r.desk == nil {
 		return money.Rate{}, noDesk()
@@ -71,8 +71,8 @@ func (r *Rates) MidRates(ctx context.Context) (map[string]string, error) {
 	return rates, nil
 }
 
-// MidBetween returns the mid-market rate between two currencies for display, in units of buy for one
-// of sell. The error is rate_unavailable when the desk gives none.
+// MidBetween returns the mid-market rate between two currencies for display, in units of buy for
+// one of sell. The error is rate_unavailable when the desk gives none.
 func (r *Rates) MidBetween(ctx context.Context, sell, buy money.Currency) (money.Rate, error) {
 	if r.desk == nil {
 		return money.Rate{}, noDesk()
@@ -88,8 +88,8 @@ func (r *Rates) MidBetween(ctx context.Context, sell, buy money.Currency) (money
 // Receiving is how money reaches a balance over one rail.
 type Receiving = partner.ReceivingDetails
 
-// Receiving returns the account details of a workspace's balance in a currency. There are none for a
-// currency in which the partner keeps no balances.
+// Receiving returns the account details of a workspace's balance in a currency. There are none for
+// a currency in which the partner keeps no balances.
 func (r *Rates) Receiving(ctx context.Context, workspace string, currency money.Currency) ([]Receiving, error) {
 	if r.desk == nil {
 		return nil, noDesk()

@@ -10,7 +10,8 @@ import (
 	"purser/actors/workspace"
 )
 
-// reactions lists which events start which process. A reaction's name is that of its stored cursors.
+// reactions lists which events start which process. A reaction's name is that of its stored
+// cursors.
 func (p *processes) reactions() []actors.Reaction {
 	return []actors.Reaction{
 		{Name: "bank", Handle: p.deposits.announce, Events: []decision.Event{balance.DepositCreated{}}},

@@ -22,8 +22,8 @@ const accountWithin = time.Minute
 // errAccountNotTaken: the bank has neither taken an account nor refused it.
 var errAccountNotTaken = errors.New("the bank does not take the account")
 
-// recipients gives the bank the accounts of counterparties in exchange for tokens, so that the account
-// numbers can be forgotten.
+// recipients gives the bank the accounts of counterparties in exchange for tokens, so that the
+// account numbers can be forgotten.
 type recipients struct {
 	runtime Runtime
 	bank    partner.Bank
@@ -46,8 +46,8 @@ func (r *recipients) givesUp(e persistence.Event, err error) bool {
 	return errors.Is(err, errAccountNotTaken) && r.runtime.Clock().Sub(e.At) > accountWithin
 }
 
-// bankToken returns the bank's token of a recipient's account, "" when the bank refuses the account.
-// It gives the bank the account when the recipient has no token yet.
+// bankToken returns the bank's token of a recipient's account, "" when the bank refuses the
+// account. It gives the bank the account when the recipient has no token yet.
 func (r *recipients) bankToken(ctx context.Context, workspace, id string) (string, error) {
 	recipient, err := r.askCounterparty(ctx, workspace, id, decision.Read{})
 	if err != nil || recipient.Token != "" || recipient.Refused {

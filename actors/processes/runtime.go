@@ -23,7 +23,8 @@ type Runtime interface {
 	Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error)
 	// List returns a page of a workspace's records, newest first.
 	List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error)
-	// Go runs a function in a goroutine until the runtime stops. Every calls one at a pace until then.
+	// Go runs a function in a goroutine until the runtime stops. Every calls one at a pace until
+	// then.
 	Go(run func(context.Context))
 	Every(pace time.Duration, do func(context.Context))
 	// Complain logs an error of an operation that is retried, not more often than the log can bear.

@@ -20,9 +20,10 @@ import (
 
 // Poster sends to a receiver; httpapi/webhook.Sender implements it.
 type Poster interface {
-	// Post sends the body of an event to the URL under the delivery's id, signed with the secret at a
-	// time. It returns the receiver's status, or a short word such as "timeout" for the failure that kept
-	// the receiver from answering. It returns within a few seconds, or when the context ends.
+	// Post sends the body of an event to the URL under the delivery's id, signed with the secret at
+	// a time. It returns the receiver's status, or a short word such as "timeout" for the failure
+	// that kept the receiver from answering. It returns within a few seconds, or when the context
+	// ends.
 	Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (status int, failure string)
 }
 
@@ -51,7 +52,8 @@ func newWebhooks(runtime Runtime, c *Config) *Webhooks {
 	return w
 }
 
-// handleTimer starts the attempt that an endpoint's answer to its timer asks for, if it asks for one.
+// handleTimer starts the attempt that an endpoint's answer to its timer asks for, if it asks for
+// one.
 func (w *Webhooks) handleTimer(_ string, reply any) {
 	if due, is := reply.(webhook.Due); is && w.poster != nil {
 		w.attempts.offer(due)

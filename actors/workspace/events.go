@@ -61,8 +61,8 @@ type MemberAdded struct {
 	At        decision.Stamp `json:"at"`
 }
 
-// MemberRoleChanged records a member's new role. With a role that may not have webhook endpoints the
-// member's endpoints end, except the kept ones, whose maker becomes By.
+// MemberRoleChanged records a member's new role. With a role that may not have webhook endpoints
+// the member's endpoints end, except the kept ones, whose maker becomes By.
 type MemberRoleChanged struct {
 	Workspace string `json:"workspace"`
 	Name      string `json:"name"`
@@ -74,8 +74,8 @@ type MemberRoleChanged struct {
 	At            decision.Stamp `json:"at"`
 }
 
-// MemberRemoved records the end of a membership, and with it of the member's webhook endpoints, except
-// the kept ones, whose maker becomes By.
+// MemberRemoved records the end of a membership, and with it of the member's webhook endpoints,
+// except the kept ones, whose maker becomes By.
 type MemberRemoved struct {
 	Workspace     string         `json:"workspace"`
 	User          string         `json:"user"`

@@ -51,8 +51,8 @@ type InvitationToken struct {
 
 // Invite invites the holder of an email and replaces a pending invitation of the same email. If
 // UserID is a member already, Invite sets the member's role at once. Owners only. The reply is an
-// Invitation, or the RoleChanged of a member. KeepKeys and KeepEndpoints name what becomes the owner's
-// instead of ending with the old role.
+// Invitation, or the RoleChanged of a member. KeepKeys and KeepEndpoints name what becomes the
+// owner's instead of ending with the old role.
 type Invite struct {
 	ID, Email, EmailHash, TokenHash, Role string
 	UserID                                string   // the account of the email, "" when there is none

@@ -33,9 +33,9 @@ func (r keyring) descendants(id string) []string {
 	return ids
 }
 
-// divide splits the keys that descend from a user and may not stay in the user's role, "" for none. It
-// returns the keys that end, and the kept keys whose maker ends or is the user. keep lists the keys to
-// keep.
+// divide splits the keys that descend from a user and may not stay in the user's role, "" for none.
+// It returns the keys that end, and the kept keys whose maker ends or is the user. keep lists the
+// keys to keep.
 func (r keyring) divide(userID, role string, keep []string) (ended, adopted []string) {
 	descends, gone := map[string]bool{userID: true}, map[string]bool{}
 	kept := make(map[string]bool, len(keep))
@@ -60,8 +60,8 @@ func (r keyring) divide(userID, role string, keep []string) (ended, adopted []st
 	return ended, adopted
 }
 
-// checkKept refuses keys to keep when one of them is not live, because the owner relies on keeping it.
-// own reports that the member is the owner who asks: nobody keeps what is their own.
+// checkKept refuses keys to keep when one of them is not live, because the owner relies on keeping
+// it. own reports that the asking owner is the member, who keeps nothing that way.
 func (r keyring) checkKept(keys, endpoints []string, own bool) error {
 	if own && len(keys) > 0 {
 		return invalidBody("keepKeys: only keys of another member are kept")

@@ -44,8 +44,8 @@ func (s *State) listMembers(c ListMembers) (decision.Decision, error) {
 }
 
 // changeRole gives the member at i the role of an invitation. Keys that descend from the member and
-// hold a scope beyond the role end or become the owner's. It ends the pending invitations of a former
-// owner.
+// hold a scope beyond the role end or become the owner's. It ends the pending invitations of a
+// former owner.
 func (s *State) changeRole(m decision.Meta, i int, c Invite) (decision.Decision, error) {
 	person := s.Members[i]
 	if person.Role == c.Role {

@@ -33,8 +33,8 @@ func FirstKeyScopes() []string { return []string{ReadKeys, WriteKeys} }
 // Manages reports whether a role may make keys and webhook endpoints.
 func Manages(role string) bool { return role == Owner || role == Admin }
 
-// RoleScopes lists the scopes that a key may keep when its maker has a role: those of the routes that
-// a session of the role can call. The caller owns the list.
+// RoleScopes lists the scopes that a key may keep when its maker has a role: those of the routes
+// that a session of the role can call. The caller owns the list.
 func RoleScopes(role string) []string {
 	switch role {
 	case Owner, Admin:

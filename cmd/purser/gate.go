@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// gate admits scrapes and operators' commands to the stores only while it is open. The admin port runs
-// before and after.
+// gate admits scrapes and operators' commands to the stores only while it is open. The admin port
+// runs before and after.
 type gate struct {
 	mu     sync.RWMutex // held shared by each caller inside
 	open   bool

@@ -1,7 +1,7 @@
-// Command purser is the whole program: the servers, the commands that maintain the stores, the demo and
-// the load tests. This package starts and stops the daemon. The packages under it have its settings
-// (settings), the data directory (datadir), the commands (storecare, demo, loadtest) and the way to a
-// running server (adminport, apiclient).
+// Command purser is the whole program: the servers, the commands that maintain the stores, the demo
+// and the load tests. This package starts and stops the daemon. The packages under it have its
+// settings (settings), the data directory (datadir), the commands (storecare, demo, loadtest) and
+// the way to a running server (adminport, apiclient).
 package main
 
 import (

@@ -18,8 +18,8 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// partners are the bank and the ramp of a server. The sandbox's are in this process and report to the
-// REST server over reports.
+// partners are the bank and the ramp of a server. The sandbox's are in this process and report to
+// the REST server over reports.
 type partners struct {
 	bank        partner.Bank
 	sandboxBank *sandbox.Bank // the bank, when it is in this process
@@ -36,7 +36,8 @@ func (m *daemon) openPartners(context.Context) error {
 	return m.partners.openRamp(&m.config, m.Clock, &m.cleanup)
 }
 
-// startPartners lets the partners in this process report: the REST server can take their reports now.
+// startPartners lets the partners in this process report: the REST server can take their reports
+// now.
 func (m *daemon) startPartners(context.Context) error {
 	run := func(partner func(context.Context) error) {
 		m.cleanup.goUntilClosed(func(ctx context.Context) {

@@ -42,7 +42,8 @@ type serveCommand struct {
 const (
 	startWithin = 10 * time.Minute
 	drainWithin = 20 * time.Second
-	// lastRelayWithin bounds the time in which a stop relays decisions. The next start relays the rest.
+	// lastRelayWithin bounds the time in which a stop relays decisions. The next start relays the
+	// rest.
 	lastRelayWithin = 2 * time.Second
 	// readyPercent of the backlog's limit makes the server unready. Approvals stop there too.
 	readyPercent = 80
@@ -83,8 +84,8 @@ func (s *serveCommand) Run(out io.Writer) error {
 	return errors.Join(err, m.Close())
 }
 
-// daemon is a running server process with its stores. Start runs its steps in order, Close undoes them
-// in reverse.
+// daemon is a running server process with its stores. Start runs its steps in order, Close undoes
+// them in reverse.
 type daemon struct {
 	// Clock returns trusted time; nil: Start derives it from the machine's clocks.
 	Clock   func() time.Time

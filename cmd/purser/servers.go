@@ -25,8 +25,8 @@ import (
 	"purser/persistence"
 )
 
-// listeners are the three ports. They are bound before the stores are opened, so that a start with a
-// taken port fails at once.
+// listeners are the three ports. They are bound before the stores are opened, so that a start with
+// a taken port fails at once.
 type listeners struct{ http, authorizer, admin net.Listener }
 
 func (m *daemon) listen(context.Context) error {
@@ -61,8 +61,8 @@ func (m *daemon) listen(context.Context) error {
 	return nil
 }
 
-// networkDesk passes the card network's messages to the authorizer. Without one it answers that nothing
-// was decided.
+// networkDesk passes the card network's messages to the authorizer. Without one it answers that
+// nothing was decided.
 type networkDesk struct {
 	engine atomic.Pointer[authorizer.Engine]
 }
@@ -89,8 +89,8 @@ func (m *daemon) startNetwork(context.Context) error {
 	return err
 }
 
-// admitSwipes connects the card network's server with the authorizer, until either is closed. A second
-// call does nothing.
+// admitSwipes connects the card network's server with the authorizer, until either is closed. A
+// second call does nothing.
 func (m *daemon) admitSwipes(context.Context) error {
 	if m.network.engine.Swap(m.authorizer) != nil {
 		return nil
@@ -137,8 +137,8 @@ func (m *daemon) admitRequests(context.Context) error {
 	return nil
 }
 
-// startAdmin starts the admin port before the stores are opened. A start can take minutes, in which the
-// port reports a live process that is not ready.
+// startAdmin starts the admin port before the stores are opened. A start can take minutes, in which
+// the port reports a live process that is not ready.
 func (m *daemon) startAdmin(context.Context) (err error) {
 	if m.metrics, err = newMetrics(m.registry, m.Clock); err != nil {
 		return err

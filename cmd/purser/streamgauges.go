@@ -15,8 +15,8 @@ import (
 	"purser/persistence/kafka"
 )
 
-// logThrottleEvery is the shortest time between two log lines of one kind of trouble of a publisher or
-// consumer. The counters count every case.
+// logThrottleEvery is the shortest time between two log lines of one kind of trouble of a publisher
+// or consumer. The counters count every case.
 const logThrottleEvery = 10 * time.Second
 
 // logThrottle limits the rate of log lines of one kind.
@@ -153,7 +153,8 @@ func (o *outbox) mark(partition int, failing bool) {
 	o.failing[partition] = failing
 }
 
-// followed wraps the handler of a consumer for its metrics, and is the listener of its subscription.
+// followed wraps the handler of a consumer for its metrics, and is the listener of its
+// subscription.
 type followed struct {
 	persistence.Handler
 	name    string

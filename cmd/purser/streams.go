@@ -109,8 +109,8 @@ func (m *daemon) startConsumers(ctx context.Context) error {
 	return nil
 }
 
-// subscribe follows the events of the journal by way of the topic, or of the journal when there is no
-// topic.
+// subscribe follows the events of the journal by way of the topic, or of the journal when there is
+// no topic.
 func subscribe(
 	journal persistence.Journal, topic *kafka.Topic, listener persistence.SubscriptionListener,
 ) (persistence.Subscription, error) {
@@ -121,8 +121,8 @@ func subscribe(
 	return topic.Subscribe(kafka.SubscriptionOptions{SubscriptionOptions: o})
 }
 
-// superviseForever returns a function that runs another until the context ends. It logs an error that
-// ends the run early, and runs it again after restartAfter.
+// superviseForever returns a function that runs another until the context ends. It logs an error
+// that ends the run early, and runs it again after restartAfter.
 func superviseForever(log *slog.Logger, name string, run func(context.Context) error) func(context.Context) {
 	return func(ctx context.Context) {
 		for ctx.Err() == nil {

@@ -8,8 +8,8 @@ import (
 
 const (
 	settingPrefix = "PURSER_"
-	// maxMisspelling is by how many letters a setting may differ from a name that is not known, to be
-	// suggested for it.
+	// maxMisspelling is by how many letters a setting may differ from a name that is not known, to
+	// be suggested for it.
 	maxMisspelling = 4
 )
 
@@ -53,8 +53,8 @@ func settingNames() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// nearestName returns the known name that a misspelt one differs from by the fewest letters, "" when
-// each differs by more than maxMisspelling.
+// nearestName returns the known name that a misspelt one differs from by the fewest letters, ""
+// when each differs by more than maxMisspelling.
 func nearestName(known []string, name string) string {
 	nearest, fewest := "", maxMisspelling+1
 	for _, candidate := range known {

@@ -32,8 +32,8 @@ func asTransient(err error) error {
 	return transientError{err}
 }
 
-// awaitJournal runs the steps of the start that need the journal until all of them succeed. A failed
-// attempt is undone as a whole. A permanent error ends the process.
+// awaitJournal runs the steps of the start that need the journal until all of them succeed. A
+// failed attempt is undone as a whole. A permanent error ends the process.
 func (m *daemon) awaitJournal(ctx context.Context) {
 	pause := persistence.Backoff{Min: awaitMin, Max: awaitMax}
 	for kept := len(m.cleanup.undo); ; {

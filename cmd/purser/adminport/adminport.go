@@ -78,7 +78,8 @@ func NewClient(address string) (client *http.Client, base string) {
 	return &http.Client{Transport: SocketTransport(path)}, "http://localhost"
 }
 
-// SocketTransport returns a transport that connects to a unix socket and ignores the host of the URL.
+// SocketTransport returns a transport that connects to a unix socket and ignores the host of the
+// URL.
 func SocketTransport(path string) *http.Transport {
 	return &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)

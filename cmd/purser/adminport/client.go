@@ -12,8 +12,8 @@ import (
 	"purser/cmd/purser/datadir"
 )
 
-// Ask sends a command to the admin port of the server that runs on a data directory, and decodes the
-// answer. An answer of more than limit bytes is an error.
+// Ask sends a command to the admin port of the server that runs on a data directory, and decodes
+// the answer. An answer of more than limit bytes is an error.
 func Ask[T any](ctx context.Context, data, command string, question any, limit int64) (answer T, err error) {
 	admin, err := datadir.PublishedAddress(data, "ADMIN_ADDR")
 	if err != nil {

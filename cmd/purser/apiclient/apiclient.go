@@ -113,9 +113,9 @@ const (
 	maxAnswerBytes = 4 << 20
 )
 
-// SendUntilDecided sends a message of the card network until the answer is final, for decidedSoon at
-// most. A busy server may answer with a timeout. A timeout that comes within hold.AnswerWithin is
-// final: it is the stored answer of the same message.
+// SendUntilDecided sends a message of the card network until the answer is final, for decidedSoon
+// at most. A busy server may answer with a timeout. A timeout that comes within hold.AnswerWithin
+// is final: it is the stored answer of the same message.
 func (c *Client) SendUntilDecided(ctx context.Context, r Request) (a Answer, err error) {
 	for first := time.Now(); ; {
 		began := time.Now()
@@ -130,8 +130,8 @@ func (c *Client) SendUntilDecided(ctx context.Context, r Request) (a Answer, err
 	}
 }
 
-// SendUntilRoom sends a request until the answer is not 503, for decidedSoon at most. A 503 promises
-// that nothing has changed.
+// SendUntilRoom sends a request until the answer is not 503, for decidedSoon at most. A 503
+// promises that nothing has changed.
 func (c *Client) SendUntilRoom(ctx context.Context, r Request) (Answer, error) {
 	for first := time.Now(); ; {
 		a, err := c.Send(ctx, r)

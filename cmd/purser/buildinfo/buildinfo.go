@@ -6,8 +6,8 @@ import "runtime/debug"
 // Version is the release. `make release VERSION=…` replaces it.
 var Version = "0.1.0"
 
-// Stamped is the revision that the Makefile and the Dockerfile stamp: the commit, followed by "+" when
-// the tree had changes or new files.
+// Stamped is the revision that the Makefile and the Dockerfile stamp: the commit, followed by "+"
+// when the tree had changes or new files.
 var Stamped string
 
 // Revision returns the commit that was built, "" when the build does not know it.

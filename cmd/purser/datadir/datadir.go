@@ -196,7 +196,8 @@ func RampDir(data string) string { return filepath.Join(data, "sandbox-ramp") }
 // ChainsDir is the directory of the sandbox chains.
 func ChainsDir(data string) string { return filepath.Join(data, "sandbox-chains") }
 
-// SandboxDirs are the directories of the sandbox's stores in a data directory, or in a backup of one.
+// SandboxDirs are the directories of the sandbox's stores in a data directory, or in a backup of
+// one.
 var SandboxDirs = []func(data string) string{BankDir, RampDir, ChainsDir}
 
 // RestoringDir is the directory in which a restore prepares the stores.

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// WriteDurably replaces a file atomically, with mode 0600. The content survives a power loss once it
-// returns.
+// WriteDurably replaces a file atomically, with mode 0600. The content survives a power loss once
+// it returns.
 func WriteDurably(path, content string) error {
 	tmp := path + ".new"
 	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -19,8 +19,8 @@ func SplitSecrets(text string) []string {
 	return secrets
 }
 
-// NetworkSecret returns the first secret of the card network for a client of the server: that of the
-// file, else of the setting, else of the data directory. An empty file or setting is not used.
+// NetworkSecret returns the first secret of the card network for a client of the server: that of
+// the file, else of the setting, else of the data directory. An empty file or setting is not used.
 // Source is the file, or PURSER_NETWORK_SECRET.
 func NetworkSecret(data, setting, file string) (secret, source string, err error) {
 	source = "PURSER_NETWORK_SECRET"

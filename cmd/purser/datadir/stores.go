@@ -83,8 +83,8 @@ func (s Stores) openDatabase(ctx context.Context, use JournalOptions) (persisten
 	return journal, nil
 }
 
-// ReadJournal opens an existing journal for a command that writes nothing. The caller's name is part
-// of the message of a write.
+// ReadJournal opens an existing journal for a command that writes nothing. The caller's name is
+// part of the message of a write.
 func (s Stores) ReadJournal(ctx context.Context, caller string) (persistence.Journal, error) {
 	if err := s.RequireJournal(); err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 // intentLife is the lifetime of the tour's intents.
 const intentLife = 5 * time.Minute
 
-// visitAgent registers an agent whose private key stays in the tour. It submits a signed intent, then
-// the same intent again, then one whose amount was raised after the signature.
+// visitAgent registers an agent whose private key stays in the tour. It submits a signed intent,
+// then the same intent again, then one whose amount was raised after the signature.
 func visitAgent(ctx context.Context, t *Tour) error {
 	key, err := intent.NewKey(rand.Reader)
 	if err != nil {

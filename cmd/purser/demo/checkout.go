@@ -16,8 +16,8 @@ const (
 	linkChain = "base"
 )
 
-// visitCheckout creates a payment link, reads its page, selects a coin and a network, and pays on the
-// sandbox chain.
+// visitCheckout creates a payment link, reads its page, selects a coin and a network, and pays on
+// the sandbox chain.
 func visitCheckout(ctx context.Context, t *Tour) error {
 	made, err := t.mustPost(ctx, t.API, "/api/v1/checkout/sessions",
 		jsonObject{"amountUsdCents": linkCents, "description": "Two paperbacks", "successUrl": "https://shop.example/thanks",

@@ -16,8 +16,8 @@ const (
 	boughtMinor = "16254" // yen, at the rate of the sandbox's desk
 )
 
-// visitCurrencies opens balances in euros and yen, receives euros, and converts some where the server
-// offers conversions.
+// visitCurrencies opens balances in euros and yen, receives euros, and converts some where the
+// server offers conversions.
 func visitCurrencies(ctx context.Context, t *Tour) error {
 	if _, err := t.postOnce(ctx, t.Session, "/api/mca/onboarding", nil, 200); err != nil {
 		return err

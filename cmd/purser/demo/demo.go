@@ -21,9 +21,9 @@ import (
 )
 
 // Command walks through a running server as a customer and as the card network, and checks every
-// answer. It prints a line per stop. It prints requests with their answers when it is verbose or when
-// the stop has found a difference. It shares no code with the server except the format of ids and
-// the signature of agents.
+// answer. It prints a line per stop. It prints requests with their answers when it is verbose or
+// when the stop has found a difference. It shares no code with the server except the format of ids
+// and the signature of agents.
 type Command struct {
 	URL               string `name:"url" env:"PURSER_DEMO_URL" help:"The REST server; http:// and its address when unset."`
 	AuthorizerURL     string `name:"authorizer-url" env:"PURSER_DEMO_AUTHORIZER_URL" help:"The card network's server; http:// and its address when unset."`
@@ -75,8 +75,8 @@ func (d *Command) Run(out io.Writer) error {
 	return t.summarize()
 }
 
-// visitStop runs one stop of the tour. Unless the tour is verbose it prints a line, and the requests
-// only of a stop that failed or found a difference.
+// visitStop runs one stop of the tour. Unless the tour is verbose it prints a line, and the
+// requests only of a stop that failed or found a difference.
 func (t *Tour) visitStop(ctx context.Context, i int) error {
 	stop, out := stops[i], t.Out
 	t.remark = ""
@@ -188,8 +188,8 @@ func (t *Tour) summarize() error {
 	return nil
 }
 
-// send sends a request. It repeats a request of the card network until it is decided, and one of the
-// session until the server has room.
+// send sends a request. It repeats a request of the card network until it is decided, and one of
+// the session until the server has room.
 func (t *Tour) send(ctx context.Context, c *apiclient.Client, r apiclient.Request) (apiclient.Answer, error) {
 	switch c {
 	case t.network:
@@ -261,7 +261,8 @@ func (t *Tour) pollUntil(ctx context.Context, c *apiclient.Client, path string, 
 	return a, nil
 }
 
-// mustPost is post for what all later stops stand on: a refusal ends the tour, in the server's words.
+// mustPost is post for what all later stops stand on: a refusal ends the tour, in the server's
+// words.
 func (t *Tour) mustPost(ctx context.Context, c *apiclient.Client, path string, body any) (apiclient.Answer, error) {
 	a, err := t.Post(ctx, c, path, body, 200)
 	if err == nil && a.Status != 200 {

@@ -165,7 +165,8 @@ func TestTheDemoOutlastsABusyMachine(t *testing.T) {
 	require.LessOrEqual(t, len(walk.networkID("all-there-is")), hold.MaxNetworkID)
 }
 
-// The tour prints the requests of a stop that ends with an error, and all requests when it is verbose.
+// The tour prints the requests of a stop that ends with an error, and all requests when it is
+// verbose.
 func TestTheDemoPrintsTheRequestsOfAFailedStop(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.NotFoundHandler())

@@ -15,8 +15,8 @@ import (
 	"purser/persistence/money"
 )
 
-// The orders of the tour and their fees, in cents. The sandbox ramp charges half a percent, and half
-// of that for an amount that ends in 88.
+// The orders of the tour and their fees, in cents. The sandbox ramp charges half a percent, and
+// half of that for an amount that ends in 88.
 const (
 	boughtCents    = 40_00
 	boughtFee      = 20

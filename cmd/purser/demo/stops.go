@@ -132,8 +132,8 @@ func visitCards(ctx context.Context, t *Tour) error {
 	return nil
 }
 
-// networkMessage returns a message of the card network about an amount at a grocer's. Changes replace
-// its fields.
+// networkMessage returns a message of the card network about an amount at a grocer's. Changes
+// replace its fields.
 func (t *Tour) networkMessage(id, card string, cents int64, changes jsonObject) jsonObject {
 	m := jsonObject{"id": t.networkID(id), "cardToken": t.cards[card].token, "amountCents": cents, "currency": "USD",
 		"merchant": jsonObject{"id": "m-1", "name": "Corner Grocer 12", "mcc": "5411", "country": "US"}}
@@ -152,8 +152,8 @@ func (t *Tour) networkID(name string) string {
 	return id
 }
 
-// authorize sends an authorization. A timed-out one is declined for good: m gets a new id, and again
-// is true.
+// authorize sends an authorization. A timed-out one is declined for good: m gets a new id, and
+// again is true.
 func (t *Tour) authorize(ctx context.Context, m jsonObject) (a apiclient.Answer, again bool, err error) {
 	a, err = t.Post(ctx, t.network, "/v1/authorizations", m, 200)
 	id := fmt.Sprint(m["id"])
@@ -356,8 +356,8 @@ func visitExpiry(ctx context.Context, t *Tour) error {
 	return t.awaitAuthorization(ctx, id, 0)
 }
 
-// simulateSwipe simulates a swipe, and a new one after each timeout. A server whose process was paused
-// declines all simulated swipes of the next hold.AnswerWithin, so the retries pause.
+// simulateSwipe simulates a swipe, and a new one after each timeout. A server whose process was
+// paused declines all simulated swipes of the next hold.AnswerWithin, so the retries pause.
 func (t *Tour) simulateSwipe(ctx context.Context, path string) (apiclient.Answer, error) {
 	swipe := []byte(`{"amountCents":700,"currency":"USD","merchant":{"name":"Cafe Aroma","mcc":"5812"}}`)
 	for made := 1; ; made++ {
@@ -371,8 +371,9 @@ func (t *Tour) simulateSwipe(ctx context.Context, path string) (apiclient.Answer
 	}
 }
 
-// awaitAuthorization polls the newest authorization until it has the id and the held cents. The relay sends
-// decisions to the journal in their order, so the journal then has every earlier decision too.
+// awaitAuthorization polls the newest authorization until it has the id and the held cents. The
+// relay sends decisions to the journal in their order, so the journal then has every earlier
+// decision too.
 func (t *Tour) awaitAuthorization(ctx context.Context, id string, held int64) error {
 	want := fmt.Sprint(id, " holds ", held)
 	return t.AwaitValue(ctx, t.API, "/api/authorizations?limit=1", want, func(a apiclient.Answer) (newest string) {

@@ -18,8 +18,8 @@ import (
 // standard input, which closes when its parent ends.
 type BenchEmpty struct{}
 
-// Run serves until the input ends, with as many processors as the server uses, so that only the work
-// of the two differs.
+// Run serves until the input ends, with as many processors as the server uses, so that only the
+// work of the two differs.
 func (*BenchEmpty) Run(out io.Writer) error {
 	tuning.SpareProcessors()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

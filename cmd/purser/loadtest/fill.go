@@ -149,10 +149,11 @@ func (s stock) in(data string) (*bench.Stock, error) {
 			"each workspace, and no actors of cards: it is the authorizer's start that is measured", fillPage)}, nil
 }
 
-// filler creates the stores of a stock. The authorizer receives the cards by Follow, as it receives every
-// card. The journal gets an event of an unknown kind for each page of cards, so that both stores have
-// the same position. Then the cards are swiped in turn. The journal gets only each workspace's last
-// decision, which is enough for its balance, because the load measures the authorizer.
+// filler creates the stores of a stock. The authorizer receives the cards by Follow, as it receives
+// every card. The journal gets an event of an unknown kind for each page of cards, so that both
+// stores have the same position. Then the cards are swiped in turn. The journal gets only each
+// workspace's last decision, which is enough for its balance, because the load measures the
+// authorizer.
 type filler struct {
 	stock
 	decisions int

@@ -1,6 +1,6 @@
-// Package loadtest is `purser bench`: it runs the loads of package bench against a running server or
-// one of its own. Files: loadtest.go (flags, goals, reports), ownserver.go (a server that the run
-// starts and kills), fill.go (stores with millions of cards), empty.go (the empty handler that
+// Package loadtest is `purser bench`: it runs the loads of package bench against a running server
+// or one of its own. Files: loadtest.go (flags, goals, reports), ownserver.go (a server that the
+// run starts and kills), fill.go (stores with millions of cards), empty.go (the empty handler that
 // measures the machine).
 package loadtest
 
@@ -182,8 +182,8 @@ func shortGoals() []bench.Goal {
 	return goals
 }
 
-// cardsGoals returns the goals of a server with ten million cards and decisions, in seconds, MiB and
-// shares of a limit.
+// cardsGoals returns the goals of a server with ten million cards and decisions, in seconds, MiB
+// and shares of a limit.
 func cardsGoals() []bench.Goal {
 	return []bench.Goal{
 		{Stage: "cards: memory full", Quantity: bench.ResidentMemory, Limit: 1536},
@@ -239,8 +239,8 @@ func (b *benchReport) runOwn(ctx context.Context, out io.Writer, name, dir strin
 	return b.runOn(ctx, out, name, c)
 }
 
-// runOn measures a server and writes the report to the places that the flags name. Wrong and missing
-// answers are an error. Missed goals are in the report.
+// runOn measures a server and writes the report to the places that the flags name. Wrong and
+// missing answers are an error. Missed goals are in the report.
 func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c bench.Config) error {
 	tuning.SpareProcessors()
 	bar := newBar(out)

@@ -25,7 +25,8 @@ import (
 	"purser/cmd/purser/tuning"
 )
 
-// Every goal of the short set is of one of its loads. Swipes beside card updates have one; with reads besides they have none.
+// Every goal of the short set is of one of its loads. Swipes beside card updates have one; with
+// reads besides they have none.
 func TestBenchGoalsAreOfTheShortSet(t *testing.T) {
 	reads := map[string]int{}
 	for _, l := range shortSet() {
@@ -121,8 +122,8 @@ func TestBenchOfTheEmptyHandler(t *testing.T) {
 	require.Error(t, err, "it says no URL")
 }
 
-// A server of the run's own is killed with -9 in a storm and comes back with the same answers; the report is left where it was
-// asked for.
+// A server of the run's own is killed with -9 in a storm and comes back with the same answers; the
+// report is left where it was asked for.
 func TestBenchOfAServerOfItsOwn(t *testing.T) {
 	own, err := newOwnServer(t.Context(), "", purser(t), "serve")
 	require.NoError(t, err)
@@ -153,9 +154,10 @@ func TestBenchOfAServerOfItsOwn(t *testing.T) {
 	}
 }
 
-// Stores that are filled without the server are the server's own: it starts on them, approves swipes of their cards, takes those
-// decisions into the balances, and holds what it had when it is killed. All of it is done again, with loads that last twice as
-// long, when there was too little traffic to fill the cache: a machine may stand still.
+// Stores that are filled without the server are the server's own: it starts on them, approves
+// swipes of their cards, takes those decisions into the balances, and holds what it had when it is
+// killed. All of it is done again, with loads that last twice as long, when there was too little
+// traffic to fill the cache: a machine may stand still.
 func TestBenchOfCardsThatAreThereAlready(t *testing.T) {
 	t.Setenv("PURSER_AUTHORIZER_CACHE", "16MiB") // a share of it for each shard: less than the cards take
 	for during := 200 * time.Millisecond; ; during *= 2 {
@@ -235,15 +237,15 @@ func TestAFillIsRefusedWhenItsHoldsEnd(t *testing.T) {
 	require.ErrorContains(t, err, "the first holds of the fill are older than 168h")
 }
 
-// A child that does not start is told with its last words.
+// The error of a child that does not start has its last words.
 func TestAServerOfItsOwnThatDoesNotStart(t *testing.T) {
 	t.Setenv("PURSER_BACKLOG_MAX", "few")
 	_, err := newOwnServer(t.Context(), "", purser(t), "serve")
 	require.ErrorContains(t, err, "PURSER_BACKLOG_MAX")
 }
 
-// One that dies during a run is told likewise, with how it ended, before its log goes with its directory: by the kill of a
-// recovery, which finds it dead, or at the end of the run.
+// The error of a child that dies during a run has its last words and its exit status, before its log
+// is removed with its directory: at the kill of a recovery, or at the end of the run.
 func TestAServerOfItsOwnThatDies(t *testing.T) {
 	for name, find := range map[string]func(*ownServer) error{"kill": (*ownServer).Kill, "end": (*ownServer).close} {
 		t.Run(name, func(t *testing.T) {

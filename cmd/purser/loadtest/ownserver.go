@@ -146,8 +146,8 @@ func (s *ownServer) Kill() error {
 	return nil
 }
 
-// Stop ends the server with SIGTERM. It returns an error when the server fails or does not end within
-// ownStopWithin.
+// Stop ends the server with SIGTERM. It returns an error when the server fails or does not end
+// within ownStopWithin.
 func (s *ownServer) Stop() error {
 	cmd := s.cmd
 	s.cmd = nil

@@ -4,8 +4,8 @@ import (
 	"purser/actors/partner/chain"
 )
 
-// chainURLs checks where the nodes are; a network without one is a sandbox's, or not offered beside real accounts, of which each
-// needs a node. A URL may have a key in it and is never shown.
+// chainURLs checks where the nodes are; a network without one is a sandbox's, or not offered beside
+// real accounts, of which each needs a node. A URL may have a key in it and is never shown.
 func (f *Faults) chainURLs(s Settings) map[string]string {
 	urls := make(map[string]string)
 	for name, setting := range map[string][2]string{

@@ -1,8 +1,8 @@
 // Package settings reads the configuration of `purser serve`: flags, environment variables and the
-// secrets in the data directory. Settings holds their text, Config their meaning, Faults every error.
-// Files: settings.go, adminport.go, proxies.go, certificate.go, kafka.go, chains.go (groups of
-// settings), secrets.go, secretsums.go, partnersecrets.go (secrets in files), reserve.go (bounds of
-// the disk reserve), development.go (settings for development only), logs.go.
+// secrets in the data directory. Settings holds their text, Config their meaning, Faults every
+// error. Files: settings.go, adminport.go, proxies.go, certificate.go, kafka.go, chains.go (groups
+// of settings), secrets.go, secretsums.go, partnersecrets.go (secrets in files), reserve.go (bounds
+// of the disk reserve), development.go (settings for development only), logs.go.
 package settings
 
 import (
@@ -30,8 +30,8 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// Settings are the flags and environment variables of purser serve as text. They are checked together,
-// so that one error names every fault.
+// Settings are the flags and environment variables of purser serve as text. They are checked
+// together, so that one error names every fault.
 type Settings struct {
 	HTTPAddr           string `name:"http-addr" env:"PURSER_HTTP_ADDR" default:"127.0.0.1:8080" help:"REST address."`
 	AuthorizerAddr     string `name:"authorizer-addr" env:"PURSER_AUTHORIZER_ADDR" default:"127.0.0.1:8081" help:"Card network address."`

@@ -1,7 +1,7 @@
 // Package storecare has the commands that maintain the stores of a deployment, and their answers on
-// the admin port of a running server: audit, backup and restore, the repair of the authorizer's store
-// (rebuild), the move of the journal to Postgres, the import of ramp sessions, the rotation of secrets
-// and the lists of unmatched reports, set-aside workspaces and overdue orders.
+// the admin port of a running server: audit, backup and restore, the repair of the authorizer's
+// store (rebuild), the move of the journal to Postgres, the import of ramp sessions, the rotation
+// of secrets and the lists of unmatched reports, set-aside workspaces and overdue orders.
 package storecare
 
 import (

@@ -95,7 +95,8 @@ func (b *BackupCmd) backupStores(
 	return writeBackup(ctx, s, to, time.Now())
 }
 
-// checkpointOf returns a function that copies a closed store of the sandbox, nil when there is none.
+// checkpointOf returns a function that copies a closed store of the sandbox, nil when there is
+// none.
 func checkpointOf(from string) func(dir string) error {
 	if !sandbox.Exists(nil, from) {
 		return nil

@@ -72,8 +72,8 @@ func (m *Manifest) Write(dir string) error {
 	return datadir.WriteChecksummed(filepath.Join(dir, ManifestFile), manifestForm, text)
 }
 
-// SumFiles reads and syncs every file of a directory. It refuses links and other special files, because
-// a link's target would be summed here and copied from elsewhere.
+// SumFiles reads and syncs every file of a directory. It refuses links and other special files,
+// because a link's target would be summed here and copied from elsewhere.
 func SumFiles(dir string) (map[string]fileSum, error) {
 	sums := map[string]fileSum{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -118,7 +118,8 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrDamaged, fmt.Errorf(format, args...))
 }
 
-// CheckBackup reads every byte of a backup. The directory itself may be a link to one; nothing in it may be.
+// CheckBackup reads every byte of a backup. The directory itself may be a link to one; nothing in
+// it may be.
 func CheckBackup(dir string) (*CheckedBackup, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {

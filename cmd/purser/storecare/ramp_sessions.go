@@ -85,8 +85,8 @@ func (f lineFaults) check(out io.Writer) error {
 	return nil
 }
 
-// Run reads the file, checks it against the stores, and imports missing sessions. A repeated import of
-// the same file changes nothing.
+// Run reads the file, checks it against the stores, and imports missing sessions. A repeated import
+// of the same file changes nothing.
 func (c *ImportRampSessionsCmd) Run(out io.Writer) error {
 	lines, err := readSessions(c.File, out)
 	if err != nil {
@@ -237,8 +237,8 @@ func importSessions(ctx context.Context, system *processes.Product, lines []sess
 	return nil
 }
 
-// compare reports whether a session is stored, and a field in which the stored one differs. It ignores
-// the status, which a report may have changed since.
+// compare reports whether a session is stored, and a field in which the stored one differs. It
+// ignores the status, which a report may have changed since.
 func (l *sessionLine) compare(ctx context.Context, system *processes.Product) (there bool, differs string, err error) {
 	slot, err := ident.SlotOf(l.ID)
 	if err != nil {

@@ -86,7 +86,8 @@ type Restoration struct {
 
 const planForm = "purser-restore 1"
 
-// RestorePlan is stored in the restoration's directory, in a file that datadir.WriteChecksummed writes.
+// RestorePlan is stored in the restoration's directory, in a file that datadir.WriteChecksummed
+// writes.
 type RestorePlan struct {
 	Backup string     `json:"backup"` // checksum of its manifest
 	Keep   bool       `json:"keepAuthorizer"`
@@ -130,7 +131,8 @@ func (s *Restoration) writePlan(plan RestorePlan) error {
 	return datadir.WriteChecksummed(s.planFile(), planForm, text)
 }
 
-// Build makes the stores. When it fails before a database was filled, the data directory is left as it was.
+// Build makes the stores. When it fails before a database was filled, the data directory is left as
+// it was.
 func (s *Restoration) Build(ctx context.Context, plan RestorePlan) error {
 	if err := s.requireRoom(); err != nil {
 		return err
@@ -333,8 +335,8 @@ func NextIncarnation(content persistence.Content) persistence.Content {
 	}
 }
 
-// place moves the prepared stores into the data directory, the journal last. It skips stores that were
-// moved before.
+// place moves the prepared stores into the data directory, the journal last. It skips stores that
+// were moved before.
 func (s *Restoration) place() error {
 	dir := datadir.RestoringDir(s.DataDir)
 	for _, of := range slices.Concat([]func(string) string{datadir.AuthorizerDir}, datadir.SandboxDirs, []func(string) string{datadir.JournalDir}) {

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// The garbage that accumulates before a collection: the rest of heapBytes beside the live heap, and at
-// least garbageBytes. Go's default is as much as the live heap. With the memory for cards full that is
-// most of a gigabyte. With few cards Go collects several times a second, and swipes wait for it.
+// The garbage that accumulates before a collection: the rest of heapBytes beside the live heap, and
+// at least garbageBytes. Go's default is as much as the live heap. With the memory for cards full
+// that is most of a gigabyte. With few cards Go collects several times a second, and swipes wait
+// for it.
 const (
 	heapBytes           = 768 << 20
 	garbageBytes        = 256 << 20
@@ -20,7 +21,8 @@ const (
 	aliveMetric         = "/gc/heap/live:bytes" // the live heap of the last collection
 )
 
-// BoundGarbage sets the collector's percentage, which is the process's, until the context ends. GOGC, if set, is left alone.
+// BoundGarbage sets the collector's percentage, which is the process's, until the context ends.
+// GOGC, if set, is left alone.
 func BoundGarbage(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return

@@ -13,8 +13,8 @@ import (
 // the journal. Measured on two processors without a quota.
 const InCalls = 2
 
-// SpareProcessors gives Go's scheduler as many processors more, and returns how many it had. GOMAXPROCS, if set, is left alone.
-// A later change of the quota has no effect.
+// SpareProcessors gives Go's scheduler as many processors more, and returns how many it had.
+// GOMAXPROCS, if set, is left alone. A later change of the quota has no effect.
 func SpareProcessors() int {
 	processors := runtime.GOMAXPROCS(0)
 	if os.Getenv("GOMAXPROCS") == "" {
