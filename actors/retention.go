@@ -8,7 +8,7 @@ import (
 
 const sweepAtOnce = 1024 // expired claims removed per shard and round
 
-// retention removes what has passed its time from both stores. It does nothing while the clock is
+// retention removes expired data from both stores. It does nothing while the clock is
 // suspect.
 type retention struct {
 	*loops

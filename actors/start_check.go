@@ -9,8 +9,8 @@ import (
 	"purser/persistence"
 )
 
-// ErrStores: the two stores do not belong together, or the data key is another's. No retry mends
-// that; the text names what does.
+// ErrStores reports that the two stores do not belong together, or that the data key is another's.
+// No retry mends that; the text names the repair.
 var ErrStores = errors.New("the stores are refused")
 
 // startCheck refuses to start over stores that do not belong together, or without a key or a secret

@@ -212,9 +212,9 @@ type shard struct {
 	exposure    relayExposure
 }
 
-// Start takes the shards, checks that both stores belong together, brings the authorizer to the journal's head and
-// starts the loops. The returned System answers at once; Ready tells when reads are current. After an error that is not ErrStores
-// it may be tried again.
+// Start takes the shards, checks that both stores belong together, brings the authorizer to the
+// journal's head and starts the loops. The returned System answers at once; Ready reports when reads
+// are current. After an error other than ErrStores the caller may try again.
 func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err

@@ -24,8 +24,8 @@ var (
 
 // FollowAnew resets a closed store to position 0 of every shard of a journal: another journal of
 // the same deployment, or an older state of the same one. It drops rules, ledgerCents and
-// reservations, which Follow restores; log, cardCents, holds, spends and repeats stay. told holds,
-// per shard, the decision up to which the journal has the log. Later entries count as not relayed
+// reservations, which Follow restores; log, cardCents, holds, spends and repeats stay. The parameter
+// holds, per shard, the decision up to which the journal has the log. Later entries count as not relayed
 // and are kept until they are.
 //
 // The log must reach the journal, or FollowAnew returns ErrLogBehind or ErrHole and changes
@@ -66,10 +66,10 @@ type anew struct {
 	store *store
 	hour  uint32
 	told  [ident.Shards]uint64
-	back  [ident.Shards]bool // the relay marks are beyond told
+	back  [ident.Shards]bool // the relay marks are beyond the journal's
 }
 
-// check checks that the log has every decision from told to its end.
+// check requires that the log has every decision from the journal's last one to its end.
 func (a *anew) check(shard ident.Shard) error {
 	var sh shardHeads
 	if err := sh.read(a.store, shard); err != nil {
@@ -140,7 +140,7 @@ func (a *anew) forget() error {
 	})
 }
 
-// setRelayed leaves one mark, told.
+// setRelayed leaves one mark, the journal's.
 func (a *anew) setRelayed(b *batch, shard ident.Shard) error {
 	lower, upper := appendRelayedKey(nil, shard, 0), appendShardKey(nil, prefixRelayed, shard)
 	upper = append(upper, 0xff, 0xff, 0xff, 0xff, 0)

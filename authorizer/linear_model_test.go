@@ -29,9 +29,9 @@ const (
 type call struct {
 	Workspace int
 	Kind      string
-	Number    int // of the call, or for a take back of the undone call
+	Number    int // identifies the call, or the undone call of a reversal
 
-	ID string // of the network's message
+	ID string // the message's network id
 	content
 	Partial, Final bool
 

@@ -428,8 +428,8 @@ func (c *client) open() {
 	c.sendFollow(a, call{Workspace: a.number, Kind: kindFollow, Through: 1, Rule: a.rules[0], Credit: 3000})
 }
 
-// probe ends a history with calls that show each rule and the funds to the cent, whatever was
-// drawn: a swipe of an active card and of the same card frozen, one past each limit, and one for
+// probe ends a history with calls that show each rule and the funds to the cent, for any drawn
+// history: a swipe of an active card and of the same card frozen, one past each limit, and one for
 // more than all funds, which gets them all.
 func (c *client) probe() {
 	const plenty = money.MaxAmount

@@ -68,7 +68,7 @@ type change struct {
 	own    networkID
 }
 
-// write puts an entry and what it changes into the ticket's batch: the log, the hold, the spend,
+// write puts an entry and its effects into the ticket's batch: the log, the hold, the spend,
 // cardCents with the workspace's sequence, the repeat, and the due index. Six keys at most.
 func (e *Engine) write(t *ticket, c *change) error {
 	n, spend := c.entry, c.spend
@@ -139,8 +139,8 @@ func (e *Engine) writeRepeat(t *ticket, c *change) error {
 	return t.batch.Set(t.key, t.val, nil)
 }
 
-// heads reads where a shard stands: the last entry, the journal position followed, and what was
-// relayed.
+// heads reads the last entry of a shard, the journal position that it has followed, and the last
+// relayed entry.
 func (s *store) heads(shard ident.Shard, relayed *atomic.Uint64) (seq, follow uint64, err error) {
 	p, err := s.last(appendLogKey(nil, shard, 0), appendLogKey(nil, shard, ^uint64(0)))
 	if err != nil {
@@ -193,7 +193,7 @@ func (e *Engine) Newest() (newest time.Time, err error) {
 	return newest, nil
 }
 
-// advance notes that an entry is durable, and wakes who waits for it.
+// advance notes that an entry is durable, and wakes its waiters.
 func (sh *shard) advance(seq uint64) {
 	sh.synced.Store(seq)
 	if w := sh.waiters.Swap(nil); w != nil {

@@ -68,7 +68,7 @@ func (z *zeroedLogs) Create(name string, category vfs.DiskWriteCategory) (vfs.Fi
 	return z.OpenReadWrite(name, category)
 }
 
-// take is true for who may have the spare.
+// take reports whether the caller gets the spare.
 func (z *zeroedLogs) take() bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -110,7 +110,7 @@ func (z *zeroedLogs) zero(rest time.Duration) bool {
 			err = z.Rename(unfinished, z.spare())
 		}
 		if err != nil {
-			err = errors.Join(err, z.Remove(unfinished)) // what is left of it would take the room of logs
+			err = errors.Join(err, z.Remove(unfinished)) // the rest of it would use the room of logs
 		}
 	}
 	if err != nil && !errors.Is(err, errClosed) {
@@ -138,7 +138,7 @@ func (z *zeroedLogs) fill(f vfs.File, rest time.Duration) error {
 	return f.Sync()
 }
 
-// close ends what is being made.
+// close ends a spare that is being made.
 func (z *zeroedLogs) close() {
 	z.mu.Lock()
 	z.closed = true

@@ -58,8 +58,8 @@ func networkIDOf(route byte, id string) networkID {
 	return n
 }
 
-// remembered is what is kept of a message for its repeats: the answer, and where its entry stands
-// in the log. A tombstone stands for an authorization that was reversed before it came.
+// remembered is a message's record for its repeats: the answer, and the position of its entry in the
+// log. A tombstone stands for an authorization that was reversed before it came.
 type remembered struct {
 	tombstone     bool
 	fingerprint   [16]byte
@@ -175,8 +175,8 @@ func (b *buckets) drop(before uint16) {
 	}
 }
 
-// findBuckets asks the store once for each bucket that exists: a seek per bucket, whatever it
-// holds.
+// findBuckets asks the store once for each bucket that exists: a seek per bucket, for any
+// content.
 func (s *store) findBuckets() (*buckets, error) {
 	b := &buckets{known: make(map[uint16]bool)}
 	upper := []byte{prefixRepeat + 1}
@@ -191,8 +191,8 @@ func (s *store) findBuckets() (*buckets, error) {
 	}
 }
 
-// claims make the messages of one network id take turns: whoever comes second waits until the first
-// is durable and then finds its answer in the store. There are at most two per admitted ticket.
+// claims serialize the messages of one network id: the second message waits until the first is
+// durable and then finds its answer in the store. There are at most two per admitted ticket.
 type claims struct{ stripes [claimStripes]stripe }
 
 type stripe struct {

@@ -27,7 +27,7 @@ const (
 	maxUnsyncedPebble = 4095 // Pebble's own limit of commits that wait for a sync; past it a commit blocks
 )
 
-// There is room in Pebble for every admitted commit, and for what is written lazily beside them.
+// Pebble has room for every admitted commit, and for the lazy writes beside them.
 const _ = uint(maxUnsyncedPebble - MaxUnsynced - ident.Shards)
 
 // formatNumber is the version of the key table in doc.go.
@@ -55,7 +55,7 @@ type (
 	moment = pebble.Snapshot
 )
 
-// reader is what can be read: the store as it is now, or a snapshot of it.
+// reader is the store as it is now, or a snapshot of it.
 type reader interface {
 	Get(key []byte) ([]byte, io.Closer, error)
 	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
@@ -80,7 +80,7 @@ func Exists(fs FS, dir string) bool {
 	return err == nil && d.Exists
 }
 
-// openStore locks the directory and opens it. fatal is told of what Pebble cannot survive, on any
+// openStore locks the directory and opens it. Pebble's fatal errors are passed to fatal, on any
 // goroutine.
 func openStore(o *Options, fatal func(error)) (*store, error) {
 	if err := pebblegate.MakeDir(o.FS, o.Dir); err != nil {
@@ -189,7 +189,7 @@ func (s *store) newStamp(o *Options) error {
 	return s.db.Set(keyStamp(), v, pebble.Sync)
 }
 
-// close closes what is open of the store.
+// close closes the open parts of the store.
 func (s *store) close() (err error) {
 	if s.db != nil {
 		err = s.db.Close()

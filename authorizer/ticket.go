@@ -28,7 +28,7 @@ type ticket struct {
 	own, original networkID  // act decide: the message's id, and that of the authorization it names
 	originalSeen  bool       // original is remembered, as more than a tombstone
 	moved         bool       // nothing known is concerned: it is for the system's workspace
-	approval      hold.Entry // act return: what is taken back
+	approval      hold.Entry // act return: the approval to undo
 	due           int64      // act expire: the time in the due index
 	stale         bool       // act expire: the index was behind the hold, nothing was logged
 
@@ -36,7 +36,7 @@ type ticket struct {
 	token   ident.Token
 	holdID  ident.UUID // zero when no hold is concerned
 
-	// What the decision looks at, valid under the lock.
+	// Inputs of the decision, valid under the lock.
 	card  *cardItem
 	funds *fundsItem
 	load  loaded
@@ -46,7 +46,7 @@ type ticket struct {
 	queued bool // the syncer has it, or had
 	state  atomic.Uint32
 	done   chan struct{}
-	err    error // of the sync
+	err    error // the sync's
 
 	claims         [2]claim
 	claimed        int
@@ -77,8 +77,8 @@ const (
 	left
 )
 
-// loaded is what was read from the store before the lock. It holds as long as the shard's change
-// counter stands at.
+// loaded has the inputs that were read from the store before the lock. They are valid as long as the
+// shard's change counter equals at.
 type loaded struct {
 	done      bool
 	at        uint64
@@ -196,7 +196,7 @@ func (e *Engine) enqueue(t *ticket) {
 	e.queue <- t
 }
 
-// syncLoop waits for the syncs in the order of the commits and tells the owners.
+// syncLoop waits for the syncs in the order of the commits and notifies the owners.
 func (e *Engine) syncLoop() {
 	for t := range e.queue {
 		err := e.store.await(t.batch)
@@ -226,8 +226,8 @@ func (e *Engine) settle(t *ticket) {
 	}
 }
 
-// takeBack undoes what was answered "timeout". A fact that was answered 503 stands: its repeat
-// learns what became of it.
+// takeBack undoes a decision that was answered "timeout". A fact that was answered 503 stays: its
+// repeat gets the outcome.
 func (e *Engine) takeBack(t *ticket) {
 	if t.entry.Kind != hold.Authorization && t.entry.Kind != hold.Incremental {
 		e.release(t)

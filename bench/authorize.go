@@ -22,9 +22,9 @@ type swipe struct {
 	cents    int64
 	currency string
 	merchant uint64
-	name     string // of the merchant; derived from its number when empty
+	name     string // the merchant's; derived from its number when empty
 	mcc      string
-	original string // of an increment
+	original string // the increment's
 	reason   string
 }
 

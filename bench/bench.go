@@ -58,7 +58,7 @@ const (
 	MaxRate        = 1_000_000 // a second
 	MaxDuration    = 48 * time.Hour
 	MaxCards       = 10_000_000
-	MaxWorkspaces  = 1000 // that a user may have
+	MaxWorkspaces  = 1000 // per user
 	MaxMerchants   = 1_000_000
 	MaxLoads       = 32
 	maxDeclines    = 90 // percent
@@ -143,7 +143,7 @@ type Progress struct {
 	Stage     string
 	Done      float64
 	PerSecond float64
-	P99       time.Duration // of the last interval
+	P99       time.Duration // in the last interval
 }
 
 // filled returns the configuration with its defaults.

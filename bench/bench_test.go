@@ -128,7 +128,7 @@ func TestDuesThatComeTooLateAreCountedAsUnsent(t *testing.T) {
 		for _, rest := range []time.Duration{1, period - 1, period} {
 			until := time.Now()
 			p := pace{began: until.Add(-time.Duration(dues-1)*period - rest), until: until, period: period,
-				dues: make(chan time.Time)} // which nobody takes
+				dues: make(chan time.Time)} // without a receiver
 			p.sendDueTimes(t.Context())
 			require.Equal(t, dues, p.unsent.Load(), "%s before the end", rest)
 		}

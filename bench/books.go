@@ -7,7 +7,7 @@ import "fmt"
 type books struct {
 	available int64
 	cards     []*bookedCard
-	holds     []*bookedHold // that may still be named
+	holds     []*bookedHold // later messages may name them
 	held      int64         // of all holds, those no longer named included
 }
 
@@ -24,7 +24,7 @@ type bookedHold struct {
 	networkID       string
 	authorizationID string
 	held, cleared   int64
-	counted         int64 // of held, what the current month's spend has
+	counted         int64 // the part of held in the current month's spend
 }
 
 const maxBookedHolds = 32

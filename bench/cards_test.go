@@ -23,9 +23,9 @@ type till struct {
 	last       func()            // undoes the last spend
 	lives      int
 	connection map[uint64]int  // the life in which it was opened
-	starting   map[string]bool // connections of the storm that were told that it is starting
+	starting   map[string]bool // connections of the storm that got the answer "starting"
 	knocks     int
-	reads      int // of its figures
+	reads      int // reads of its figures
 	evictions  int
 	stopped    bool
 	lie        func(l *till, id string) (answer string) // to others than the prober

@@ -8,8 +8,8 @@ import (
 
 // A report is committed to the repository, so its size does not depend on the length of a load.
 const (
-	keptMoments = 40 // of a stage
-	keptDigits  = 4  // of a figure of a series
+	keptMoments = 40 // per stage
+	keptDigits  = 4  // per figure of a series
 )
 
 // curvePercentiles are the points of a latency curve.

@@ -37,7 +37,7 @@ type desk struct {
 type tenant struct {
 	id, key        string
 	depositedCents int64
-	moved          atomic.Int64 // cents that the run's swipes have added to what is available
+	moved          atomic.Int64 // cents that the run's swipes have added to the available amount
 	before         int64        // available when clients began to read
 	asked          atomic.Int64 // cents of the swipes sent since then that are to be approved
 }

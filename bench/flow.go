@@ -35,7 +35,7 @@ type traffic interface {
 // flow is one kind of traffic over a number of connections, at a rate a second. Rate 0 is a closed
 // loop.
 type flow struct {
-	name              string // of the stage, behind the load's
+	name              string // the stage's, behind the load's
 	traffic           traffic
 	connections, rate int
 }
@@ -52,7 +52,7 @@ type worker struct {
 	recordFrom    time.Time
 	outcomes      map[string]*int64
 	faults        *differences
-	prefix        string // of the ids of this flow and connection
+	prefix        string // begins the ids of this flow and connection
 	ids           uint64
 	id, body      []byte
 	previous      swipe // the last approved swipe; its id is empty before the first
@@ -305,7 +305,7 @@ func (r *run) observe(l *Load, w watch, drives []*drive, ended <-chan struct{}) 
 
 func (d *drive) moment(now time.Time, interval time.Duration) Moment {
 	h, undecided := d.recorder.moment()
-	decided := max(0, h.TotalCount()-undecided) // that one was undecided may be noted in the moment after its answer's
+	decided := max(0, h.TotalCount()-undecided) // an undecided one may be counted in the moment after its answer
 	return Moment{AtSeconds: now.Sub(d.pace.from).Seconds(), PerSecond: float64(decided) / interval.Seconds(),
 		P50Micros: micros(h.ValueAtPercentile(50)), P99Micros: micros(h.ValueAtPercentile(99))}
 }

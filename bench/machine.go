@@ -16,7 +16,7 @@ type Machine struct {
 	Go          string `json:"go"`
 }
 
-// describe reads what Linux tells; elsewhere some of it stays empty.
+// describe reads the machine's facts from Linux; elsewhere some stay empty.
 func describe() Machine {
 	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version()}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -26,7 +26,7 @@ func describe() Machine {
 	}
 	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
 		kilobytes, _, _ := strings.Cut(lineOf(string(text), "MemTotal"), " ")
-		n, _ := strconv.ParseInt(kilobytes, 10, 64) // 0 when it is not told
+		n, _ := strconv.ParseInt(kilobytes, 10, 64) // 0 when it is unknown
 		m.MemoryBytes = n << 10
 	}
 	m.Kernel = runtime.GOOS

@@ -12,8 +12,8 @@ import (
 // Limits of a recovery.
 const (
 	kills         = 3
-	keptAnswers   = 16 // of each connection, repeated after the kill
-	keptTimeouts  = 64 // of each connection, repeated after the kill
+	keptAnswers   = 16 // per connection, repeated after the kill
+	keptTimeouts  = 64 // per connection, repeated after the kill
 	startWithin   = 5 * time.Minute
 	askAgainAfter = time.Millisecond
 	stormPause    = 20 * time.Millisecond // before a connection of a storm retries
@@ -85,7 +85,7 @@ func (t *storm) unit(w *worker, due time.Time) {
 		return
 	}
 	if again {
-		due = c.due // it has waited since
+		due = c.due // waiting since then
 	}
 	w.measured(0, due)
 	reason := textField(answer, "reason")

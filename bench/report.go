@@ -73,7 +73,7 @@ type Point struct {
 // Moment is a sample of a flow at a time.
 type Moment struct {
 	AtSeconds, PerSecond, P50Micros, P99Micros float64
-	Gauges                                     map[string]float64 // of the server
+	Gauges                                     map[string]float64 // the server's
 }
 
 // Figure is a number of a workload beside its latencies. Ratio is its ratio to the figure of the

@@ -34,7 +34,7 @@ type request struct {
 	n        int    // calls of this name, this one included
 	id       string // of the card, or the key of the tenant
 	cents    int64  // asked for, or shown
-	kept     int64  // what is kept of it
+	kept     int64  // the kept part of it
 	message  string // its id of the network
 	reason   string // of a decision
 	decision string
@@ -314,7 +314,7 @@ func TestMixedWithoutReadsOnlyWrites(t *testing.T) {
 	}
 }
 
-// One connection updates each plain card, for any numbers of cards and connections.
+// Each plain card is updated by one connection, for any numbers of cards and connections.
 func TestEveryCardHasOneWriter(t *testing.T) {
 	for _, n := range []struct{ cards, workers int }{{12, 4}, {13, 4}, {4, 4}, {7, 1}} {
 		p := &portfolio{limits: make([]bookedLimit, n.cards)}

@@ -13,7 +13,7 @@ const (
 	probeFor      = 10 * time.Second
 	maxDoublings  = 8
 	maxBisections = 8
-	closeEnough   = 0.05 // of the rate
+	closeEnough   = 0.05 // share of the rate
 	maxConfirms   = 4
 	stepDown      = 0.9 // after a rate that a probe held and the whole duration did not
 )

@@ -14,12 +14,12 @@ func nap(d time.Duration) {
 	}
 }
 
-// inMemory tells whether a directory is on a file system that keeps nothing on a disk.
+// inMemory reports whether a directory is on a file system without a disk.
 func inMemory(dir string) bool {
 	const tmpfs, ramfs = 0x01021994, 0x858458f6
 	var of syscall.Statfs_t
 	return syscall.Statfs(dir, &of) == nil && (uint32(of.Type) == tmpfs || uint32(of.Type) == ramfs)
 }
 
-// syncData makes what was written to a file durable, without its times.
+// syncData makes the written data of a file durable, without its times.
 func syncData(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }

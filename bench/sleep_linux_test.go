@@ -27,7 +27,7 @@ func TestADirectoryInMemoryIsTold(t *testing.T) {
 		if !slices.Contains([]string{"tmpfs", "ramfs"}, kind) {
 			continue
 		}
-		// One that another is mounted over is not there by this name.
+		// A mount point that another mount covers is not reachable by this name.
 		var at syscall.Stat_t
 		if dir := words[4]; syscall.Stat(dir, &at) == nil && words[2] == fmt.Sprintf("%d:%d", at.Dev>>8&0xfff, at.Dev&0xff) {
 			require.True(t, told(dir), line)

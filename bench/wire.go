@@ -20,7 +20,7 @@ const (
 	answerWithin   = 10 * time.Second
 	maxAnswerBytes = 4 << 20
 	maxHeaderBytes = 16 << 10
-	maxIdle        = 30 * time.Second // of a connection: less than the server waits before it closes one
+	maxIdle        = 30 * time.Second // for a connection: less than the server waits before it closes one
 )
 
 // wire is a keep-alive connection that carries one request at a time, for one goroutine. It

@@ -211,7 +211,7 @@ func TestSignatureCoversTheCanonicalForm(t *testing.T) {
 	require.Equal(t, string(spaced), w.agentLog(tn, id)[0].Intent)
 }
 
-// One of 64 concurrent submissions is accepted, the others are replays, and all are in the log.
+// Of 64 concurrent submissions one is accepted, the others are replays, and all are in the log.
 func TestOneIntentSubmittedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")

@@ -21,7 +21,7 @@ import (
 const (
 	maxWatched        = 1_000_000 // sessions whose addresses are watched; a further one waits until one ends
 	defaultWatchEvery = time.Second
-	watchTimeout      = 2 * time.Minute // of one step of a watcher
+	watchTimeout      = 2 * time.Minute // for one step of a watcher
 	watchReadPause    = 200 * time.Millisecond
 	watchCursor       = "watch/" // begins the name of a chain's cursor, whose value is the saved block plus one
 )

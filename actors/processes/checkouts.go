@@ -33,7 +33,7 @@ type Checkouts struct {
 	runtime  Runtime
 	accounts Accounts        // nil: no checkout
 	prices   partner.Prices  // nil: only stablecoins are accepted
-	chains   []partner.Chain // on which payments are looked for; none: sessions are told of payments by others
+	chains   []partner.Chain // searched for payments; with none, other callers report payments to sessions
 	identity func() persistence.Identity
 	log      *slog.Logger
 }

@@ -17,8 +17,8 @@ type Enrolments struct {
 }
 
 // Enrol asks the issuing partner to take a person on. A repeat with the same reference is the same
-// enrolment. The state is pending for a person who is not complete, and for everyone when no
-// partner is connected.
+// enrolment. The state is pending for an incomplete person, and for every person when no partner is
+// connected.
 func (n *Enrolments) Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error) {
 	if n.issuer == nil || !p.Complete() {
 		return cardholder.Enrolment{State: cardholder.StatePending}, nil

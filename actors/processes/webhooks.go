@@ -32,7 +32,7 @@ const (
 	maxSending = 512 // attempts in flight, at most one to an endpoint
 	// maxWorkspaceSending of them are one workspace's: one for each endpoint that it may have.
 	maxWorkspaceSending = webhook.MaxPerWorkspace
-	sendTimeout         = 30 * time.Second // of an attempt, from reading the delivery to recording its outcome
+	sendTimeout         = 30 * time.Second // for an attempt, from reading the delivery to recording its outcome
 )
 
 // Webhooks sends deliveries to receivers, and queues announcements for them.

@@ -24,7 +24,7 @@ import (
 
 var (
 	at = time.UnixMilli(1_763_640_000_123)
-	// One wallet key for each kind of chain, and a key that belongs to no wallet.
+	// One wallet key for each kind of chain, and a key without a wallet.
 	evmKey     = secp256k1.PrivKeyFromBytes(bytes.Repeat([]byte{1}, 32))
 	foreignKey = secp256k1.PrivKeyFromBytes(bytes.Repeat([]byte{2}, 32))
 	solanaKey  = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))

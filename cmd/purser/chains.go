@@ -15,8 +15,9 @@ import (
 	"purser/cmd/purser/datadir"
 )
 
-// openChains makes the chains that are watched: those of the configured nodes, and of the sandbox for the others, unless real
-// accounts receive the payments: what is paid on a sandbox chain must never be credited for them.
+// openChains makes the watched chains: those of the configured nodes, and the sandbox's for the
+// others. With real accounts there are no sandbox chains, because a payment on one must never be
+// credited to them.
 func (m *daemon) openChains(context.Context) error {
 	networks, stand := chain.Networks(), make(map[string]int)
 	m.chains = nil

@@ -19,7 +19,7 @@ const (
 	mostOpenTables     = 1000
 	leastOutbound      = 128 // to bank, ramp, webhook endpoints, Postgres, Kafka and chains
 	mostOutbound       = 1536
-	serverConnections  = 64 // of the outbound ones, to Postgres, Kafka and chains
+	serverConnections  = 64 // outbound ones to Postgres, Kafka and chains
 	leastRESTPlaces    = 128
 	leastNetworkPlaces = 64
 	keptShare          = 8 // an eighth of the limit is for the tables of a store, an eighth for outbound calls

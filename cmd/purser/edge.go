@@ -38,7 +38,7 @@ func (m *daemon) shareEdge(context.Context) error {
 
 // portServer serves one listener of a port until stopping is closed.
 type portServer struct {
-	name     string // of the port
+	name     string // the port's
 	server   server
 	edge     *edge
 	log      *slog.Logger

@@ -13,8 +13,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// metrics hears the authorizer, its server and the actors, and keeps what an operator watches. What is asked for rather than
-// heard of is in gauges.go.
+// metrics counts the events of the authorizer, its server and the actors. Values that a scrape reads
+// from their source are in gauges.go.
 type metrics struct {
 	registry *prometheus.Registry
 

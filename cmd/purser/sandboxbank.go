@@ -22,8 +22,8 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// sandboxBankCommand runs the sandbox bank as a process of its own: what it knows is in its own directory, and it reports to a Purser
-// that is somewhere else.
+// sandboxBankCommand runs the sandbox bank as a process of its own. Its orders are in its own
+// directory, and it reports to a Purser elsewhere.
 type sandboxBankCommand struct {
 	Addr          string `name:"addr" env:"PURSER_BANK_ADDR" default:"127.0.0.1:8083" help:"Address at which it is asked."`
 	DataDir       string `name:"data-dir" env:"PURSER_BANK_DIR" default:"./bank" help:"Directory of its orders."`

@@ -126,7 +126,7 @@ type daemon struct {
 	system      *processes.Product
 	sealer      *seal.Sealer
 	chains      []partner.Chain
-	// sandboxChains are those of chains that nobody mines; nil when there are none.
+	// sandboxChains are the simulated chains; nil when there are none.
 	sandboxChains *sandbox.Chains
 	topic         *kafka.Topic // nil: no Kafka
 	// stopNetwork and stopREST drain the servers, the first time.
@@ -151,7 +151,7 @@ func newDaemon(c settings.Config, log *slog.Logger) *daemon {
 // Failed receives the error of a server or partner that ended by itself.
 func (m *daemon) Failed() <-chan error { return m.failed }
 
-// step is a part of the start. It pushes the cleanup of what it has started.
+// step is a part of the start. It pushes the cleanup of the parts that it has started.
 type step = func(context.Context) error
 
 // localSteps are the steps of a start that need nothing but this machine.

@@ -296,7 +296,7 @@ func (m *daemon) serve(name string, s server, on ...net.Listener) (stop func() e
 func (m *daemon) fail(err error) {
 	select {
 	case m.failed <- err:
-	default: // one reason to stop is enough
+	default: // the first reason to stop counts
 	}
 }
 

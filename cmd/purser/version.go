@@ -11,7 +11,7 @@ import (
 	"purser/cmd/purser/buildinfo"
 )
 
-// versionCommand prints what is running.
+// versionCommand prints the version and the build.
 type versionCommand struct{}
 
 // showVersion is the flag --version, which prints what versionCommand prints and ends the program.

@@ -9,7 +9,7 @@ import (
 	"purser/actors/watch"
 )
 
-// watched keeps how far each chain's watcher is, as it was last told.
+// watched has the last reported progress of each chain's watcher.
 type watched struct {
 	clock                                          func() time.Time
 	head, behind, seconds, age, reorganised, fault *prometheus.Desc
@@ -40,7 +40,7 @@ func newWatched(clock func() time.Time) *watched {
 			"Looks at a chain that failed because its node was silent, slow, refused or contradicted itself.")}
 }
 
-// note is told after each look.
+// note stores the progress after each look.
 func (w *watched) note(chain string, p watch.Progress, failed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -88,7 +88,7 @@ func TestTheDemoOnABusyMachine(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		var m struct{ ID string }
-		_ = json.NewDecoder(r.Body).Decode(&m) // what cannot be read has no id
+		_ = json.NewDecoder(r.Body).Decode(&m) // an unreadable body has no id
 		asked[m.ID]++
 		switch {
 		case m.ID == "demo-run-lunch":

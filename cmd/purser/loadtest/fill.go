@@ -34,14 +34,15 @@ const (
 	fillPage    = 1000 // rules in one Follow
 	fillWorkers = 4    // shards at once
 	fillTell    = 200 * time.Millisecond
-	fillCents   = 1250 // of a decision
+	fillCents   = 1250 // per decision
 	fillPerTxn  = 1_000_000
 
 	maxFillDecisions = 1_000_000_000
 )
 
-// stock is a number of cards in workspaces that are spread over all shards. Card i is of workspace i modulo their number. Ids and
-// tokens follow from the numbers, so that nobody keeps a list of ten million.
+// stock is a number of cards in workspaces that are spread over all shards. Card i belongs to
+// workspace i modulo their number. Ids and tokens follow from the numbers, so that no list of ten
+// million is kept.
 type stock struct {
 	cards, workspaces int
 }
@@ -116,8 +117,9 @@ func (s stock) funds(data string, now time.Time) (cents []int64, err error) {
 	return cents, nil
 }
 
-// unended is an error when holds of a shard may have ended: what they give back looks like dollars that were never spent. The
-// first decision tells, or that it is not there: it stays in the log for as long as its hold lives.
+// unended returns an error when holds of a shard may have expired: the released amounts look like
+// dollars that were never spent. The first decision of the log shows it, because it stays in the log
+// for as long as its hold lives.
 func unended(engine *authorizer.Engine, shard ident.Shard, now time.Time) error {
 	if engine.Synced(shard) == 0 {
 		return nil
@@ -244,7 +246,7 @@ func (f *filler) run(ctx context.Context, tell func(bench.Progress)) (err error)
 	return err
 }
 
-// relayed tells both stores that the journal has all decisions.
+// relayed notes in both stores that the journal has all decisions.
 func (f *filler) relayed(ctx context.Context) error {
 	var relayed actors.Relayed
 	for i := range relayed {

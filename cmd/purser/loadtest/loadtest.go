@@ -104,7 +104,7 @@ func (b *BenchLoad) Run(chosen *kong.Context, out io.Writer) error {
 
 // Defaults of loads. Goals apply to loads with these values.
 const (
-	defaultRate        = 5000 // of an open loop, a second
+	defaultRate        = 5000 // per second, in an open loop
 	defaultConnections = 64
 	defaultRESTRate    = 200 // card updates of mixed, a second
 )

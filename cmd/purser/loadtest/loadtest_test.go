@@ -45,7 +45,7 @@ func TestBenchGoalsAreOfTheShortSet(t *testing.T) {
 	require.Positive(t, reads["mixed with reads"])
 }
 
-// A load by itself has the goals that it has in the short set, when it does what they are for.
+// A load by itself has its goals of the short set, when it measures their figures.
 func TestBenchGoalsOfALoadByItself(t *testing.T) {
 	goals := func(change func(l *bench.Load), l bench.Load) (of []string) {
 		change(&l)
@@ -107,7 +107,7 @@ func TestTheEmptyHandlerHasTheServersProcessors(t *testing.T) {
 	require.Equal(t, before+tuning.InCalls, runtime.GOMAXPROCS(0))
 }
 
-// The yardstick's empty handler answers from a process of its own, and ends when it is told to.
+// The baseline's empty handler answers from a process of its own, and ends on a signal.
 func TestBenchOfTheEmptyHandler(t *testing.T) {
 	url, end, err := startEmpty(purser(t), "bench", "empty")
 	require.NoError(t, err)
@@ -155,9 +155,9 @@ func TestBenchOfAServerOfItsOwn(t *testing.T) {
 }
 
 // Stores that are filled without the server are the server's own: it starts on them, approves
-// swipes of their cards, takes those decisions into the balances, and holds what it had when it is
-// killed. All of it is done again, with loads that last twice as long, when there was too little
-// traffic to fill the cache: a machine may stand still.
+// swipes of their cards, takes those decisions into the balances, and keeps them over a kill. The
+// test repeats all of it with loads that last twice as long when the traffic did not fill the cache,
+// because a machine may be overloaded.
 func TestBenchOfCardsThatAreThereAlready(t *testing.T) {
 	t.Setenv("PURSER_AUTHORIZER_CACHE", "16MiB") // a share of it for each shard: less than the cards take
 	for during := 200 * time.Millisecond; ; during *= 2 {
@@ -194,7 +194,7 @@ func benchCards(t *testing.T, during time.Duration) bench.Report {
 			Connections: 8, Duration: during}}})
 	require.NoError(t, err)
 	require.False(t, r.Failed, "%+v", r.Stages)
-	require.NoError(t, own.close()) // it drains: nothing of the relay was refused
+	require.NoError(t, own.close()) // it drains: the relay had no refusal
 	log, err := os.ReadFile(filepath.Join(dir, "bench.log"))
 	require.NoError(t, err)
 	require.NotContains(t, string(log), "refused")
@@ -226,7 +226,7 @@ func TestAFillRefusesItsNumbers(t *testing.T) {
 	require.ErrorContains(t, fillStores(t.Context(), t.TempDir(), stock{cards: 1, workspaces: 1}, -1, nil), "--decisions")
 }
 
-// Holds that end while nobody counts are not taken for a server's wrong sums.
+// Holds that expire outside of a run do not count as wrong sums of a server.
 func TestAFillIsRefusedWhenItsHoldsEnd(t *testing.T) {
 	dir, s := t.TempDir(), stock{cards: 4, workspaces: 2}
 	began := time.Now()

@@ -98,14 +98,14 @@ type Config struct {
 	AdminHosts                          []string // besides localhost and the port's address
 	BackupDir                           string   // "": backups in DataDir
 	DataDir, BaseURL                    string
-	NetworkSecrets                      []string // one, or two while rotating; empty: made at the start
+	NetworkSecrets                      []string // two while rotating, else one; empty: made at the start
 	PartnerSecrets                      PartnerSecrets
 	PartnerSignatures                   webhook.Versions
 	DataKeys                            [][]byte // DataKeyBytes each, the first seals; empty: made at the start
 	RateLimits                          httpapi.RateLimits
 	PayoutLimits                        balance.PayoutLimits
 	BacklogMax                          int
-	Processors                          int // of the machine, for this process; 0: what Go's scheduler has
+	Processors                          int // processors for this process; 0: those of Go's scheduler
 	SandboxDelay                        time.Duration
 	BankURL                             string // "": the sandbox bank is in this process
 	PhysicalCards                       bool
@@ -128,7 +128,7 @@ type Config struct {
 	LogFormat                           string // LogText or LogJSON
 	DatabaseURL                         string // "": the journal is in DataDir
 	Kafka                               kafkaConfig
-	ChainURLs                           map[string]string // of nodes, by network; the others are a sandbox's
+	ChainURLs                           map[string]string // URLs of nodes, by network; the others are a sandbox's
 }
 
 // Stores is where the stores are.

@@ -121,12 +121,13 @@ type OpenStores struct {
 // pebblegate.ErrNoRoom. The length of the journal's archive is not known beforehand, so the free
 // space is measured again while the archive is written.
 //
-// The journal's instant comes first and the authorizer's after it. So the authorizer has every decision that the journal was told
-// of, and its log, which keeps for days what was relayed, begins at or before the first one that the journal lacks: the relay
-// sends the rest. What the authorizer has followed beyond the journal is followed anew by restore. The other order could give a
-// journal with decisions that the log will number once more for others. The bank comes last for the same reason: it knows
-// every deposit that the journal has told it of, and reports again what the journal may not have heard. So does the ramp. The
-// sandbox's chains have every block that a watcher has left behind.
+// The journal's instant comes first and the authorizer's after it. So the authorizer has every
+// decision of the journal. Its log, which keeps relayed entries for days, begins at or before the
+// first decision that the journal lacks: the relay sends the rest. A restore follows the events anew
+// that the authorizer has followed beyond the journal. The other order could give a journal with
+// decisions whose numbers the log gives to others. The bank comes last for the same reason: it has
+// every deposit that the journal has announced, and repeats reports that the journal may lack. So
+// does the ramp. The sandbox's chains have every block that a watcher has settled.
 func writeBackup(ctx context.Context, s OpenStores, to string, now time.Time) (m Manifest, err error) {
 	if err := requireAbsent(to); err != nil {
 		return m, err

@@ -15,13 +15,14 @@ import (
 	"purser/cmd/purser/datadir"
 )
 
-// ExportCmd groups what leaves as a file.
+// ExportCmd groups the exports to files.
 type ExportCmd struct {
 	NACHA ExportNACHACmd `cmd:"" name:"nacha" help:"Ask the bank for the NACHA file of a day's ACH payouts."`
 }
 
-// ExportNACHACmd asks the bank, through the running server, for what it handed to the ACH operator on a bank day. The file has
-// the numbers of the accounts that were paid: it goes from the bank to the output, is kept nowhere between, and no log has it.
+// ExportNACHACmd asks the bank, through the running server, for its file to the ACH operator of a
+// bank day. The file has the numbers of the paid accounts. It goes from the bank to the output; no
+// store and no log has it.
 type ExportNACHACmd struct {
 	datadir.Stores
 	Day string `required:"" help:"The bank day on which the payouts left, in New York: YYYY-MM-DD."`

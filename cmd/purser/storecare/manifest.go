@@ -108,10 +108,10 @@ func sumFile(path string) (sum fileSum, err error) {
 type CheckedBackup struct {
 	Manifest
 	Dir  string
-	sum  string // of the manifest: it names this backup
+	sum  string // the manifest's: it names this backup
 	told actors.Relayed
 
-	DeploymentID ident.UUID // that of the archive
+	DeploymentID ident.UUID // the archive's
 }
 
 func damaged(format string, args ...any) error {

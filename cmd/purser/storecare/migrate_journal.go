@@ -23,7 +23,7 @@ type MigrateJournalCmd struct {
 	To      string `name:"to" env:"DATABASE_URL" secret:"" required:"" help:"Postgres that shall have the journal; a database without one."`
 }
 
-// Run moves the journal while no server has the directory. It can be run again after whatever has interrupted it.
+// Run moves the journal while no server has the directory. It can be run again after any interruption.
 func (m *MigrateJournalCmd) Run(out io.Writer) error {
 	place, err := placeName(m.To)
 	if err != nil {
@@ -81,7 +81,7 @@ func (m *MigrateJournalCmd) Load(ctx context.Context, from *pebblejournal.Journa
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
 	err = pgjournal.Load(ctx, pgjournal.Options{URL: m.To}, from.Identity(), snapshot.Content(ctx))
 	if errors.Is(err, pgjournal.ErrNotEmpty) {
-		return nil // compare tells whose it is
+		return nil // compare finds its owner
 	}
 	return err
 }

@@ -36,7 +36,7 @@ type ImportRampSessionsCmd struct {
 
 // Limits of an import.
 const (
-	maxSessions      = 100_000 // of a file; more go into several
+	maxSessions      = 100_000 // per file; more go into several files
 	MaxSessionLine   = 8 << 10 // bytes
 	maxFaultsShown   = 100
 	workspacesAtOnce = 32
@@ -272,8 +272,8 @@ func (l *sessionLine) compare(ctx context.Context, system *processes.Product) (t
 	return true, differs, nil
 }
 
-// bringOver tells each session's balance of it: the oldest of a workspace first, for that is how they are listed, and many
-// workspaces at a time, which share commits.
+// bringOver imports each session into its balance: the oldest of a workspace first, because lists
+// have that order, and many workspaces at a time, which share commits.
 func bringOver(ctx context.Context, system *processes.Product, lines []sessionLine) error {
 	slices.SortStableFunc(lines, func(a, b sessionLine) int { return a.CreatedAt.Compare(b.CreatedAt.Time) })
 	of := map[string][]sessionLine{}

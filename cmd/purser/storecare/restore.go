@@ -190,8 +190,8 @@ func (s *Restoration) Begin(plan RestorePlan) error {
 	return errors.Join(faults...)
 }
 
-// BuildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the sandbox's. What is kept is copied
-// too: a restore that fails must not have touched it.
+// BuildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the sandbox's. Kept stores are copied
+// too, because a restore that fails must not have changed them.
 func (s *Restoration) BuildAuthorizer() error {
 	dir := datadir.RestoringDir(s.DataDir)
 	var err error
@@ -316,12 +316,13 @@ func (s *Restoration) requireOwn(ctx context.Context, identity persistence.Ident
 	return nil
 }
 
-// NextIncarnation is content as the next incarnation begins with it. Events and positions are the same, but what will follow the
-// last of them is another thing than followed it before, so whoever stands outside and has handled more must start again from 0.
-// Consumers keep their places themselves, by the store's identity; the outbox keeps its in the journal, and that is dropped: the
-// topic has nothing of this incarnation. All other cursors are of the runtime. They tell of deeds that are in the content
-// itself and are as old as it is: the relay goes on where this journal knows the log, and a reaction from 0 would do again
-// what its once-keys no longer remember.
+// NextIncarnation returns the content with which the next incarnation begins. Events and positions
+// are the same, but other events will follow them than before, so an outside consumer that has
+// handled more must start again from 0. Consumers keep their positions by the store's identity. The
+// outbox keeps its positions in the journal, and they are dropped, because the topic has no event of
+// this incarnation. All other cursors are the runtime's. Their effects are in the content and are as
+// old as it: the relay continues where this journal has the log, and a reaction from 0 would repeat
+// effects whose once-keys have expired.
 func NextIncarnation(content persistence.Content) persistence.Content {
 	return func(yield func(persistence.Part, error) bool) {
 		for part, err := range content {

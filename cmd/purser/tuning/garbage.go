@@ -15,7 +15,7 @@ import (
 const (
 	heapBytes           = 768 << 20
 	garbageBytes        = 256 << 20
-	leastGarbagePercent = 25  // of the live heap; with less a heap of many gigabytes is collected all the time
+	leastGarbagePercent = 25  // percent of the live heap; with less, a heap of many gigabytes is collected all the time
 	mostGarbagePercent  = 600 // the live heap may grow before the next look
 	lookAtGarbageEvery  = 100 * time.Millisecond
 	aliveMetric         = "/gc/heap/live:bytes" // the live heap of the last collection

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// How often waiting is sampled, for /debug/pprof/mutex and /debug/pprof/block: seldom enough that 20,000 swipes a second do not
-// feel it. The profiles scale what they show by these.
+// Sampling of waits, for /debug/pprof/mutex and /debug/pprof/block: rare enough to cost nothing at
+// 20,000 swipes a second. The profiles scale their values by these.
 const (
-	MutexProfileFraction = 100         // one of so many waits for a mutex
-	blockProfileEvery    = time.Second // one sample for so much time that goroutines wait
+	MutexProfileFraction = 100         // waits for a mutex per sample
+	blockProfileEvery    = time.Second // waiting time of goroutines per sample
 )
 
 // ProfileWaiting sets the rates, which are the process's.
