@@ -40,7 +40,8 @@ var concurrencyTests = map[string]func(*fixture){
 			heads, err = f.j.Raise(f.ctx, f.shard)
 			require.NoError(f.t, err)
 		}
-		// What the fenced writer was told is committed is at or below the first head its successor saw, and nothing came after.
+		// The commits that the fenced writer knows of are at or below the first head that its
+		// successor saw, and none came after.
 		w := <-writer
 		require.Contains(f.t, []uint64{w.told, w.asked}, heads[0].Position)
 		require.Equal(f.t, heads[0].Position, f.j.Head(f.shard).Position)
@@ -92,11 +93,11 @@ func (f *fixture) race(make func(i int) *persistence.Batch, lost func(error)) in
 	return won
 }
 
-// fenced is what a writer knows that was fenced: the last position it was told, and the last that may be there. They differ when
-// it was cut off in the middle of a commit.
+// fenced has the last position that a fenced writer knows to be committed, and the last that may be.
+// They differ when the writer was fenced in the middle of a commit.
 type fenced struct{ told, asked uint64 }
 
-// writeUntilFenced appends one event after another. What was not written it writes again.
+// writeUntilFenced appends one event after another, and repeats those that were not written.
 func (f *fixture) writeUntilFenced() fenced {
 	for told := uint64(0); ; {
 		outcomes, err := f.j.Append(f.ctx, f.shard, f.epoch, Start, []*persistence.Batch{batch(event("card", "a", told+1))})

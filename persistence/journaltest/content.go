@@ -133,7 +133,7 @@ var contentTests = map[string]func(*fixture){
 	"a context ends a walk":        snapshotContext,
 }
 
-// snapshotInstant: each batch moves two counters of one shard together; no snapshot may see them apart, whatever it is taken in.
+// snapshotInstant: each batch moves two counters of one shard together; no snapshot may see them apart, at any moment.
 func snapshotInstant(f *fixture) {
 	var appending sync.WaitGroup
 	stop := make(chan struct{})

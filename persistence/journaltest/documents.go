@@ -95,7 +95,7 @@ var recordTests = map[string]func(*fixture){
 		f.must(batch(event("card", "a", 1), record("item", "a", "", `1`), record("item", "b", "", `1`)))
 		gone := persistence.Record{Kind: "item", ID: "a", Slot: slot, Workspace: workspace, Deleted: true}
 		f.must(batch(gone))
-		f.must(batch(gone)) // there is nothing to remove, and that is no error
+		f.must(batch(gone)) // removing a missing record is no error
 		_, err := f.j.Record(f.ctx, slot, "item", "a")
 		require.ErrorIs(f.t, err, persistence.ErrNotFound)
 		require.Equal(f.t, []string{"b"}, ids(f.list("item", workspace, "", persistence.Page{Limit: 10})))

@@ -35,7 +35,7 @@ var groupTests = map[string]func(*fixture){
 			require.Equal(f.t, []string{"a", "b", "c"}, ids(walked))
 			f.again()
 		}
-		// What the group left is what the next one finds.
+		// The next group finds the state that this one left.
 		f.must(batch(record("item", "a", "p", `5`)), batch(gone("item", "c")), batch(record("item", "d", "q", `3`)))
 		f.expectPlaces("p", []any{"a", 4, 1}, []any{"b", 2, 1})
 		f.expectPlaces("r")
@@ -72,7 +72,7 @@ var groupTests = map[string]func(*fixture){
 		f.expectSwept(Start.AddDate(900, 0, 0), 0)
 	},
 	"a once that a group claims and finds expired is its next batch's": func(f *fixture) {
-		// It expires at the very now it is claimed at.
+		// The key expires at the time of its claim.
 		brief, second := once("http", "k", Start), once("http", "k", Start.Add(time.Hour))
 		outcomes := f.append(batch(brief), batch(second), batch(brief))
 		require.NoError(f.t, outcomes[0].Err)

@@ -183,7 +183,7 @@ func sameInstant(t T, want, got time.Time) {
 	require.True(t, want.Equal(got), "%s is not %s", got, want)
 }
 
-// sameEvents compares events with what was appended, and their positions with first and up.
+// sameEvents compares events with the appended ones, and their positions with first and up.
 func sameEvents(t T, want, got []persistence.Event, first uint64) {
 	t.Helper()
 	require.Len(t, got, len(want))

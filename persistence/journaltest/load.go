@@ -12,7 +12,7 @@ import (
 )
 
 // Load is a workload whose every step can be found in a journal afterwards, whole or not at all. Step appends to each of its
-// shards in turn; Verify reads a journal, which may be what a crash left, and tells what is wrong with it.
+// shards in turn; Verify reads a journal, perhaps after a crash, and returns its faults.
 //
 // Batch n of a shard is two events (versions 2n−1 and 2n), the state record at version 2n, a list entry, a once and the
 // shard's one timer moved to n seconds after Start. An entry older than keep batches is removed.
@@ -20,7 +20,7 @@ type Load struct {
 	j persistence.Journal
 	// epochs are what Raise last returned.
 	epochs [loadShards]atomic.Uint64
-	// asked and told count the batches of each shard that were begun and that were answered.
+	// asked and told count the batches of each shard that have begun, and those that were answered.
 	asked, told [loadShards]atomic.Uint64
 }
 
@@ -32,12 +32,12 @@ const (
 
 func loadSlot(i int) ident.Slot { return ident.Slot(0x200 + 16*i) }
 
-// Told is what was answered so far, for each shard: how many batches, and the epoch.
+// Told has the answered batches of each shard, and its epoch.
 type Told struct {
 	batches, epochs [loadShards]uint64
 }
 
-// Told returns what was answered so far. It may be called while the workload runs.
+// Told returns the counts of answered batches. It may be called while the workload runs.
 func (l *Load) Told() Told {
 	var told Told
 	for i := range loadShards {
@@ -59,8 +59,8 @@ func (l *Load) Use(j persistence.Journal) error {
 	return nil
 }
 
-// Continue takes the shards anew after a failed Step, on the same journal or on another, and goes on after what is there: what
-// was asked and not answered is either kept or forgotten. Nothing of the workload may be under way.
+// Continue takes the shards anew after a failed Step, on the same journal or on another, and continues
+// after its events. A batch that was asked and not answered is there or not. No step may be under way.
 func (l *Load) Continue(j persistence.Journal) error {
 	if err := l.Use(j); err != nil {
 		return err
@@ -125,8 +125,8 @@ func loadOnce(i int, n uint64) persistence.Once {
 
 func loadDue(n uint64) time.Time { return Start.Add(time.Duration(n) * time.Second) }
 
-// Verify requires that the journal holds every batch that was told, perhaps some more that were asked, each whole, and nothing
-// else. told is what Told returned at or before the crash.
+// Verify requires that the journal holds every answered batch, perhaps some more that were asked, each
+// whole, and nothing else. told is the result of Told at or before the crash.
 func (l *Load) Verify(j persistence.Journal, told Told) error {
 	var errs []error
 	for i := range loadShards {

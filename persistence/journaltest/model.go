@@ -82,7 +82,7 @@ func (m *model) append(b *persistence.Batch, now time.Time) string {
 			m.written++
 			old.place = m.written
 		}
-		r.New = false // it is said to the store, and not kept
+		r.New = false // a hint to the store, which does not keep it
 		m.records[key] = modelRecord{Record: r, place: old.place}
 	}
 	for _, o := range b.Onces {

@@ -79,7 +79,7 @@ func BenchmarkOneEvent(b *testing.B) {
 	})
 }
 
-// waiting is a consumer of single events that tells when it has handled one.
+// waiting is a consumer of single events that signals each handled one.
 type waiting struct {
 	consumer
 	handled chan struct{}

@@ -11,33 +11,37 @@
 // exactly, purser-store, purser-shard, purser-position, purser-kind, purser-stream and
 // purser-version. The header purser-proof is for Purser's own consumers.
 //
-// # What is promised
+// # Promises
 //
-// Of the events of a shard, leaving out repeats, the topic has each one and in the order of positions. A publisher keeps a cursor
-// in the journal; what waits for Kafka is simply the journal after that cursor, so nothing grows when Kafka is down, and
-// nothing is skipped. Kafka acknowledges a request when all replicas in sync have it; the cursor is saved after, about every
-// second, so a crash repeats about a second of events. A lost acknowledgement repeats a batch. kafka-go has no idempotent
-// producer.
+// The topic has every event of a shard, in the order of positions, leaving out repeats. A publisher
+// keeps a cursor in the journal. The backlog for Kafka is the journal after that cursor, so no queue
+// grows when Kafka is down, and no event is skipped. Kafka acknowledges a request when all replicas
+// in sync have it. The cursor is saved after, about every second, so a crash repeats about a second
+// of events. A lost acknowledgement repeats a batch. kafka-go has no idempotent producer.
 //
-// So a consumer of another language keeps one position per shard, drops what is at or below it, and ignores messages of another
-// purser-store: after a restore from a backup a journal is another store and gives positions anew.
+// A consumer in another language keeps one position per shard, drops events at or below it, and
+// ignores messages of another purser-store: after a restore from a backup a journal is another store
+// and gives positions anew.
 //
-// kafka-go's Writer was not used, for two reasons. It queues batches, and when one has failed for good it goes on with the
-// next: a gap in the topic. And it holds back every batch that is not full for its timeout. Here each partition has one lane with
-// one request in flight; what arrives meanwhile is the next batch. After a request that leaves nothing waiting a lane begins
-// none until Linger (100 ms) after its start, so a lone event leaves at once and a stream of them in batches.
+// kafka-go's Writer was not used, for two reasons. It queues batches, and when one has failed for
+// good it continues with the next: a gap in the topic. And it holds back every batch that is not full
+// for its timeout. Here each partition has one lane with one request in flight; events that arrive
+// meanwhile are the next batch. After a request that leaves no event waiting, a lane begins none
+// until Linger (100 ms) after its start, so a lone event leaves at once and a stream in batches.
 //
 // # Reading
 //
-// The subscription reads the partitions without a consumer group: its place is the handler's positions and nothing else, a
-// restart waits for no session to expire, and who owns a shard reads it. When it starts on a partition it takes the topic's end,
-// reads each shard from the journal up to the head, and goes on in the topic from that end: what was not in the journal then
-// is published after that end. The topic is thus the live tail, and its retention may be short.
+// The subscription reads the partitions without a consumer group: its position is the handler's
+// positions alone, a restart waits for no session to expire, and the owner of a shard reads it. When
+// it starts on a partition it takes the topic's end, reads each shard from the journal up to the
+// head, and continues in the topic from that end: events that are not in the journal then are
+// published after it. The topic is thus the live tail, and its retention may be short.
 //
-// A gap is filled from the journal. So is a shard whose newest events did not come within CheckEvery though the reader has read
-// all there is or cannot reach Kafka: lost messages and an absent Kafka delay a consumer by that time, no more. A shard whose
-// handler fails drops what comes from the topic and reads the journal after its pause, so that it holds nothing up and keeps
-// nothing. A Handle that takes long does delay the seven other shards of its partition.
+// A gap is filled from the journal. So is a shard whose newest events did not come within CheckEvery
+// although the reader is at the end or cannot reach Kafka: lost messages and an absent Kafka delay a
+// consumer by that time, no more. A shard whose handler fails drops the messages of the topic and
+// reads the journal after its pause, so that it delays and keeps nothing. A Handle that takes long
+// does delay the seven other shards of its partition.
 //
 // # Proof
 //
@@ -69,12 +73,13 @@
 //
 // # Limits
 //
-// The journal's largest payload is 8 MiB; the topic's max.message.bytes is set to MaxMessageBytes, which holds it with its
-// headers, and a request is at most that. When somebody lowers it on the live topic and an event does not fit, its partition
-// stops there, with every try told to the listener, until it is raised: to skip it would break the order for every reader.
-// The broker's socket.request.max.bytes (100 MiB by default) has to be larger still.
+// The journal's largest payload is 8 MiB. The topic's max.message.bytes is set to MaxMessageBytes,
+// which holds it with its headers, and a request is at most that. When an operator lowers it on the
+// live topic and an event does not fit, its partition stops there, with every try reported to the
+// listener, until it is raised: to skip it would break the order for every reader. The broker's
+// socket.request.max.bytes (100 MiB by default) has to be larger still.
 //
-// # What it does not do
+// # Outside its scope
 //
-// It decodes no payload, compresses nothing (set compression.type on the topic) and deletes nothing.
+// The package decodes no payload, compresses nothing (set compression.type on the topic) and deletes nothing.
 package kafka

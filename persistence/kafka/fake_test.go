@@ -17,10 +17,10 @@ import (
 	"purser/persistence/kafka"
 )
 
-// What only a broker in the test's own hands can show.
+// Behaviour that only a broker in the test's control can show.
 
-// listenAlone listens at a loopback address that is this process's own: while the broker is down nobody takes its port. Where the
-// machine has but one loopback address it is that.
+// listenAlone listens at a loopback address of this process alone, so that no other process takes the
+// port while the broker is down. On a machine with one loopback address it is that one.
 func listenAlone(network, address string) (net.Listener, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -235,7 +235,7 @@ type journal struct {
 	persistence.Journal
 	blind   atomic.Bool  // Events fails
 	refused atomic.Int64 // times that it did
-	forgets atomic.Bool  // SaveCursor loses what it is given
+	forgets atomic.Bool  // SaveCursor drops its positions
 }
 
 var errRefused = errors.New("refused by the test")
@@ -358,7 +358,8 @@ func (c *consumer) found() error {
 	return c.fault
 }
 
-// ofBroker tells that Kafka took too long, or does not know yet of a topic that was just made, or who leads it: a retry mends it.
+// ofBroker reports that Kafka took too long, or does not know a new topic or its leader yet: a retry
+// mends it.
 func ofBroker(err error) bool {
 	var timed net.Error
 	return errors.As(err, &timed) && timed.Timeout() ||

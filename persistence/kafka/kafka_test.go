@@ -79,7 +79,7 @@ func TestConsumersReadFromTheTopic(t *testing.T) {
 	})
 }
 
-// A stream of events costs a partition few requests, and whoever reads it few reads.
+// A stream of events costs a partition few requests, and each reader few reads.
 func TestAStreamLeavesInBatches(t *testing.T) {
 	const requests = 5
 	f := newFixture(t, startFake(t).ListenAddrs())
@@ -239,7 +239,7 @@ func TestFailingShardHoldsNothingUp(t *testing.T) {
 		f.tailing(never, c)
 		f.append(33, 1, `{}`)
 		f.eventually(func() bool { return c.failed.Load() > 1 }, "shard 33 does not fail")
-		f.append(1, 5, `{}`) // of the same partition
+		f.append(1, 5, `{}`) // in the same partition
 		f.eventually(func() bool { return c.position(1) == 5 }, "shard 1 waits for shard 33")
 		require.Zero(t, c.position(33))
 		broken.Store(false)
@@ -266,7 +266,8 @@ func TestLargestEvent(t *testing.T) {
 	})
 }
 
-// TestMessageLimitLowered: what does not fit stops its partition and no other, until the limit is raised.
+// TestMessageLimitLowered: an event that does not fit stops its partition alone, until the limit is
+// raised.
 func TestMessageLimitLowered(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
@@ -284,7 +285,7 @@ func TestMessageLimitLowered(t *testing.T) {
 		f.append(3, 1, `{}`)
 		f.eventually(func() bool { return c.position(3) == 2 && o.failed.Load() > failed+1 }, "nobody says that it does not fit")
 		f.append(2, 1, `{}`)
-		require.EqualValues(t, 1, c.position(2)) // what came before
+		require.EqualValues(t, 1, c.position(2)) // the event before it
 		f.limit(kafka.MaxMessageBytes)
 		f.handled(c)
 		require.Zero(t, c.gaps.Load())

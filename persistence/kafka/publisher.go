@@ -15,27 +15,29 @@ import (
 )
 
 const (
-	// CursorName is the publisher's cursor in the journal: what is at or below it is in the topic.
+	// CursorName is the publisher's cursor in the journal: events at or below it are in the topic.
 	CursorName = "kafka"
 
-	// DefaultLinger is between the starts of two requests of a partition when the first leaves nothing that waits. Each is a
-	// read of every consumer besides, and they cost the same whatever is in them: at 5 ms all partitions together made thousands
-	// a second, of an event or two.
+	// DefaultLinger is the time between the starts of two requests of a partition when the first
+	// leaves no event waiting. Each request also costs every consumer a read, and its cost hardly
+	// depends on its events: at 5 ms all partitions together made thousands a second, of an event
+	// or two each.
 	DefaultLinger    = 100 * time.Millisecond
 	DefaultSaveEvery = time.Second // between two saves of a cursor
 
 	fullEvents  = 1000    // events of a full request
 	fullBytes   = 1 << 20 // bytes of a full request; one more shard's events may follow, up to MaxMessageBytes
 	saveTimeout = 5 * time.Second
-	shardsOf    = ident.Shards / Partitions // of a partition
+	shardsOf    = ident.Shards / Partitions // per partition
 )
 
-// PublisherListener is told what a publisher does, on the goroutine that does it: it must be quick and safe for concurrent use.
+// PublisherListener receives the steps of a publisher, on the goroutine of the step. It must be quick
+// and safe for concurrent use.
 type PublisherListener interface {
 	// Published: Kafka has so many more events of the shard, the last at the position.
 	Published(shard ident.Shard, through uint64, events int)
-	// Behind is told before every try and after every success: so many events of the shard wait, the oldest was made at that
-	// time (zero: not known, or none waits).
+	// Behind receives, before every try and after every success, how many events of the shard wait,
+	// and when the oldest was made (zero: not known, or none waits).
 	Behind(shard ident.Shard, events uint64, oldest time.Time)
 	// PublishFailed: nothing is lost; the partition is tried again after a pause.
 	PublishFailed(partition int, err error, pause time.Duration)
@@ -61,7 +63,7 @@ type PublisherOptions struct {
 	Listener           PublisherListener
 }
 
-// EnsureDefaults fills in what is left zero.
+// EnsureDefaults sets the zero fields to their defaults.
 func (o *PublisherOptions) EnsureDefaults() {
 	if o.Linger == 0 {
 		o.Linger = DefaultLinger
@@ -80,7 +82,7 @@ func (o *PublisherOptions) EnsureDefaults() {
 	}
 }
 
-// Validate names what is wrong with options that have their defaults.
+// Validate returns the faults of options that have their defaults.
 func (o *PublisherOptions) Validate() error {
 	switch {
 	case o.Journal == nil:
@@ -144,7 +146,7 @@ type lane struct {
 	first     int           // which shard is asked first, so that a busy one does not starve the others
 	wake      chan struct{} // holds one token when a head has moved
 	retry     persistence.Backoff
-	failing   bool // the listener was told of a failure and of no success since
+	failing   bool // the listener got a failure and no success since
 }
 
 // place is how far a shard is published.
@@ -158,7 +160,7 @@ type batch struct {
 	messages []kafkago.Record
 	bytes    int
 	parts    []part
-	more     bool // there are events that it has not
+	more     bool // the shard has events that the batch lacks
 }
 
 // part is what a batch has of one shard.
@@ -338,13 +340,14 @@ func (l *lane) noteAppended(first int64, messages int) {
 	l.end = first + int64(messages)
 }
 
-// isMissing tells an answer of Kafka, or what the client knows from its last look at the cluster, that the topic is not there.
+// isMissing reports that the topic does not exist, by an answer of Kafka or by the client's last
+// metadata.
 func isMissing(err error) bool {
 	return errors.Is(err, kafkago.UnknownTopicOrPartition) ||
 		errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
 }
 
-// gather reads what the lane's shards have after what was sent, until the batch is full.
+// gather reads the events of the lane's shards after the sent ones, until the batch is full.
 func (l *lane) gather(ctx context.Context) (*batch, error) {
 	b := new(batch)
 	l.first = (l.first + 1) % len(l.shards)

@@ -40,7 +40,7 @@ type SubscriptionOptions struct {
 	CheckEvery time.Duration
 }
 
-// EnsureDefaults fills in what is left zero.
+// EnsureDefaults sets the zero fields to their defaults.
 func (o *SubscriptionOptions) EnsureDefaults() {
 	o.SubscriptionOptions.EnsureDefaults()
 	if o.Wait == 0 {
@@ -51,7 +51,7 @@ func (o *SubscriptionOptions) EnsureDefaults() {
 	}
 }
 
-// Validate names what is wrong with options that have their defaults.
+// Validate returns the faults of options that have their defaults.
 func (o *SubscriptionOptions) Validate() error {
 	if o.Wait < time.Millisecond || o.CheckEvery < 0 {
 		return fmt.Errorf("kafka subscription: wait %v, check every %v", o.Wait, o.CheckEvery)
@@ -177,7 +177,8 @@ func (r *reader) turn(ctx context.Context) (err error) {
 	return r.deliver(ctx, p)
 }
 
-// start takes the partition's end, and only then the journal's head: what is in neither is published after that end.
+// start takes the partition's end, and only then the journal's head: an event that is in neither is
+// published after that end.
 func (r *reader) start(ctx context.Context) error {
 	if err := r.s.topic.Prepare(ctx); err != nil {
 		return err
@@ -256,7 +257,7 @@ func (r *reader) deliver(ctx context.Context, p *page) error {
 	return nil
 }
 
-// settle delivers to a feed and notes when it is to be tried again. It returns only what is final.
+// settle delivers to a feed and notes the time of a retry. It returns final errors only.
 func (r *reader) settle(ctx context.Context, f *feed, deliver func(context.Context) error) error {
 	err := deliver(ctx)
 	switch {

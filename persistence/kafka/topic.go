@@ -26,7 +26,7 @@ const (
 
 	messageRoom    = 64 << 10
 	requestTimeout = 10 * time.Second // one request to Kafka
-	metadataTTL    = 3 * time.Second  // how long a moved partition is asked for in vain, and how long Kafka may take to tell
+	metadataTTL    = 3 * time.Second  // bounds requests to a moved partition's old leader, and the wait for Kafka's metadata
 	clientID       = "purser"
 
 	configMaxMessage = "max.message.bytes"
@@ -61,7 +61,7 @@ type Options struct {
 	Transport kafkago.RoundTripper
 }
 
-// EnsureDefaults fills in what is left zero.
+// EnsureDefaults sets the zero fields to their defaults.
 func (o *Options) EnsureDefaults() {
 	if o.Topic == "" {
 		o.Topic = DefaultTopic

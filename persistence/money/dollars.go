@@ -9,7 +9,7 @@ import (
 // ErrDollars: the text is not a valid amount of dollars.
 var ErrDollars = errors.New("money: an amount is a plain decimal over 0 with at most two places, 0.01 to 10000000000.00")
 
-// maxDollarChars bounds what is looked at: MaxAmount with its point and places.
+// maxDollarChars bounds a parsed text: MaxAmount with its point and places.
 const maxDollarChars = len("10000000000.00")
 
 // ParseDollars reads an amount of dollars, or of a coin worth one, in cents: ASCII digits without a leading zero (but "0.50"), then,

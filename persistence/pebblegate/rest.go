@@ -11,16 +11,18 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// How a table is written beside swipes. A flush or a compaction that is let run takes a processor for 50 ms and more, and on two
-// of them every swipe of that time waits in line for the other. So its writer rests after each piece, which is half a millisecond
-// of its work, and takes a third of a processor for three times as long. A store whose tables are behind has them written without
-// a rest: there the writer only lets others run, for the runtime would let it run for ten milliseconds.
+// Limits of how a table is written beside swipes. A flush or a compaction without pauses takes a
+// processor for 50 ms and more, and on two processors every swipe of that time queues for the other. So
+// its writer pauses after each piece, which is half a millisecond of its work, and takes a third of a
+// processor for three times as long. A store whose tables are behind has them written without pauses:
+// there the writer only yields, because the runtime would preempt it after ten milliseconds.
 const (
 	pieceBytes = 32 << 10
 	pieceRest  = time.Millisecond
 )
 
-// resting is a file system on which a flush or a compaction rests again and again. The tables of a backup are copied as they are.
+// resting is a file system on which a flush or a compaction pauses after each piece. The tables of a
+// backup are copied without pauses.
 type resting struct {
 	vfs.FS
 	gate *gate
@@ -42,8 +44,8 @@ func (r resting) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 // Unwrap is vfs.FS's.
 func (r resting) Unwrap() vfs.FS { return r.FS }
 
-// table gathers what is written to it into pieces: Pebble writes block by block, and each in two calls. An error is that of the
-// piece, so it is told of a later block, and of all after it.
+// table gathers written blocks into pieces, because Pebble writes block by block, and each in two
+// calls. An error is the piece's, so a later write returns it, and every write after that.
 type table struct {
 	vfs.File
 	pieces *bufio.Writer
@@ -73,7 +75,7 @@ func (t *table) SyncTo(length int64) (bool, error) {
 // Close is vfs.File's.
 func (t *table) Close() error { return errors.Join(t.pieces.Flush(), t.File.Close()) }
 
-// piece writes to a file and rests.
+// piece writes to a file and pauses.
 type piece struct {
 	file     io.Writer
 	category vfs.DiskWriteCategory

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On one processor others run while a table is written in haste; who writes a log or a backup is let through.
+// On one processor other goroutines run while a table is written without pauses. Writers of a log or a
+// backup do not yield.
 func TestAWriterOfTablesYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	fs := resting{vfs.NewMem(), &gate{}}
@@ -42,7 +43,7 @@ func TestAWriterOfTablesYields(t *testing.T) {
 	require.NoError(t, written.Close())
 }
 
-// counted is a file that counts its writes and can be told to fail them.
+// counted is a file that counts its writes and can fail them.
 type counted struct {
 	vfs.File
 	writes int
@@ -57,7 +58,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return c.File.Write(p)
 }
 
-// TestATableIsWrittenInPieces finds every byte in the file after each call that promises it, and every failure told.
+// TestATableIsWrittenInPieces finds every byte in the file after each call that promises it, and every
+// failure returned.
 func TestATableIsWrittenInPieces(t *testing.T) {
 	for name, end := range map[string]func(*table) error{
 		"sync":      (*table).Sync,
@@ -77,7 +79,7 @@ func TestATableIsWrittenInPieces(t *testing.T) {
 			n, err := written.Write(block)
 			require.NoError(t, err)
 			require.Equal(t, len(block), n)
-			clear(block) // who writes may use it again
+			clear(block) // the writer may use it again
 		}
 		require.NoError(t, end(written))
 		require.LessOrEqual(t, below.writes, 4, name)
@@ -109,7 +111,8 @@ func put(t *testing.T, db *pebble.DB, random *rand.Rand) {
 	require.NoError(t, db.Set(value[:16], value, pebble.NoSync))
 }
 
-// Who writes the tables of a store rests after each piece while they keep up, and no more when memtables wait for them.
+// The writer of a store's tables pauses after each piece while they keep up, and does not when memtables
+// wait for them.
 func TestTablesAreWrittenWithRestsUntilTheyAreBehind(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	db, g, err := closed("store", &pebble.Options{FS: vfs.NewMem()})
@@ -134,7 +137,7 @@ func TestTablesAreWrittenWithRestsUntilTheyAreBehind(t *testing.T) {
 	require.NotZero(t, rests.Load(), "a flush beside which nothing waits did not rest")
 
 	held.Store(true)
-	for db.Metrics().MemTable.Count <= calmMemTables { // behind a flush that rests for ever
+	for db.Metrics().MemTable.Count <= calmMemTables { // behind a flush that pauses for ever
 		put(t, db, random)
 	}
 	require.Eventually(t, func() bool {

@@ -73,12 +73,13 @@ func (j *Journal) commitGroup(id ident.Shard, now time.Time, group []*persistenc
 	return nil
 }
 
-// appending is a group on its way into a shard. It looks into what it knows first, so that a batch sees the ones before it.
+// appending is a group on its way into a shard. It looks into its own cache first, so that a batch sees
+// the ones before it.
 type appending struct {
 	j         *Journal
 	id        ident.Shard
 	now       time.Time
-	head      head // after what is staged
+	head      head // after the staged batches
 	writes    writes
 	probe     probe
 	known     *groupCache
@@ -87,8 +88,8 @@ type appending struct {
 	committed bool
 }
 
-// commit makes what is staged durable, then shows it. The probe is closed first: it would hold back the end of
-// tables and memtables for as long as the sync takes, and does not see what is committed.
+// commit makes the staged batches durable, then shows them. The probe is closed first, because it would
+// keep tables and memtables from being removed during the sync, and does not see the commit.
 func (a *appending) commit() error {
 	if err := a.probe.close(); err != nil {
 		return err
@@ -121,8 +122,9 @@ func (a *appending) abort(err error) error {
 	return unavailable(err)
 }
 
-// stage checks one batch and writes it. A refusal is in the outcome; the error is the store's. All checks come before the
-// first write. A taken once-key is told before a version: a repeat is owed the first one's answer.
+// stage checks one batch and writes it. A refusal is in the outcome; the error is the store's. All
+// checks come before the first write. A taken once-key precedes a wrong version, because a repeat gets
+// the first answer.
 func (a *appending) stage(b *persistence.Batch) (persistence.Outcome, error) {
 	refusal, err := a.checkOnces(b)
 	if refusal == nil && err == nil {

@@ -157,7 +157,7 @@ type relay struct {
 
 const (
 	relaySwipes = 40
-	relayCards  = 200 // of a workspace
+	relayCards  = 200 // per workspace
 )
 
 // id is 26 characters, the first 10 of them the same for all, as those of one minute are.

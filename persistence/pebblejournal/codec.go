@@ -14,7 +14,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// A value that is more than a number or a text starts with the version of its layout, so that a later one can be told from it.
+// A value with more than a number or a text starts with the version of its layout.
 // layout2 is an event's alone: its payload is an S2 block. Stores have events of both.
 const (
 	layout1 = 1
@@ -28,7 +28,7 @@ const (
 	packGain = 8
 )
 
-// errCorrupt says that a stored value is not what was written. The store is damaged; nothing is guessed.
+// errCorrupt reports that a stored value differs from the written one. The store is damaged.
 var errCorrupt = errors.New("corrupt journal value")
 
 // reader takes a value apart. After the first mistake everything reads as zero and done reports it.
@@ -53,7 +53,7 @@ func (r *reader) layout() {
 	}
 }
 
-// eventLayout reads the layout of an event and tells whether its payload is compressed.
+// eventLayout reads the layout of an event and reports whether its payload is compressed.
 func (r *reader) eventLayout() (packed bool) {
 	b := r.take(1)
 	if r.bad || b[0] != layout1 && b[0] != layout2 {
@@ -111,7 +111,7 @@ func (r *reader) time() time.Time {
 
 func (r *reader) part() string { return string(r.take(r.uvarint())) }
 
-// partLike is part, and costs nothing when it is what is expected.
+// partLike is part, without an allocation when the part is the expected one.
 func (r *reader) partLike(expected string) string {
 	part := r.take(r.uvarint())
 	if string(part) == expected {
@@ -128,7 +128,7 @@ func (r *reader) ordinal() uint32 {
 	return uint32(v)
 }
 
-// tail returns what is left; it aliases the value.
+// tail returns the rest, which aliases the value.
 func (r *reader) tail() []byte {
 	if len(r.rest) == 0 {
 		return nil
@@ -136,8 +136,8 @@ func (r *reader) tail() []byte {
 	return r.take(uint64(len(r.rest)))
 }
 
-// payload returns a copy of what is left, decompressed if it is packed. What a block says of its size is believed only within
-// what a batch may have.
+// payload returns a copy of the rest, decompressed if it is packed. A block's stated size is used only
+// within the limit of a batch.
 func (r *reader) payload(packed bool) []byte {
 	stored := r.tail()
 	if !packed || r.bad {
@@ -167,7 +167,7 @@ func (r *reader) done() error {
 	return nil
 }
 
-// meta is what is stamped into a store when it is made.
+// meta is the stamp of a store, written when it is made.
 type meta struct {
 	format, slots, shards uint32
 	identity              persistence.Identity

@@ -72,7 +72,7 @@ func TestZeroTimeSurvives(t *testing.T) {
 	require.True(t, due.IsZero())
 }
 
-// TestKeysKeepOrder: the order of keys is the order of what they are made of.
+// TestKeysKeepOrder: keys have the order of their parts.
 func TestKeysKeepOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seconds := rapid.Int64Range(-1<<40, 1<<40)
@@ -99,7 +99,7 @@ func TestPrefixesDoNotMeet(t *testing.T) {
 	})
 }
 
-// FuzzDecode: no bytes make a decoder panic, and what it accepts it would write again.
+// FuzzDecode: no bytes make a decoder panic, and an accepted value encodes to the same bytes.
 func FuzzDecode(f *testing.F) {
 	b := &persistence.Batch{Workspace: "ws", Slot: 7}
 	at := time.Unix(1, 2)

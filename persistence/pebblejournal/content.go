@@ -46,7 +46,7 @@ func (j *Journal) StoredBytes(ctx context.Context) (int64, error) {
 	return j.store.diskUsage(), nil
 }
 
-// snapshot shows only what was synced when it was taken.
+// snapshot shows only data that was synced when it was taken.
 type snapshot struct {
 	j    *Journal
 	view view
@@ -279,7 +279,7 @@ type loading struct {
 	store  *store
 	writes writes
 	shard  ident.Shard
-	value  []byte // reused: Pebble copies what it is given
+	value  []byte // reused: Pebble copies its arguments
 }
 
 func (l *loading) flush() error {

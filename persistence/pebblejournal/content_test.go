@@ -33,7 +33,7 @@ func TestLoad(t *testing.T) {
 		})
 }
 
-// What an interrupted load leaves is no journal, and a journal is not loaded over.
+// An interrupted load leaves no journal, and a journal is not loaded over.
 func TestLoadNeedsAnEmptyStore(t *testing.T) {
 	o, reopen := inMemory(t)
 	j := reopen()

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	rounds     = 3 // of the workload: each opens the journal, so that logs are replayed, tables written and files rotated
-	steps      = 3 // of a round
+	rounds     = 3 // rounds of the workload: each opens the journal, so that logs are replayed, tables written and files rotated
+	steps      = 3 // per round
 	cacheBytes = 1 << 20
 
 	// dir has parents that Open has to make, and make durable.
 	dir = "data/of/journal"
 )
 
-// crash is what the disk holds at one moment, and what was answered before it.
+// crash is the disk at one moment, with the batches that were answered before it.
 type crash struct {
 	at   string
 	fs   *vfs.MemFS
@@ -81,7 +81,7 @@ func crashes(t *testing.T, load *journaltest.Load, noSync bool, unsynced int) []
 	take := func(at string) {
 		mu.Lock()
 		defer mu.Unlock()
-		told := load.Told() // before the clone: what is answered while it is made may be missing from it
+		told := load.Told() // before the clone, which may lack later answers
 		clone := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced, RNG: rng})
 		taken = append(taken, crash{at: fmt.Sprintf("crash %d before %s", len(taken), at), fs: clone, told: told})
 	}
@@ -103,7 +103,8 @@ func crashes(t *testing.T, load *journaltest.Load, noSync bool, unsynced int) []
 	return taken
 }
 
-// TestCrash crashes at every write and after the last answer. What was answered is there; what was not is whole or absent.
+// TestCrash crashes at every write and after the last answer. Answered batches are there; the others are
+// whole or absent.
 func TestCrash(t *testing.T) {
 	for _, unsynced := range []int{0, 50, 100} {
 		t.Run(fmt.Sprintf("%d%% of the unsynced survives", unsynced), func(t *testing.T) {
@@ -117,8 +118,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestCrashFindsLoss is TestCrash's own test: the same workload without syncs must be caught losing what was answered. Any crash
-// may catch it: one alone, even the last, finds all there when Pebble happened to sync on its own account just before.
+// TestCrashFindsLoss is the test of TestCrash: the same workload without syncs must lose answered
+// batches. Any crash may show it; one alone does not when Pebble happened to sync just before.
 func TestCrashFindsLoss(t *testing.T) {
 	var load journaltest.Load
 	var errs []error
@@ -173,7 +174,7 @@ func failAt(t *testing.T, i int, sticky bool) (done, died bool) {
 		left = append(left, crash{at: fmt.Sprintf("operation %d: %s", i, fault.what()), told: load.Told(),
 			fs: disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced, RNG: rand.New(rand.NewPCG(1, 2))})})
 	}
-	fault.spare(true) // or what is left of the journal would try the broken disk for ever
+	fault.spare(true) // or the rest of the journal would retry on the broken disk for ever
 	for _, c := range left {
 		require.NoError(t, c.verify(&load))
 	}

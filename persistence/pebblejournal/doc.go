@@ -1,22 +1,25 @@
 // Package pebblejournal keeps the journal of package persistence in one Pebble store in a directory: the journal of a Purser
 // that runs without Postgres.
 //
-// # What is promised
+// # Promises
 //
-// One Append is one synced Pebble batch (more than one only above 32 MiB), so a batch of the journal is there whole or not at
-// all. Nothing is shown before it is durable: not the head, not an event, not a record. Pebble shows an applied batch at once,
-// before its sync, so the package has to do that itself. Three ways were weighed:
+// One Append is one synced Pebble batch (more than one only above 32 MiB), so a batch of the journal
+// is there whole or not at all. Nothing is shown before it is durable: not the head, not an event, not
+// a record. Pebble shows an applied batch at once, before its sync, so the package has to hide it.
+// Three ways were weighed:
 //
-//   - take a snapshot before each apply and let reads use it until the sync is done: reads never wait, but every commit takes
-//     Pebble's one mutex twice more, and closing a snapshot looks for a compaction;
-//   - keep what is in flight in an overlay: fast, but a second copy of every table's logic;
-//   - hold the shard's lock from the checks to the end of the sync, and let a read take that lock shared for the moment in
-//     which it opens its view of the store.
+//   - take a snapshot before each apply and let reads use it until the sync is done: reads never wait,
+//     but every commit takes Pebble's one mutex twice more, and closing a snapshot looks for a
+//     compaction;
+//   - keep commits in flight in an overlay: fast, but a second copy of every table's logic;
+//   - hold the shard's lock from the checks to the end of the sync, and let a read take that lock
+//     shared for the moment in which it opens its view of the store.
 //
-// The last is what is done. A read of a shard therefore waits for at most the one commit that is under way there, an Append
-// of a shard for the one before it, and the 256 shards share Pebble's group commit. Events are never rewritten, so they are read
-// without the lock, up to the published head. Measured on two cores: a record of an idle shard 0.8 µs; of a shard that commits
-// without a pause 150 µs (99th percentile 300), where one commit took 165.
+// The package does the last. A read of a shard therefore waits for at most the one commit that is
+// under way there, an Append of a shard for the one before it, and the 256 shards share Pebble's group
+// commit. Events are never rewritten, so they are read without the lock, up to the published head.
+// Measured on two cores: a record of an idle shard 0.8 µs; of a shard that commits without a pause
+// 150 µs (99th percentile 300), where one commit took 165.
 //
 // Append asks the store only for keys that its group has not read yet: groupCache holds the lookups
 // and the staged writes, which no other writer can change under the shard's lock, so the Pebble
@@ -26,10 +29,10 @@
 // at the newest level: the iterator would read a block of every level that has the key. A record
 // whose writer says that it is new is not looked up. "go test -bench AppendRelayed" measures it.
 //
-// A failed commit stops the journal for good: the batch is answered ErrAmbiguous, everything later ErrUnavailable, and
-// Options.Fatal is called, which should end the process. Pebble keeps a failed batch visible in memory; going on would show it.
-// Some failures Pebble ends the process for by itself: it panics in its own goroutine when it cannot sync the directory or close
-// a log.
+// A failed commit stops the journal for good: the batch is answered ErrAmbiguous, every later one
+// ErrUnavailable, and Options.Fatal is called, which should end the process. Pebble keeps a failed
+// batch visible in memory, so a later read would show it. Some failures end the process by Pebble
+// itself: it panics in its own goroutine when it cannot sync the directory or close a log.
 //
 // # Keys
 //
@@ -54,7 +57,7 @@
 // A record's position is that of its batch's last event, or the head's when it has none; its ordinal counts from 1 the records
 // first written at that position, so that no two records of a shard share both and neither pair is the zero Page.
 //
-// # What it does not do
+// # Outside its scope
 //
-// It does not decode payloads, keep a batch back, retry, or replicate. Two processes cannot open one directory.
+// The package does not decode payloads, keep a batch back, retry, or replicate. Two processes cannot open one directory.
 package pebblejournal

@@ -114,8 +114,8 @@ func (j *Journal) identify(o Options) error {
 	return j.store.stamp(m.identity)
 }
 
-// MarkMoved notes, durably, that the journal goes on in another place: from now on Open answers ErrMoved with its name, which is
-// for people. This journal must not be written any more.
+// MarkMoved notes, durably, that the journal continues in another place: from then on Open returns
+// ErrMoved with its name, for people. This journal must not be written any more.
 func (j *Journal) MarkMoved(ctx context.Context, place string) error {
 	if err := j.enter(ctx); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (j *Journal) stamp(o Options) error {
 		return ErrNoStore
 	}
 	j.identity.Deployment = o.Deployment
-	now := o.Clock() // one for both: a later incarnation's Store is of a later time than the Deployment
+	now := o.Clock() // the time of both: a later incarnation's Store is of a later time than the Deployment
 	if o.Deployment.IsZero() {
 		if j.identity.Deployment, err = ident.New(ident.SystemSlot, now, o.Entropy); err != nil {
 			return err
@@ -193,7 +193,7 @@ func (j *Journal) leave() { j.life.RUnlock() }
 
 var errClosed = errors.New("journal closed")
 
-// ready tells whether the store may be asked. A call that had to wait for a lock asks again after it.
+// ready returns why the store may not be read. A call that had to wait for a lock checks again after it.
 func (j *Journal) ready() error {
 	if j.closed {
 		return unavailable(errClosed)

@@ -18,8 +18,8 @@ import (
 	"purser/persistence/journaltest"
 )
 
-// restless is a journal that moves its memtable into a table before every second Append, so that groups find what they look up in
-// both.
+// restless is a journal that moves its memtable into a table before every second Append, so that groups
+// find keys in both.
 type restless struct {
 	*Journal
 	t       journaltest.T
@@ -67,7 +67,8 @@ func shardOf(t *testing.T, fs vfs.FS) (*Journal, uint64) {
 	return j, heads[0].Epoch
 }
 
-// TestAnAuditReadsWhatIsStored: the newest events come from memory, but for who asks for what the store has.
+// TestAnAuditReadsWhatIsStored: the newest events come from memory, except for a caller that asks for
+// stored ones.
 func TestAnAuditReadsWhatIsStored(t *testing.T) {
 	j, epoch := shardOf(t, vfs.NewMem())
 	event := persistence.Event{Kind: "card", Stream: "a", Version: 1, At: journaltest.Start, Payload: []byte("committed")}
@@ -86,7 +87,8 @@ func TestAnAuditReadsWhatIsStored(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestGroupOfTwoCommits: a group that is too large for one commit goes on in the next with what it did in the first.
+// TestGroupOfTwoCommits: a group that is too large for one commit continues in the next with the state
+// of the first.
 func TestGroupOfTwoCommits(t *testing.T) {
 	fs := vfs.NewMem()
 	j, epoch := shardOf(t, fs)
@@ -231,7 +233,7 @@ func TestKnownForgets(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, k.records)
 	require.NoError(t, a.commit())
-	empty(k) // what is committed is in the store: a long group does not keep it twice
+	empty(k) // committed keys are in the store: a long group does not keep them twice
 	require.NoError(t, j.Close())
 }
 
@@ -265,7 +267,7 @@ func TestTimersThatAreNotDueAskNobody(t *testing.T) {
 		}
 	}
 	require.Zero(t, timers(at))
-	held(at.Add(time.Hour)) // there is none
+	held(at.Add(time.Hour)) // no earlier key is there
 	set(at.Add(time.Minute))
 	held(at)
 	require.Equal(t, 1, timers(at.Add(time.Minute)))

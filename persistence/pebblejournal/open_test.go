@@ -71,7 +71,7 @@ func TestOpenRefuses(t *testing.T) {
 	require.ErrorIs(t, err, pebblejournal.ErrNoStore)
 }
 
-// TestOpenRefusesOtherStores opens what is a Pebble store and no journal that this program reads.
+// TestOpenRefusesOtherStores opens Pebble stores that are no journal of this program.
 func TestOpenRefusesOtherStores(t *testing.T) {
 	stamp := func(format, slots, shards byte) []byte {
 		return append([]byte{0, 0, 0, format, 0, 0, slots, 0, 0, 0, shards, 0}, make([]byte, 32)...)
@@ -96,7 +96,7 @@ func TestOpenRefusesOtherStores(t *testing.T) {
 	}
 }
 
-// TestOpenOfAnEarlierFormat: the program before, which cannot read what is written from now on, must refuse the store.
+// TestOpenOfAnEarlierFormat: the program before, which cannot read later writes, must refuse the store.
 func TestOpenOfAnEarlierFormat(t *testing.T) {
 	fs := vfs.NewMem()
 	db, err := pebble.Open("journal", &pebble.Options{FS: fs})
@@ -271,7 +271,8 @@ func TestNothingIsShownBeforeItIsSynced(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestAFailedSyncStopsTheJournal: the batch is ambiguous, and nothing is answered any more, not even to who waited.
+// TestAFailedSyncStopsTheJournal: the batch is ambiguous, and no call is answered any more, not even a
+// waiting one.
 func TestAFailedSyncStopsTheJournal(t *testing.T) {
 	j, f, fatal, answer := stalled(t, true)
 	shown := make(chan error, 2)

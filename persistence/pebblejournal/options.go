@@ -12,7 +12,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// Errors of Open that a program tells its operator apart.
+// Errors of Open with a repair of their own.
 var (
 	// ErrInUse: another process has the directory, or it cannot be locked.
 	ErrInUse = errors.New("journal directory in use")
@@ -44,7 +44,7 @@ type Options struct {
 	// Entropy and Clock make the identity of a new store; nil is the system's.
 	Entropy io.Reader
 	Clock   func() time.Time
-	// NoSync answers before the sync. What was answered is lost in a crash: it is there for the tests that must fail.
+	// NoSync answers before the sync. A crash then loses answered batches: for tests that must fail.
 	NoSync bool
 	// Fatal is called once, when a commit failed, before its Append returns. It should end the process; when it returns, the
 	// journal answers ErrUnavailable for ever, calls that are inside Pebble may hang, and Close leaves the directory locked.

@@ -48,7 +48,7 @@ func TestEventLayouts(t *testing.T) {
 			for _, v := range [][]byte{value, append(eventHead(layout1), c.payload...)} {
 				e, err := decodeEvent(1, v)
 				require.NoError(t, err)
-				clear(v) // it shares nothing with the value
+				clear(v) // the payload shares no memory with the value
 				require.True(t, bytes.Equal(c.payload, e.Payload))
 				require.Equal(t, "evt", e.ID)
 			}
@@ -56,7 +56,8 @@ func TestEventLayouts(t *testing.T) {
 	}
 }
 
-// TestCorruptBlocks: a block that is cut, or lies about its size, is told, and none makes room for more than a batch may have.
+// TestCorruptBlocks: a block that is cut or states a wrong size is an error, and none allocates more than
+// the limit of a batch.
 func TestCorruptBlocks(t *testing.T) {
 	block := s2.Encode(nil, bytes.Repeat([]byte("payload "), packFrom))
 	_, n := binary.Uvarint(block)

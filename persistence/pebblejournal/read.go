@@ -12,18 +12,19 @@ import (
 )
 
 const (
-	maxEventBytes = 1 << 20 // of payload in one Events, but at least one event
+	maxEventBytes = 1 << 20 // payload bytes in one Events, but at least one event
 	shardBytes    = 2       // table and shard at the start of a key
 )
 
-// look begins a read of a shard: the store shows only what is synced there until the function it returns is called.
+// look begins a read of a shard: the store shows only synced data there until the returned function is
+// called.
 func (j *Journal) look(ctx context.Context, id ident.Shard) (unlock func(), err error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
 	}
 	s := &j.shards[id]
 	s.mu.RLock()
-	// A commit that failed while this waited has left the store showing what may be lost.
+	// After a commit that failed meanwhile the store shows data that may be lost.
 	if err := j.ready(); err != nil {
 		s.mu.RUnlock()
 		j.leave()
@@ -67,8 +68,8 @@ func (j *Journal) walk(
 	return nil
 }
 
-// Events implements persistence.Journal. It takes no lock: what is at or below the head is synced and never rewritten. The newest
-// events come from memory.
+// Events implements persistence.Journal. It takes no lock: events at or below the head are synced and
+// never rewritten. The newest events come from memory.
 func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
