@@ -28,8 +28,8 @@ type swipe struct {
 	reason   string
 }
 
-// append writes the body of the message.
-func (s *swipe) append(dst []byte) []byte {
+// appendBody writes the body of the message.
+func (s *swipe) appendBody(dst []byte) []byte {
 	dst = append(append(dst, `{"id":"`...), s.id...)
 	dst = append(append(dst, `","cardToken":"`...), s.token...)
 	dst = append(dst, `","amountCents":`...)
@@ -59,8 +59,8 @@ type swipes struct {
 	declines int // percent
 }
 
-func (r *run) swipes(l *Load) *swipes {
-	return &swipes{run: r, pick: r.cards.pick(l.Spread), declines: max(r.Declines, 0)}
+func (r *run) newSwipes(l *Load) *swipes {
+	return &swipes{run: r, pick: r.cards.picker(l.Spread), declines: max(r.Declines, 0)}
 }
 
 // The measures of swipes. Answers that need no write are faster than durable ones, so they are
@@ -79,8 +79,8 @@ func (t *swipes) measures() []string {
 	return swipeNames[:]
 }
 
-// measure returns the measure of the expected answer. All other declines are stored.
-func (s *swipe) measure() int {
+// expectedMeasure returns the measure of the expected answer. All other declines are stored.
+func (s *swipe) expectedMeasure() int {
 	switch s.reason {
 	case "card_not_found", "duplicate_mismatch":
 		return unstoredAnswer
@@ -89,30 +89,30 @@ func (s *swipe) measure() int {
 }
 
 func (t *swipes) unit(w *worker, due time.Time) {
-	s := t.next(w)
+	s := t.nextSwipe(w)
 	if w.random.IntN(100) < t.declines {
 		spoil := spoilers[w.random.IntN(len(spoilers))]
 		s.reason = spoil.reason
 		if !spoil.make(t.run.cards, w, &s) {
-			s = t.next(w) // the decline is not possible yet
+			s = t.nextSwipe(w) // the decline is not possible yet
 		}
 	}
-	t.send(w, &s, due)
+	t.sendSwipe(w, &s, due)
 }
 
-// next returns a swipe that must be approved. The worker's next id overwrites its id.
-func (t *swipes) next(w *worker) swipe {
+// nextSwipe returns a swipe that must be approved. The worker's next id overwrites its id.
+func (t *swipes) nextSwipe(w *worker) swipe {
 	c := t.pick(w)
 	return swipe{id: w.nextID(), token: c.token, card: c, currency: "USD", merchant: w.merchants.Uint64(), mcc: groceryMCC,
 		cents: leastSwipeCents + w.random.Int64N(mostSwipeCents-leastSwipeCents), reason: "approved"}
 }
 
-func (t *swipes) send(w *worker, s *swipe, due time.Time) {
-	w.body = s.append(w.body[:0])
+func (t *swipes) sendSwipe(w *worker, s *swipe, due time.Time) {
+	w.body = s.appendBody(w.body[:0])
 	if s.reason == "approved" {
 		s.card.tenant.asked.Add(s.cents) // before it is sent: a read may see it before its answer comes
 	}
-	status, answer, ok := w.ask(w.network, s.measure(), due, "POST", authorizations)
+	status, answer, ok := w.sendMeasured(w.network, s.expectedMeasure(), due, "POST", authorizations)
 	if !ok {
 		return
 	}
@@ -122,7 +122,7 @@ func (t *swipes) send(w *worker, s *swipe, due time.Time) {
 	switch {
 	case told && string(reason) == s.reason:
 	case told && isUndecided(reason):
-		w.undecided(s.measure(), due)
+		w.markUndecided(s.expectedMeasure(), due)
 		return
 	default:
 		w.noteDifference(fmt.Sprintf("authorization %s of %d cents", s.id, s.cents), status, answer, s.reason)
@@ -167,7 +167,7 @@ var spoilers = [...]struct {
 	make   func(p *portfolio, w *worker, s *swipe) bool
 }{
 	{"invalid_request", func(_ *portfolio, _ *worker, s *swipe) bool { s.cents = -1; return true }},
-	{"card_not_found", func(_ *portfolio, w *worker, s *swipe) bool { s.token = stranger(w, s.token); return true }},
+	{"card_not_found", func(_ *portfolio, w *worker, s *swipe) bool { s.token = unknownToken(w, s.token); return true }},
 	{"card_terminated", func(p *portfolio, _ *worker, s *swipe) bool { s.token = p.terminated.token; return true }},
 	{"card_frozen", func(p *portfolio, _ *worker, s *swipe) bool { s.token = p.frozen.token; return true }},
 	{"currency_not_supported", func(_ *portfolio, _ *worker, s *swipe) bool { s.currency = "EUR"; return true }},
@@ -194,8 +194,8 @@ var spoilers = [...]struct {
 	{"reversed_before_arrival", func(_ *portfolio, w *worker, s *swipe) bool { return reverseEarly(w, s) }},
 }
 
-// stranger returns a token without a card: a known token with other last characters.
-func stranger(w *worker, token string) string {
+// unknownToken returns a token without a card: a known token with other last characters.
+func unknownToken(w *worker, token string) string {
 	const drawn, letters = 12, "0123456789abcdef"
 	text := []byte(token)
 	for i := max(0, len(text)-drawn); i < len(text); i++ {
@@ -210,14 +210,14 @@ func reverseEarly(w *worker, s *swipe) bool {
 	w.body = append(append(w.body[:0], `{"id":"`...), id...)
 	w.body = append(append(w.body, `","originalId":"`...), s.id...)
 	w.body = append(w.body, `"}`...)
-	status, answer, err := w.network.send("POST", reversals, w.body)
+	status, answer, err := w.network.sendRequest("POST", reversals, w.body)
 	for tries := 0; err == nil && status == 503 && tries < soakRetries; tries++ { // with the same id: the server takes it for the same message
-		w.count("sent again")
+		w.countOutcome("sent again")
 		time.Sleep(soakRetryPause)
-		status, answer, err = w.network.send("POST", reversals, w.body)
+		status, answer, err = w.network.sendRequest("POST", reversals, w.body)
 	}
 	if err != nil {
-		w.count(noAnswer)
+		w.countOutcome(noAnswer)
 		return false
 	}
 	held, told := centsField(answer, "heldAmountCents")

@@ -46,8 +46,8 @@ type backlog struct {
 	last time.Time
 }
 
-// backlog returns nil when the run has no admin address.
-func (r *run) backlog() watch {
+// watchBacklog returns nil when the run has no admin address.
+func (r *run) watchBacklog() watch {
 	if r.Target.Admin == "" {
 		return nil
 	}
@@ -56,25 +56,25 @@ func (r *run) backlog() watch {
 
 func newBacklog(admin string) *backlog { return &backlog{gauges: newGauges(admin, tellsBehind)} }
 
-// look adds the metrics to a sample, unless they were read just before.
-func (b *backlog) look(m *Moment) {
+// sampleMetrics adds the metrics to a sample, unless they were read just before.
+func (b *backlog) sampleMetrics(m *Moment) {
 	if now := time.Now(); now.Sub(b.last) >= scrapeEvery {
 		b.last = now
-		m.Gauges, _ = b.read(context.Background()) // an error is a gap in the plot
+		m.Gauges, _ = b.readGauges(context.Background()) // an error is a gap in the plot
 	}
 }
 
-// read requests all of them.
-func (g *gauges) read(ctx context.Context) (found map[string]float64, err error) {
-	err = g.ask(ctx, func(text io.Reader) (err error) {
+// readGauges requests all of them.
+func (g *gauges) readGauges(ctx context.Context) (found map[string]float64, err error) {
+	err = g.requestMetrics(ctx, func(text io.Reader) (err error) {
 		found, err = figuresOf(text, g.wanted)
 		return err
 	})
 	return found, err
 }
 
-// ask requests the metrics in Prometheus's text format.
-func (g *gauges) ask(ctx context.Context, read func(text io.Reader) error) error {
+// requestMetrics requests the metrics in Prometheus's text format.
+func (g *gauges) requestMetrics(ctx context.Context, read func(text io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url, nil)
 	if err != nil {
 		return err
@@ -128,23 +128,23 @@ func tellsBehind(name string) bool {
 	return strings.HasPrefix(name, "purser_") && (about("backlog") || about("_lag_") || about("_late_") || about("outbox"))
 }
 
-// sustain runs swipes at a rate, or searches for the highest rate at which the backlog stays
+// runSustained runs swipes at a rate, or searches for the highest rate at which the backlog stays
 // bounded.
-func (r *run) sustain(ctx context.Context, l *Load) ([]Stage, error) {
+func (r *run) runSustained(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Sustain)
 	}
 	if !l.Search {
-		s, err := r.hold(ctx, l)
+		s, err := r.holdRate(ctx, l)
 		return []Stage{s}, err
 	}
-	return r.search(ctx, l)
+	return r.searchRate(ctx, l)
 }
 
-// hold runs one rate, judges it, and waits until the server's queues are empty.
-func (r *run) hold(ctx context.Context, l *Load) (Stage, error) {
+// holdRate runs one rate, judges it, and waits until the server's queues are empty.
+func (r *run) holdRate(ctx context.Context, l *Load) (Stage, error) {
 	b := newBacklog(r.Target.Admin)
-	stages, err := r.drive(ctx, l, b, flow{traffic: r.swipes(l), connections: l.Connections, rate: l.Rate})
+	stages, err := r.runFlows(ctx, l, b, flow{traffic: r.newSwipes(l), connections: l.Connections, rate: l.Rate})
 	s := stages[0]
 	if err != nil {
 		return s, err
@@ -155,13 +155,13 @@ func (r *run) hold(ctx context.Context, l *Load) (Stage, error) {
 		return s, err
 	}
 	s.Figures = append(s.Figures, newFigure("drained after", took.Seconds(), "s"))
-	return s, r.settle(ctx, &s)
+	return s, r.settleWorkspaces(ctx, &s)
 }
 
 // awaitRelay waits until the journal has every decision.
 func (b *backlog) awaitRelay(ctx context.Context) (time.Duration, error) {
 	for began := time.Now(); ; {
-		gauges, err := b.read(ctx)
+		gauges, err := b.readGauges(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -191,10 +191,10 @@ func (s *Stage) judgeBacklog() {
 	if most := min(mostLate.Seconds(), mostGrowth*s.Seconds) * float64(s.Rate); float64(s.Unsent) > most {
 		fails("%d swipes were due and not sent, at most %.0f may be", s.Unsent, most)
 	}
-	if most := micros(int64(mostLate)); s.LateP99Micros > most {
+	if most := toMicros(int64(mostLate)); s.LateP99Micros > most {
 		fails("swipes were sent %s late (p99), at most %s may be", showMicros(s.LateP99Micros), showMicros(most))
 	}
-	could, total := s.undecided()+s.Outcomes[noAnswer], int64(0)
+	could, total := s.undecidedSwipes()+s.Outcomes[noAnswer], int64(0)
 	for _, n := range s.Outcomes {
 		total += n
 	}

@@ -146,8 +146,8 @@ type Progress struct {
 	P99       time.Duration // in the last interval
 }
 
-// filled returns the configuration with its defaults.
-func (c Config) filled() Config {
+// withDefaults returns the configuration with its defaults.
+func (c Config) withDefaults() Config {
 	c.Cards = cmp.Or(c.Cards, 2000)
 	c.Workspaces = cmp.Or(c.Workspaces, 64)
 	c.Merchants = cmp.Or(c.Merchants, 1000)
@@ -164,12 +164,12 @@ func (c Config) filled() Config {
 	}
 	c.Loads = slices.Clone(c.Loads)
 	for i := range c.Loads {
-		c.Loads[i].fill()
+		c.Loads[i].setDefaults()
 	}
 	return c
 }
 
-func (l *Load) fill() {
+func (l *Load) setDefaults() {
 	l.Name = cmp.Or(l.Name, l.Workload)
 	l.Connections = cmp.Or(l.Connections, 64)
 	l.RESTRate = cmp.Or(l.RESTRate, 200)
@@ -180,7 +180,7 @@ func (l *Load) fill() {
 // faults collects the errors of a Config.
 type faults []error
 
-func (f *faults) check(bad bool, format string, args ...any) {
+func (f *faults) addIf(bad bool, format string, args ...any) {
 	if bad {
 		*f = append(*f, fmt.Errorf("bench: "+format, args...))
 	}
@@ -188,36 +188,36 @@ func (f *faults) check(bad bool, format string, args ...any) {
 
 // Validate returns an error that names every fault.
 func (c Config) Validate() error {
-	c = c.filled()
+	c = c.withDefaults()
 	var f faults
 	for _, u := range []struct{ name, value, schemes string }{{"REST", c.Target.REST, "http or https"},
 		{"Network", c.Target.Network, "http or https"}, {"Admin", c.Target.Admin, "http"}} {
 		parsed, err := url.Parse(u.value)
 		bad := err != nil || !slices.Contains(strings.Split(u.schemes, " or "), parsed.Scheme) || parsed.Host == "" ||
 			strings.Trim(parsed.Path, "/") != ""
-		f.check(bad && (u.value != "" || u.name != "Admin"), "%s URL %q is not %s with ://host:port", u.name, u.value, u.schemes)
+		f.addIf(bad && (u.value != "" || u.name != "Admin"), "%s URL %q is not %s with ://host:port", u.name, u.value, u.schemes)
 	}
-	f.check(c.Target.Secret == "", "no secret of the card network")
-	f.check(c.Cards < 1 || c.Cards > MaxCards, "cards must be from 1 to %d", MaxCards)
-	f.check(c.Workspaces < 1 || c.Workspaces > MaxWorkspaces, "workspaces must be from 1 to %d", MaxWorkspaces)
-	f.check(c.Merchants < 1 || c.Merchants > MaxMerchants, "merchants must be from 1 to %d", MaxMerchants)
-	f.check(!(c.Skew > minSkew && c.Skew <= maxSkew), "skew must be over %g and at most %g", minSkew, maxSkew)
-	f.check(c.Declines < -1 || c.Declines > maxDeclines, "declines must be from 0 to %d percent", maxDeclines)
-	f.check(c.YardstickFor < 0 || c.YardstickFor > time.Minute, "a yardstick takes at most a minute")
-	f.check(len(c.Loads) < 1 || len(c.Loads) > MaxLoads, "loads must be from 1 to %d", MaxLoads)
+	f.addIf(c.Target.Secret == "", "no secret of the card network")
+	f.addIf(c.Cards < 1 || c.Cards > MaxCards, "cards must be from 1 to %d", MaxCards)
+	f.addIf(c.Workspaces < 1 || c.Workspaces > MaxWorkspaces, "workspaces must be from 1 to %d", MaxWorkspaces)
+	f.addIf(c.Merchants < 1 || c.Merchants > MaxMerchants, "merchants must be from 1 to %d", MaxMerchants)
+	f.addIf(!(c.Skew > minSkew && c.Skew <= maxSkew), "skew must be over %g and at most %g", minSkew, maxSkew)
+	f.addIf(c.Declines < -1 || c.Declines > maxDeclines, "declines must be from 0 to %d percent", maxDeclines)
+	f.addIf(c.YardstickFor < 0 || c.YardstickFor > time.Minute, "a yardstick takes at most a minute")
+	f.addIf(len(c.Loads) < 1 || len(c.Loads) > MaxLoads, "loads must be from 1 to %d", MaxLoads)
 	for _, l := range c.Loads {
-		f.check(l.Workload == Cards && c.Stock == nil, "%s: needs cards that are there already", l.Name)
-		f.check(l.Workload == Cards && len(c.Loads) > 1, "%s: leaves no server for other loads", l.Name)
-		f.check(l.Workload != Cards && c.Stock != nil, "%s: makes cards of its own", l.Name)
-		f.check((l.Workload == REST || l.Workload == Mixed) && l.Connections > c.Cards,
+		f.addIf(l.Workload == Cards && c.Stock == nil, "%s: needs cards that are there already", l.Name)
+		f.addIf(l.Workload == Cards && len(c.Loads) > 1, "%s: leaves no server for other loads", l.Name)
+		f.addIf(l.Workload != Cards && c.Stock != nil, "%s: makes cards of its own", l.Name)
+		f.addIf((l.Workload == REST || l.Workload == Mixed) && l.Connections > c.Cards,
 			"%s: needs a card for each of %d connections", l.Name, l.Connections)
-		l.validate(&f, c.Server != nil)
+		l.validateLoad(&f, c.Server != nil)
 	}
 	return errors.Join(f...)
 }
 
-func (l *Load) validate(f *faults, server bool) {
-	check := func(bad bool, format string, args ...any) { f.check(bad, l.Name+": "+format, args...) }
+func (l *Load) validateLoad(f *faults, server bool) {
+	check := func(bad bool, format string, args ...any) { f.addIf(bad, l.Name+": "+format, args...) }
 	check(!slices.Contains(workloads, l.Workload), "no workload %q", l.Workload)
 	check(l.Connections < 1 || l.Connections > MaxConnections, "connections must be from 1 to %d", MaxConnections)
 	check(l.Rate < 0 || l.Rate > MaxRate, "rate must be from 0 to %d a second", MaxRate)
@@ -242,21 +242,21 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
 	}
-	began, r := time.Now(), &run{Config: c.filled()}
-	report, err := r.prepare(ctx)
+	began, r := time.Now(), &run{Config: c.withDefaults()}
+	report, err := r.prepareReport(ctx)
 	for i := 0; i < len(r.Loads) && err == nil; i++ {
 		var stages []Stage
-		stages, err = r.load(ctx, &r.Loads[i])
+		stages, err = r.runLoad(ctx, &r.Loads[i])
 		report.Stages = append(report.Stages, stages...)
 	}
 	if err == nil {
-		err = r.yardstick(ctx, &report)
+		err = r.measureAgain(ctx, &report)
 	}
 	report.Seconds = time.Since(began).Seconds()
-	report.judge()
-	report.meet(r.Goals)
-	report.compare()
-	report.decimate()
+	report.judgeAnswers()
+	report.judgeGoals(r.Goals)
+	report.setRatios()
+	report.decimateSeries()
 	return report, err
 }
 
@@ -269,9 +269,9 @@ type run struct {
 	uncounted bool // a load could not be compared: the books do not know what the workspaces have
 }
 
-func (r *run) prepare(ctx context.Context) (Report, error) {
-	report := Report{Machine: describe(), Facts: r.facts(ctx)}
-	err := r.yardstick(ctx, &report)
+func (r *run) prepareReport(ctx context.Context) (Report, error) {
+	report := Report{Machine: describeMachine(), Facts: r.collectFacts(ctx)}
+	err := r.measureAgain(ctx, &report)
 	if err != nil {
 		return report, err
 	}
@@ -283,40 +283,40 @@ func (r *run) prepare(ctx context.Context) (Report, error) {
 	if r.desk, err = signUp(ctx, r.Target, r.Run); err != nil {
 		return report, err
 	}
-	r.cards, err = issue(ctx, r.desk, r.Config)
+	r.cards, err = issuePortfolio(ctx, r.desk, r.Config)
 	return report, err
 }
 
-func (r *run) load(ctx context.Context, l *Load) ([]Stage, error) {
+func (r *run) runLoad(ctx context.Context, l *Load) ([]Stage, error) {
 	if err := r.acceptBalances(ctx); err != nil {
 		return nil, err
 	}
 	switch l.Workload {
 	case Authorize:
-		return r.settled(ctx, l, r.swipes(l))
+		return r.runAndSettle(ctx, l, r.newSwipes(l))
 	case Lifecycle:
-		return r.settled(ctx, l, &lifecycle{run: r, pick: r.cards.pick(l.Spread)})
+		return r.runAndSettle(ctx, l, &lifecycle{run: r, pick: r.cards.picker(l.Spread)})
 	case REST:
-		return r.rest(ctx, l)
+		return r.runREST(ctx, l)
 	case Mixed:
-		return r.mixed(ctx, l)
+		return r.runMixed(ctx, l)
 	case Sustain:
-		return r.sustain(ctx, l)
+		return r.runSustained(ctx, l)
 	case Recovery:
-		return r.recovery(ctx, l)
+		return r.runRecovery(ctx, l)
 	case Soak:
-		return r.soak(ctx, l)
+		return r.runSoak(ctx, l)
 	case Cards:
-		return r.stock(ctx, l)
+		return r.runExistingCards(ctx, l)
 	}
 	panic("BUG: a workload that was validated is not known: " + l.Workload)
 }
 
-// settled runs one flow and then compares the dollars of every workspace.
-func (r *run) settled(ctx context.Context, l *Load, t traffic) ([]Stage, error) {
-	stages, err := r.drive(ctx, l, nil, flow{traffic: t, connections: l.Connections, rate: l.Rate})
+// runAndSettle runs one flow and then compares the dollars of every workspace.
+func (r *run) runAndSettle(ctx context.Context, l *Load, t traffic) ([]Stage, error) {
+	stages, err := r.runFlows(ctx, l, nil, flow{traffic: t, connections: l.Connections, rate: l.Rate})
 	if err == nil {
-		err = r.settle(ctx, &stages[0])
+		err = r.settleWorkspaces(ctx, &stages[0])
 	}
 	return stages, err
 }

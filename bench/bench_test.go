@@ -31,7 +31,7 @@ func listen(t *testing.T, handler fasthttp.RequestHandler) string {
 
 // runAt returns a run against a server without cards.
 func runAt(url string) *run {
-	return &run{Config: Config{Target: Target{REST: url, Network: url, Secret: "s"}}.filled()}
+	return &run{Config: Config{Target: Target{REST: url, Network: url, Secret: "s"}}.withDefaults()}
 }
 
 func TestFaultsAreNamedAtOnce(t *testing.T) {
@@ -81,20 +81,20 @@ func TestAnOpenLoopChargesAStallToAllThatWereDue(t *testing.T) {
 			end()
 		}
 	})
-	stages, err := runAt(url).drive(ctx, &Load{Duration: time.Hour}, nil,
+	stages, err := runAt(url).runFlows(ctx, &Load{Duration: time.Hour}, nil,
 		flow{traffic: &nothing{}, connections: connections, rate: rate})
 	require.ErrorIs(t, err, context.Canceled)
 	s := stages[0]
 	require.Zero(t, s.Wrong)
-	require.GreaterOrEqual(t, s.Measures[0].MaxMicros, micros(int64(stall))*0.95)
+	require.GreaterOrEqual(t, s.Measures[0].MaxMicros, toMicros(int64(stall))*0.95)
 	require.GreaterOrEqual(t, slowerThan(s.Measures[0], stall/2), float64(rate)*stall.Seconds()/4)
-	require.Greater(t, s.LateP99Micros, micros(int64(stall/4)), "what waited for a connection was sent late")
+	require.Greater(t, s.LateP99Micros, toMicros(int64(stall/4)), "what waited for a connection was sent late")
 }
 
 // slowerThan estimates from the curve how many answers took longer.
 func slowerThan(m Measure, d time.Duration) float64 {
 	for _, p := range m.Curve {
-		if p.Micros > micros(int64(d)) {
+		if p.Micros > toMicros(int64(d)) {
 			return float64(m.Count) * (100 - p.Percentile) / 100
 		}
 	}
@@ -113,7 +113,7 @@ func TestWhatWasDueIsSentOrCountedAsUnsent(t *testing.T) {
 		}
 		<-release
 	})
-	stages, err := runAt(url).drive(t.Context(), l, nil, flow{traffic: &nothing{}, connections: connections, rate: rate})
+	stages, err := runAt(url).runFlows(t.Context(), l, nil, flow{traffic: &nothing{}, connections: connections, rate: rate})
 	require.NoError(t, err)
 	due := int64((l.Duration + l.Duration/10) / (time.Second / rate))
 	require.LessOrEqual(t, sent.Load(), int64(connections))
@@ -155,13 +155,13 @@ func TestAClosedLoopSendsOneRequestAtATimeOnEachConnection(t *testing.T) {
 		}
 	}
 	closed := flow{traffic: &nothing{}, connections: connections}
-	stages, err := r.drive(ctx, &Load{Duration: time.Minute}, nil, closed)
+	stages, err := r.runFlows(ctx, &Load{Duration: time.Minute}, nil, closed)
 	require.ErrorIs(t, err, context.Canceled, "it tells of its progress")
 	require.Zero(t, stages[0].Wrong, stages[0].Differences)
 	require.LessOrEqual(t, most.Load(), int64(connections))
 	require.Positive(t, stages[0].Measures[0].Count)
 	require.NotEmpty(t, stages[0].Moments)
-	_, err = r.drive(t.Context(), &Load{Duration: time.Millisecond}, nil, closed)
+	_, err = r.runFlows(t.Context(), &Load{Duration: time.Millisecond}, nil, closed)
 	require.NoError(t, err, "it ends by itself")
 }
 
@@ -169,7 +169,7 @@ func TestARunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	url := listen(t, func(*fasthttp.RequestCtx) { cancel() })
 	for _, rate := range []int{0, 100} {
-		_, err := runAt(url).drive(ctx, &Load{Duration: time.Hour}, nil, flow{traffic: &nothing{}, connections: 2, rate: rate})
+		_, err := runAt(url).runFlows(ctx, &Load{Duration: time.Hour}, nil, flow{traffic: &nothing{}, connections: 2, rate: rate})
 		require.ErrorIs(t, err, context.Canceled)
 	}
 }
@@ -204,19 +204,19 @@ func TestLanesAreMerged(t *testing.T) {
 		took := rapid.SliceOfN(rapid.Int64Range(0, 2*highestNanos), 1, 200).Draw(t, "took")
 		rec, all := newRecorder(2), newHistogram(wholeDigits)
 		for i, nanos := range took {
-			rec.laneOf(i).answered(i%2, time.Duration(nanos))
-			record(all, min(nanos, highestNanos))
+			rec.laneOf(i).recordAnswered(i%2, time.Duration(nanos))
+			recordNanos(all, min(nanos, highestNanos))
 		}
-		sum := rec.whole(0)
-		require.Zero(t, sum.Merge(rec.whole(1)))
+		sum := rec.allLatencies(0)
+		require.Zero(t, sum.Merge(rec.allLatencies(1)))
 		require.True(t, sum.Equals(all))
-		rec.laneOf(len(took)).undecided(1)
-		require.Zero(t, rec.undecided(0))
-		require.EqualValues(t, 1, rec.undecided(1))
-		moment, undecided := rec.moment()
+		rec.laneOf(len(took)).recordUndecided(1)
+		require.Zero(t, rec.countUndecided(0))
+		require.EqualValues(t, 1, rec.countUndecided(1))
+		moment, undecided := rec.momentLatencies()
 		require.EqualValues(t, len(took), moment.TotalCount())
 		require.EqualValues(t, 1, undecided)
-		moment, undecided = rec.moment()
+		moment, undecided = rec.momentLatencies()
 		require.Zero(t, moment.TotalCount(), "a moment begins anew")
 		require.Zero(t, undecided)
 	})
@@ -226,7 +226,7 @@ func TestHighestFindsTheRateThatIsHeld(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit, first := rapid.IntRange(1, 200_000).Draw(t, "limit"), rapid.IntRange(1000, 20_000).Draw(t, "first")
 		probes := 0
-		rate, err := highest(first, func(rate int) (bool, error) { probes++; return rate <= limit, nil })
+		rate, err := highestHeld(first, func(rate int) (bool, error) { probes++; return rate <= limit, nil })
 		require.NoError(t, err)
 		require.LessOrEqual(t, rate, max(limit, 1))
 		require.LessOrEqual(t, probes, maxDoublings+maxBisections)
@@ -246,8 +246,8 @@ func TestAFaultyProbeEndsASearch(t *testing.T) {
 		r := officeRun(t, lie)
 		r.Target.Admin = admin
 		l := Load{Workload: Sustain, Connections: 2, Rate: 500, Duration: time.Second, Search: true}
-		l.fill()
-		all, err := r.load(t.Context(), &l)
+		l.setDefaults()
+		all, err := r.runLoad(t.Context(), &l)
 		require.NoError(t, err)
 		require.Len(t, all, 1, name)
 		require.True(t, all[0].hasFailed(), name)

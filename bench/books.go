@@ -35,8 +35,8 @@ type verdict struct {
 	approved int64
 }
 
-// authorize decides an authorization (h is nil) or an increment.
-func (b *books) authorize(c *bookedCard, h *bookedHold, asked int64, partial bool) verdict {
+// bookAuthorization decides an authorization (h is nil) or an increment.
+func (b *books) bookAuthorization(c *bookedCard, h *bookedHold, asked int64, partial bool) verdict {
 	before := int64(0)
 	if h != nil {
 		before = h.held + h.cleared
@@ -61,8 +61,8 @@ func (b *books) authorize(c *bookedCard, h *bookedHold, asked int64, partial boo
 	return verdict{"approved", min(room, b.available)}
 }
 
-// hold books the approval of an authorization or of an increment.
-func (b *books) hold(h *bookedHold, cents int64) {
+// bookHold books the approval of an authorization or of an increment.
+func (b *books) bookHold(h *bookedHold, cents int64) {
 	b.available -= cents
 	b.held += cents
 	h.held += cents
@@ -70,14 +70,14 @@ func (b *books) hold(h *bookedHold, cents int64) {
 	h.card.spent += cents
 }
 
-// keep adds an authorization to those that later messages may name, and drops the oldest.
-func (b *books) keep(h *bookedHold) {
+// keepHold adds an authorization to those that later messages may name, and drops the oldest.
+func (b *books) keepHold(h *bookedHold) {
 	b.holds = append(b.holds, h)
 	b.holds = b.holds[max(0, len(b.holds)-maxBookedHolds):]
 }
 
-// release books a reversal, at most of the held amount.
-func (b *books) release(h *bookedHold, cents int64) {
+// bookReversal books a reversal, at most of the held amount.
+func (b *books) bookReversal(h *bookedHold, cents int64) {
 	cents = min(cents, h.held)
 	counted := min(cents, h.counted)
 	b.available += cents
@@ -87,9 +87,9 @@ func (b *books) release(h *bookedHold, cents int64) {
 	h.card.spent -= min(counted, h.card.spent)
 }
 
-// clear books a clearing: first out of the hold, then out of the available balance. A final
+// bookClearing books a clearing: first out of the hold, then out of the available balance. A final
 // clearing releases the rest of the hold.
-func (b *books) clear(h *bookedHold, cents int64, final bool) {
+func (b *books) bookClearing(h *bookedHold, cents int64, final bool) {
 	fromHold := min(cents, h.held)
 	h.held -= fromHold
 	b.held -= fromHold
@@ -98,7 +98,7 @@ func (b *books) clear(h *bookedHold, cents int64, final bool) {
 	b.available -= cents - fromHold
 	h.card.spent += cents - fromHold
 	if final {
-		b.release(h, h.held)
+		b.bookReversal(h, h.held)
 	}
 }
 
@@ -121,31 +121,31 @@ type bookedLimit struct {
 	compared    int64 // sent, when the card was compared last
 }
 
-// next returns the limit that the next update sets.
-func (l *bookedLimit) next() int64 {
+// nextLimit returns the limit that the next update sets.
+func (l *bookedLimit) nextLimit() int64 {
 	l.sent++
 	return plentyCents - l.sent
 }
 
-// acknowledged books that the last update is in effect and replaces those before it.
-func (l *bookedLimit) acknowledged() {
+// noteAcknowledged books that the last update is in effect and replaces those before it.
+func (l *bookedLimit) noteAcknowledged() {
 	l.acked = l.sent
 	if !l.late {
 		l.doubtful = 0
 	}
 }
 
-// refused books that the last update was not acknowledged. Until the next acknowledgement it may be
+// noteRefused books that the last update was not acknowledged. Until the next acknowledgement it may be
 // in effect or not.
-func (l *bookedLimit) refused() {
+func (l *bookedLimit) noteRefused() {
 	if l.doubtful == 0 {
 		l.doubtful = l.sent
 	}
 }
 
-// lost books that the last update had no answer: it may take effect at any later time.
-func (l *bookedLimit) lost() {
-	l.refused()
+// noteLost books that the last update had no answer: it may take effect at any later time.
+func (l *bookedLimit) noteLost() {
+	l.noteRefused()
 	l.late = true
 }
 
@@ -165,16 +165,16 @@ func (l *bookedLimit) describeWanted() string {
 	return text
 }
 
-// open starts the bounds for reads of the treasury: the current balance, less swipes from now on.
-func (p *portfolio) open() {
+// openBounds starts the bounds for reads of the treasury: the current balance, less swipes from now on.
+func (p *portfolio) openBounds() {
 	for _, t := range p.tenants {
 		t.before = t.depositedCents + t.moved.Load()
 		t.asked.Store(0)
 	}
 }
 
-// least returns the lower bound of the balance, as if every sent swipe was approved.
-func (t *tenant) least() int64 { return t.before - t.asked.Load() }
+// leastBalance returns the lower bound of the balance, as if every sent swipe was approved.
+func (t *tenant) leastBalance() int64 { return t.before - t.asked.Load() }
 
 // mayShow reports whether a read may show an available amount.
-func (t *tenant) mayShow(cents int64) bool { return cents <= t.before && cents >= t.least() }
+func (t *tenant) mayShow(cents int64) bool { return cents <= t.before && cents >= t.leastBalance() }

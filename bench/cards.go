@@ -52,19 +52,19 @@ func newGiven(c Config) *given {
 
 func (g *given) card(i int) *card { return &card{token: g.Token(i), tenant: &g.tenants[g.Owner(i)]} }
 
-// stock runs over existing cards. It swipes cards that are in memory, cards that are not, and
+// runExistingCards runs over existing cards. It swipes cards that are in memory, cards that are not, and
 // enough cards to fill the memory and evict others. Then it kills the server and compares the
 // spends.
-func (r *run) stock(ctx context.Context, l *Load) ([]Stage, error) {
+func (r *run) runExistingCards(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Cards)
 	}
 	cold := &walk{cards: r.cards}
-	all, err := r.part(ctx, l, "cold", 1, cold.pick, nil)
+	all, err := r.runPart(ctx, l, "cold", 1, cold.pickNext, nil)
 	if err != nil {
 		return all, err
 	}
-	hot, err := r.part(ctx, l, "hot", 1, hotPick(r.cards), nil)
+	hot, err := r.runPart(ctx, l, "hot", 1, hotPick(r.cards), nil)
 	if all = append(all, hot...); err != nil {
 		return all, err
 	}
@@ -75,7 +75,7 @@ func (r *run) stock(ctx context.Context, l *Load) ([]Stage, error) {
 	}
 	kills := *l
 	kills.Duration = min(l.Duration, stormFor)
-	killed, err := r.recovery(ctx, &kills)
+	killed, err := r.runRecovery(ctx, &kills)
 	killed[0].Notes = append(killed[0].Notes, fmt.Sprintf("killed after %s of swipes; the loads before took %s each", kills.Duration,
 		l.Duration), r.Stock.Holds)
 	if err == nil {
@@ -84,11 +84,11 @@ func (r *run) stock(ctx context.Context, l *Load) ([]Stage, error) {
 	return append(all, killed...), err
 }
 
-func (r *run) part(ctx context.Context, l *Load, name string, connections int, pick func(*worker) *card,
+func (r *run) runPart(ctx context.Context, l *Load, name string, connections int, pick func(*worker) *card,
 	w watch) ([]Stage, error) {
 	load := *l
 	load.Name, load.Connections = l.Name+": "+name, connections
-	stages, err := r.drive(ctx, &load, w, flow{traffic: &swipes{run: r, pick: pick}, connections: connections})
+	stages, err := r.runFlows(ctx, &load, w, flow{traffic: &swipes{run: r, pick: pick}, connections: connections})
 	r.uncounted = r.uncounted || stages[0].hasFailed()
 	return stages, err
 }
@@ -108,28 +108,28 @@ func missCosts(cold, hot *Stage) {
 // answer.
 func (r *run) fillCache(ctx context.Context, l *Load, cold *walk) ([]Stage, error) {
 	for i := range mostFills {
-		stages, err := r.part(ctx, l, fmt.Sprintf("filling memory %d", i+1), l.Connections, cold.pick, nil)
+		stages, err := r.runPart(ctx, l, fmt.Sprintf("filling memory %d", i+1), l.Connections, cold.pickNext, nil)
 		if err != nil || r.uncounted {
 			return stages, err
 		}
-		told, err := r.memory(ctx)
+		told, err := r.readMemory(ctx)
 		if err != nil {
 			return stages, err
 		}
-		if cold.over() || told[cacheGauge] >= fullCache*told[cacheLimitGauge] {
+		if cold.isOver() || told[cacheGauge] >= fullCache*told[cacheLimitGauge] {
 			break
 		}
 	}
-	before, err := r.memory(ctx)
+	before, err := r.readMemory(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w := &backlog{gauges: newGauges(r.Target.Admin, func(name string) bool { return name == residentGauge })}
-	stages, err := r.part(ctx, l, "memory full", l.Connections, cold.pick, w)
+	stages, err := r.runPart(ctx, l, "memory full", l.Connections, cold.pickNext, w)
 	if err != nil {
 		return stages, err
 	}
-	after, err := r.memory(ctx)
+	after, err := r.readMemory(ctx)
 	if err == nil {
 		stages[0].tellMemory(before, after, r.Server)
 	}
@@ -148,14 +148,14 @@ func (s *Stage) tellMemory(before, after map[string]float64, server Server) {
 	since := func(name string) float64 { return after[name] - before[name] }
 	s.Figures = append(s.Figures, newFigure(ResidentMemory, after[residentGauge]/mebibyte, "MiB"),
 		newFigure("highest "+ResidentMemory, peak/mebibyte, "MiB"), newFigure("cache of cards", after[cacheGauge]/mebibyte, "MiB"))
-	if share, told := ratio(after[cacheGauge], after[cacheLimitGauge]); told {
+	if share, told := ratioOf(after[cacheGauge], after[cacheLimitGauge]); told {
 		s.Figures = append(s.Figures, newFigure(CacheOfLimit, share, "×"))
 		if share < fullCache {
 			s.Notes = append(s.Notes, "the memory for cards is not full: there are too few cards, or the loads were too short")
 		}
 	}
 	s.Figures = append(s.Figures, newFigure("evictions", since(evictionsGauge), ""))
-	if share, told := ratio(since(hitsGauge), since(hitsGauge)+since(missesGauge)); told {
+	if share, told := ratioOf(since(hitsGauge), since(hitsGauge)+since(missesGauge)); told {
 		s.Figures = append(s.Figures, newFigure("found in the cache, of what was looked up", 100*share, "%"))
 	}
 }
@@ -166,19 +166,19 @@ type walk struct {
 	steps atomic.Int64
 }
 
-func (k *walk) pick(*worker) *card {
-	return k.cards.card(int(k.steps.Add(1) * coldStride % int64(k.cards.count())))
+func (k *walk) pickNext(*worker) *card {
+	return k.cards.cardAt(int(k.steps.Add(1) * coldStride % int64(k.cards.count())))
 }
 
-// over reports whether every card was visited.
-func (k *walk) over() bool { return k.steps.Load() >= int64(k.cards.count()) }
+// isOver reports whether every card was visited.
+func (k *walk) isOver() bool { return k.steps.Load() >= int64(k.cards.count()) }
 
 func hotPick(p *portfolio) func(*worker) *card {
-	return func(w *worker) *card { return p.card(w.random.IntN(min(hotCards, p.count()))) }
+	return func(w *worker) *card { return p.cardAt(w.random.IntN(min(hotCards, p.count()))) }
 }
 
-// memory are the server's metrics of its memory.
-func (r *run) memory(ctx context.Context) (map[string]float64, error) {
+// readMemory are the server's metrics of its memory.
+func (r *run) readMemory(ctx context.Context) (map[string]float64, error) {
 	g := newGauges(r.Target.Admin, func(name string) bool {
 		switch name {
 		case residentGauge, cacheGauge, cacheLimitGauge, hitsGauge, missesGauge, evictionsGauge:
@@ -186,7 +186,7 @@ func (r *run) memory(ctx context.Context) (map[string]float64, error) {
 		}
 		return false
 	})
-	return g.read(ctx)
+	return g.readGauges(ctx)
 }
 
 // compareSpent stops the server and compares the spend of each workspace of the stock, by the
@@ -211,7 +211,7 @@ func (r *run) compareSpent(s *Stage) error {
 	var wrong differences
 	for i := range tenants {
 		if approved := -tenants[i].moved.Load(); spent[i] != approved {
-			wrong.add(fmt.Sprintf("workspace %d of the stock has spent %d cents by the server's store, and %d were approved", i, spent[i],
+			wrong.addDifference(fmt.Sprintf("workspace %d of the stock has spent %d cents by the server's store, and %d were approved", i, spent[i],
 				approved))
 		}
 	}

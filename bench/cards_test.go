@@ -135,9 +135,9 @@ func tillRun(t *testing.T, set func(l *till), during time.Duration) (*till, []St
 	url := listen(t, l.answer)
 	r := &run{Config: Config{Target: Target{REST: url, Network: url, Admin: url, Secret: "s"}, Server: l, Cards: tillCards,
 		Workspaces: tillWorkspaces, Stock: &Stock{Token: strconv.Itoa, Owner: func(i int) int { return i % tillWorkspaces },
-			Spent: func() ([]int64, error) { return l.spent, nil }, Holds: "a till"}}.filled()}
+			Spent: func() ([]int64, error) { return l.spent, nil }, Holds: "a till"}}.withDefaults()}
 	r.cards = &portfolio{given: newGiven(r.Config)}
-	all, err := r.stock(t.Context(), &Load{Name: Cards, Workload: Cards, Connections: tillLines, Duration: during,
+	all, err := r.runExistingCards(t.Context(), &Load{Name: Cards, Workload: Cards, Connections: tillLines, Duration: during,
 		Spread: SpreadZipf})
 	require.NoError(t, err)
 	return l, all

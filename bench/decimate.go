@@ -15,8 +15,8 @@ const (
 // curvePercentiles are the points of a latency curve.
 var curvePercentiles = [...]float64{1, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.9, 99.95, 99.99, 99.999, 100}
 
-// rounded rounds to keptDigits significant digits, which a plot can show.
-func rounded(v float64) float64 {
+// roundDigits rounds to keptDigits significant digits, which a plot can show.
+func roundDigits(v float64) float64 {
 	short, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', keptDigits, 64), 64)
 	if err != nil {
 		panic("BUG: a number that was written cannot be read: " + err.Error())
@@ -69,45 +69,45 @@ func (all *Moments) UnmarshalJSON(text []byte) error {
 				return errors.New("bench: the columns of a series differ in length")
 			}
 			if column[i] != nil {
-				(*all)[i].gauge(name, *column[i])
+				(*all)[i].setGauge(name, *column[i])
 			}
 		}
 	}
 	return nil
 }
 
-func (m *Moment) gauge(name string, v float64) {
+func (m *Moment) setGauge(name string, v float64) {
 	if m.Gauges == nil {
 		m.Gauges = map[string]float64{}
 	}
 	m.Gauges[name] = max(m.Gauges[name], v)
 }
 
-// decimate merges neighbouring samples until at most keptMoments are left. A merged sample has the
+// decimateMoments merges neighbouring samples until at most keptMoments are left. A merged sample has the
 // mean rate and median, and the largest p99 and gauges, so that every stall stays visible.
-func decimate(all Moments) Moments {
+func decimateMoments(all Moments) Moments {
 	of := (len(all) + keptMoments - 1) / keptMoments
 	var kept Moments
 	for ; len(all) > 0; all = all[min(of, len(all)):] {
 		group := all[:min(of, len(all))]
-		m := Moment{AtSeconds: rounded(group[len(group)-1].AtSeconds)}
+		m := Moment{AtSeconds: roundDigits(group[len(group)-1].AtSeconds)}
 		for _, g := range group {
 			m.PerSecond += g.PerSecond / float64(len(group))
 			m.P50Micros += g.P50Micros / float64(len(group))
 			m.P99Micros = max(m.P99Micros, g.P99Micros)
 			for name, v := range g.Gauges {
-				m.gauge(name, rounded(v))
+				m.setGauge(name, roundDigits(v))
 			}
 		}
-		m.PerSecond, m.P50Micros, m.P99Micros = rounded(m.PerSecond), rounded(m.P50Micros), rounded(m.P99Micros)
+		m.PerSecond, m.P50Micros, m.P99Micros = roundDigits(m.PerSecond), roundDigits(m.P50Micros), roundDigits(m.P99Micros)
 		kept = append(kept, m)
 	}
 	return kept
 }
 
-// decimate bounds every series of the report.
-func (r *Report) decimate() {
+// decimateSeries bounds every series of the report.
+func (r *Report) decimateSeries() {
 	for i := range r.Stages {
-		r.Stages[i].Moments = decimate(r.Stages[i].Moments)
+		r.Stages[i].Moments = decimateMoments(r.Stages[i].Moments)
 	}
 }

@@ -18,7 +18,7 @@ func TestASeriesIsThinnedAndKeepsItsWorst(t *testing.T) {
 		}
 		long = append(long, m)
 	}
-	kept := decimate(long)
+	kept := decimateMoments(long)
 	require.LessOrEqual(t, len(kept), keptMoments)
 	require.EqualValues(t, 1000, kept[len(kept)-1].AtSeconds)
 	stalls := 0
@@ -34,7 +34,7 @@ func TestASeriesIsThinnedAndKeepsItsWorst(t *testing.T) {
 	var again Moments
 	require.NoError(t, json.Unmarshal(text, &again))
 	require.Equal(t, kept, again)
-	require.Empty(t, decimate(nil))
+	require.Empty(t, decimateMoments(nil))
 	require.Error(t, json.Unmarshal([]byte(`{"atSeconds":[1],"perSecond":[]}`), &again))
 }
 
@@ -44,12 +44,12 @@ func TestAReportIsSmall(t *testing.T) {
 	h := newHistogram(wholeDigits)
 	var plain, watched Moments // only mixed and sustain watch the server
 	for i := range 120 {
-		record(h, int64(i)*int64(123_457*time.Nanosecond))
+		recordNanos(h, int64(i)*int64(123_457*time.Nanosecond))
 		m := Moment{AtSeconds: float64(i) / 7, PerSecond: 12_345.678 * float64(i), P50Micros: 123.4567 * float64(i),
 			P99Micros: 1234.567 * float64(i)}
 		plain = append(plain, m)
 		for g := range gauges {
-			m.gauge("purser_some_lag_of_a_usual_name_"+string(rune('a'+g)), float64(i)*1.2345678)
+			m.setGauge("purser_some_lag_of_a_usual_name_"+string(rune('a'+g)), float64(i)*1.2345678)
 		}
 		watched = append(watched, m)
 	}
@@ -67,7 +67,7 @@ func TestAReportIsSmall(t *testing.T) {
 		}
 		r.Stages = append(r.Stages, s)
 	}
-	r.decimate()
+	r.decimateSeries()
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	require.Less(t, len(text), mostBytes)

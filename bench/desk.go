@@ -60,14 +60,14 @@ func signUp(ctx context.Context, target Target, run string) (*desk, error) {
 	d := &desk{rest: strings.TrimRight(target.REST, "/"), run: run, quiet: settleWithin, http: &http.Client{Jar: jar,
 		Timeout: answerWithin, Transport: &http.Transport{MaxIdleConnsPerHost: makers,
 			TLSClientConfig: clientTLS(target.Authorities)}}}
-	_, err = d.ask(ctx, "POST", "/api/dashboard/signup", nil,
+	_, err = d.requestOK(ctx, "POST", "/api/dashboard/signup", nil,
 		rules{"email": "bench-" + run + "-" + strings.ToLower(rand.Text()[:8]) + "@example.com",
 			"password": "bench-" + rand.Text()})
 	return d, err
 }
 
-// ask sends a request outside the loads and expects success. Headers come in pairs.
-func (d *desk) ask(ctx context.Context, method, path string, headers []string, body any) ([]byte, error) {
+// requestOK sends a request outside the loads and expects success. Headers come in pairs.
+func (d *desk) requestOK(ctx context.Context, method, path string, headers []string, body any) ([]byte, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
@@ -100,11 +100,11 @@ func (d *desk) ask(ctx context.Context, method, path string, headers []string, b
 	return answer, nil
 }
 
-func bearer(key string) []string { return []string{"Authorization", "Bearer " + key} }
+func bearerHeader(key string) []string { return []string{"Authorization", "Bearer " + key} }
 
-// tenant creates a workspace with a key and announces a deposit. settled waits for it.
-func (d *desk) tenant(ctx context.Context, name string, cents int64) (*tenant, error) {
-	made, err := d.ask(ctx, "POST", "/api/workspaces", nil, rules{"name": "Bench " + d.run + " " + name})
+// createTenant creates a workspace with a key and announces a deposit. awaitBalance waits for it.
+func (d *desk) createTenant(ctx context.Context, name string, cents int64) (*tenant, error) {
+	made, err := d.requestOK(ctx, "POST", "/api/workspaces", nil, rules{"name": "Bench " + d.run + " " + name})
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (d *desk) tenant(ctx context.Context, name string, cents int64) (*tenant, e
 		return nil, err
 	}
 	t := &tenant{id: workspace.Workspace.ID, depositedCents: cents}
-	key, err := d.ask(ctx, "POST", "/api/auth/keys", []string{"X-Workspace-Id", t.id},
+	key, err := d.requestOK(ctx, "POST", "/api/auth/keys", []string{"X-Workspace-Id", t.id},
 		rules{"label": "bench", "scopes": []string{"read:treasury", "write:treasury", "read:cards", "write:cards"}})
 	if err != nil {
 		return nil, err
@@ -125,8 +125,8 @@ func (d *desk) tenant(ctx context.Context, name string, cents int64) (*tenant, e
 	if t.key = issued.Secret; cents == 0 {
 		return t, nil
 	}
-	headers := append(bearer(t.key), "Idempotency-Key", newUUID())
-	_, err = d.ask(ctx, "POST", "/api/treasury/deposits", headers,
+	headers := append(bearerHeader(t.key), "Idempotency-Key", newUUID())
+	_, err = d.requestOK(ctx, "POST", "/api/treasury/deposits", headers,
 		rules{"source": "bank_fiat", "rail": "fednow", "amountUsdCents": cents})
 	return t, err
 }
@@ -139,14 +139,14 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// card issues a card.
-func (d *desk) card(ctx context.Context, t *tenant, r rules) (*card, error) {
+// issueCard issues a card.
+func (d *desk) issueCard(ctx context.Context, t *tenant, r rules) (*card, error) {
 	body := rules{"holderKind": "agent", "holderLabel": "Bench", "monthlyLimitUsdCents": plentyCents,
 		"perTxnLimitUsdCents": perTxnCents}
 	for name, value := range r {
 		body[name] = value
 	}
-	answer, err := d.ask(ctx, "POST", "/api/cards", bearer(t.key), body)
+	answer, err := d.requestOK(ctx, "POST", "/api/cards", bearerHeader(t.key), body)
 	if err != nil {
 		return nil, err
 	}
@@ -157,9 +157,9 @@ func (d *desk) card(ctx context.Context, t *tenant, r rules) (*card, error) {
 	return &card{id: minted.Card.ID, token: minted.Card.PartnerCardToken, tenant: t}, err
 }
 
-// dollars reads the balance of a workspace.
-func (d *desk) dollars(ctx context.Context, t *tenant) (availableCents, heldCents int64, err error) {
-	answer, err := d.ask(ctx, "GET", "/api/treasury", bearer(t.key), nil)
+// readDollars reads the balance of a workspace.
+func (d *desk) readDollars(ctx context.Context, t *tenant) (availableCents, heldCents int64, err error) {
+	answer, err := d.requestOK(ctx, "GET", "/api/treasury", bearerHeader(t.key), nil)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -180,11 +180,11 @@ func (d *desk) dollars(ctx context.Context, t *tenant) (availableCents, heldCent
 	return 0, 0, errors.New("bench: GET /api/treasury shows no dollars")
 }
 
-// settled waits until a workspace has the expected available balance, and returns the balance. It
+// awaitBalance waits until a workspace has the expected available balance, and returns the balance. It
 // gives up when the balance has not changed for a while. It retries while the server cannot answer.
-func (d *desk) settled(ctx context.Context, t *tenant, want int64) (has int64, err error) {
+func (d *desk) awaitBalance(ctx context.Context, t *tenant, want int64) (has int64, err error) {
 	for last, since := int64(-1), time.Now(); ; last = has {
-		if has, _, err = d.dollars(ctx, t); err == nil && has == want || errors.Is(err, ErrLimited) {
+		if has, _, err = d.readDollars(ctx, t); err == nil && has == want || errors.Is(err, ErrLimited) {
 			return has, err
 		}
 		if has != last {
@@ -199,10 +199,10 @@ func (d *desk) settled(ctx context.Context, t *tenant, want int64) (has int64, e
 	}
 }
 
-// limit reads a card's monthly limit. It retries while the server cannot answer.
-func (d *desk) limit(ctx context.Context, c *card) (cents int64, err error) {
+// readLimit reads a card's monthly limit. It retries while the server cannot answer.
+func (d *desk) readLimit(ctx context.Context, c *card) (cents int64, err error) {
 	for began := time.Now(); ; {
-		answer, err := d.ask(ctx, "GET", "/api/cards/"+c.id, bearer(c.tenant.key), nil)
+		answer, err := d.requestOK(ctx, "GET", "/api/cards/"+c.id, bearerHeader(c.tenant.key), nil)
 		if err == nil {
 			cents, told := centsField(answer, limitField)
 			if !told || !describesCard(answer, c) {
@@ -230,8 +230,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// each calls do for 0 to n-1, some concurrently, and returns the first error.
-func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+// forEach calls do for 0 to n-1, some concurrently, and returns the first error.
+func forEach(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64

@@ -14,13 +14,13 @@ const (
 	notKnown   = "not known"
 )
 
-// facts describe the server, its stores and the measurement, for the report. The server's facts are
+// collectFacts describe the server, its stores and the measurement, for the report. The server's facts are
 // its own.
-func (r *run) facts(ctx context.Context) map[string]string {
+func (r *run) collectFacts(ctx context.Context) map[string]string {
 	infos := map[string]map[string]string{}
 	if r.Target.Admin != "" {
 		g := newGauges(r.Target.Admin, nil)
-		_ = g.ask(ctx, func(text io.Reader) (err error) { // without an answer the fact is missing
+		_ = g.requestMetrics(ctx, func(text io.Reader) (err error) { // without an answer the fact is missing
 			infos, err = infosOf(text)
 			return err
 		})

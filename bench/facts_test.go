@@ -20,7 +20,7 @@ func TestFactsAreTheServersOwn(t *testing.T) {
 	facts := func(admin string) []string {
 		r := runAt("http://h:1")
 		r.Target.Admin = admin
-		all := r.facts(t.Context())
+		all := r.collectFacts(t.Context())
 		return []string{all["server"], all["store"], all["authorizer"]}
 	}
 	unknown := []string{notKnown, notKnown, notKnown}

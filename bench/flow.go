@@ -71,46 +71,46 @@ func newWorker(r *run, index int, stage string) *worker {
 	return w
 }
 
-func (w *worker) close() {
-	w.network.close()
-	w.rest.close()
+func (w *worker) closeWires() {
+	w.network.closeConnection()
+	w.rest.closeConnection()
 }
 
-// ask sends a request and records its latency since it was due. ok is false when there was no
+// sendMeasured sends a request and records its latency since it was due. ok is false when there was no
 // answer and the outcome is unknown. The latency of such a request is recorded too.
-func (w *worker) ask(c *wire, measure int, due time.Time, method, path string) (status int, answer []byte, ok bool) {
+func (w *worker) sendMeasured(c *wire, measure int, due time.Time, method, path string) (status int, answer []byte, ok bool) {
 	body := w.body
 	if method == "GET" {
 		body = nil
 	}
-	status, answer, err := c.send(method, path, body)
+	status, answer, err := c.sendRequest(method, path, body)
 	if err != nil {
-		w.count(noAnswer)
-		w.measured(measure, due)
-		w.undecided(measure, due)
+		w.countOutcome(noAnswer)
+		w.recordLatency(measure, due)
+		w.markUndecided(measure, due)
 		time.Sleep(pauseOnFailure)
 		return 0, nil, false
 	}
-	w.measured(measure, due)
+	w.recordLatency(measure, due)
 	return status, answer, true
 }
 
-func (w *worker) measured(measure int, due time.Time) {
+func (w *worker) recordLatency(measure int, due time.Time) {
 	if !due.Before(w.recordFrom) {
-		w.lane.answered(measure, time.Since(due))
+		w.lane.recordAnswered(measure, time.Since(due))
 	}
 }
 
-// undecided marks the last recorded request as one without a decision. Its latency stays in the
+// markUndecided marks the last recorded request as one without a decision. Its latency stays in the
 // histogram, but the request does not count in the rate.
-func (w *worker) undecided(measure int, due time.Time) {
+func (w *worker) markUndecided(measure int, due time.Time) {
 	if !due.Before(w.recordFrom) {
-		w.lane.undecided(measure)
+		w.lane.recordUndecided(measure)
 	}
 }
 
-// count counts an outcome.
-func (w *worker) count(outcome string) { w.countBytes([]byte(outcome)) }
+// countOutcome counts an outcome.
+func (w *worker) countOutcome(outcome string) { w.countBytes([]byte(outcome)) }
 
 func (w *worker) countBytes(outcome []byte) {
 	n := w.outcomes[string(outcome)]
@@ -123,7 +123,7 @@ func (w *worker) countBytes(outcome []byte) {
 
 // noteDifference records an answer that differs from the expected one.
 func (w *worker) noteDifference(what string, status int, answer []byte, want string) {
-	w.faults.add(fmt.Sprintf("%s: answered %d %s, want %s", what, status, answer[:min(len(answer), 300)], want))
+	w.faults.addDifference(fmt.Sprintf("%s: answered %d %s, want %s", what, status, answer[:min(len(answer), 300)], want))
 }
 
 // nextID returns a network id that is unique over all runs. The next call overwrites it.
@@ -140,7 +140,7 @@ type differences struct {
 	first []string
 }
 
-func (d *differences) add(text string) {
+func (d *differences) addDifference(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count++
@@ -174,8 +174,8 @@ func (r *run) newDrive(f flow, number int) *drive {
 	return d
 }
 
-// begin sets the start of the flow, from which the recording and the end follow.
-func (d *drive) begin(l *Load, began time.Time) {
+// setStart sets the start of the flow, from which the recording and the end follow.
+func (d *drive) setStart(l *Load, began time.Time) {
 	d.pace.began, d.pace.from = began, began.Add(min(maxWarmUp, l.Duration/10))
 	d.pace.until = d.pace.from.Add(l.Duration)
 	for _, w := range d.workers {
@@ -183,16 +183,16 @@ func (d *drive) begin(l *Load, began time.Time) {
 	}
 }
 
-// work runs one connection until the end of the flow.
-func (d *drive) work(ctx context.Context, w *worker) {
-	defer w.close()
+// runConnection runs one connection until the end of the flow.
+func (d *drive) runConnection(ctx context.Context, w *worker) {
+	defer w.closeWires()
 	for !w.stopped && ctx.Err() == nil {
-		due, ok := d.pace.next()
+		due, ok := d.pace.nextDue()
 		if !ok {
 			return
 		}
 		if d.pace.period > 0 && !due.Before(w.recordFrom) {
-			w.lane.sent(time.Since(due))
+			w.lane.recordSent(time.Since(due))
 		}
 		d.traffic.unit(w, due)
 	}
@@ -206,9 +206,9 @@ type pace struct {
 	unsent             atomic.Int64 // requests that were due before the end and not sent
 }
 
-// next returns the time at which the next request is due, which may be past. ok is false after the
+// nextDue returns the time at which the next request is due, which may be past. ok is false after the
 // end.
-func (p *pace) next() (due time.Time, ok bool) {
+func (p *pace) nextDue() (due time.Time, ok bool) {
 	if p.period == 0 {
 		now := time.Now()
 		return now, now.Before(p.until)
@@ -247,11 +247,11 @@ func (p *pace) sendDueTimes(ctx context.Context) {
 }
 
 // watch is called with every sample of a load, and adds figures of the server.
-type watch interface{ look(m *Moment) }
+type watch interface{ sampleMetrics(m *Moment) }
 
-// drive runs flows concurrently for the load's duration and returns a stage for each. The error is
+// runFlows runs flows concurrently for the load's duration and returns a stage for each. The error is
 // the context's.
-func (r *run) drive(ctx context.Context, l *Load, w watch, flows ...flow) ([]Stage, error) {
+func (r *run) runFlows(ctx context.Context, l *Load, w watch, flows ...flow) ([]Stage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	drives := make([]*drive, len(flows))
@@ -261,22 +261,22 @@ func (r *run) drive(ctx context.Context, l *Load, w watch, flows ...flow) ([]Sta
 	var running sync.WaitGroup
 	began := time.Now() // after the workers are made, which takes a part of a short load
 	for _, d := range drives {
-		d.begin(l, began)
+		d.setStart(l, began)
 		if d.pace.period > 0 {
 			running.Go(func() { d.pace.sendDueTimes(ctx) })
 		}
 		for _, w := range d.workers {
-			running.Go(func() { d.work(ctx, w) })
+			running.Go(func() { d.runConnection(ctx, w) })
 		}
 	}
 	ended := make(chan struct{})
 	go func() { running.Wait(); close(ended) }()
-	r.observe(l, w, drives, ended)
-	return r.stages(l, drives), ctx.Err()
+	r.sampleFlows(l, w, drives, ended)
+	return r.collectStages(l, drives), ctx.Err()
 }
 
-// observe samples the flows at equal intervals until they have ended.
-func (r *run) observe(l *Load, w watch, drives []*drive, ended <-chan struct{}) {
+// sampleFlows samples the flows at equal intervals until they have ended.
+func (r *run) sampleFlows(l *Load, w watch, drives []*drive, ended <-chan struct{}) {
 	interval := min(max(l.Duration/momentsPerLoad, shortestMoment), longestMoment)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -290,11 +290,11 @@ func (r *run) observe(l *Load, w watch, drives []*drive, ended <-chan struct{}) 
 				continue // during the warm-up
 			}
 			for _, d := range drives {
-				d.moments = append(d.moments, d.moment(now, now.Sub(last)))
+				d.moments = append(d.moments, d.sampleMoment(now, now.Sub(last)))
 			}
 			first := &drives[0].moments[len(drives[0].moments)-1]
 			if w != nil {
-				w.look(first)
+				w.sampleMetrics(first)
 			}
 			last = now
 			r.Progress(Progress{Stage: l.Name, PerSecond: first.PerSecond, P99: time.Duration(first.P99Micros * 1000),
@@ -303,14 +303,14 @@ func (r *run) observe(l *Load, w watch, drives []*drive, ended <-chan struct{}) 
 	}
 }
 
-func (d *drive) moment(now time.Time, interval time.Duration) Moment {
-	h, undecided := d.recorder.moment()
+func (d *drive) sampleMoment(now time.Time, interval time.Duration) Moment {
+	h, undecided := d.recorder.momentLatencies()
 	decided := max(0, h.TotalCount()-undecided) // an undecided one may be counted in the moment after its answer
 	return Moment{AtSeconds: now.Sub(d.pace.from).Seconds(), PerSecond: float64(decided) / interval.Seconds(),
-		P50Micros: micros(h.ValueAtPercentile(50)), P99Micros: micros(h.ValueAtPercentile(99))}
+		P50Micros: toMicros(h.ValueAtPercentile(50)), P99Micros: toMicros(h.ValueAtPercentile(99))}
 }
 
-func (r *run) stages(l *Load, drives []*drive) []Stage {
+func (r *run) collectStages(l *Load, drives []*drive) []Stage {
 	var all []Stage
 	for _, d := range drives {
 		s := Stage{Name: l.Name + d.name, Workload: l.Workload, Connections: d.connections, Rate: d.rate, Spread: l.Spread,
@@ -318,23 +318,23 @@ func (r *run) stages(l *Load, drives []*drive) []Stage {
 			Differences: d.faults.first}
 		s.Seconds = min(time.Since(d.pace.from), d.pace.until.Sub(d.pace.from)).Seconds()
 		for i, name := range d.traffic.measures() {
-			m := newMeasure(name, d.recorder.whole(i), s.Seconds)
-			m.excludeUndecided(d.recorder.undecided(i), s.Seconds)
+			m := newMeasure(name, d.recorder.allLatencies(i), s.Seconds)
+			m.excludeUndecided(d.recorder.countUndecided(i), s.Seconds)
 			s.Measures = append(s.Measures, m)
 		}
 		if d.rate > 0 {
-			s.LateP99Micros = micros(d.recorder.late().ValueAtPercentile(99))
+			s.LateP99Micros = toMicros(d.recorder.allLateness().ValueAtPercentile(99))
 		}
 		for _, w := range d.workers {
-			s.count(w)
+			s.countWorker(w)
 		}
 		all = append(all, s)
 	}
 	return all
 }
 
-// count adds the outcomes of a connection to the stage.
-func (s *Stage) count(w *worker) {
+// countWorker adds the outcomes of a connection to the stage.
+func (s *Stage) countWorker(w *worker) {
 	for outcome, n := range w.outcomes {
 		s.Outcomes[outcome] += *n
 	}

@@ -29,13 +29,13 @@ func hangUp(ctx *fasthttp.RequestCtx) {
 // it.
 func TestARequestWithoutAnAnswerIsMeasured(t *testing.T) {
 	w, rec := workerAt(listen(t, hangUp), 1)
-	defer w.close()
+	defer w.closeWires()
 	due := time.Now().Add(-time.Second)
-	_, _, ok := w.ask(w.network, 0, due, "POST", authorizations)
+	_, _, ok := w.sendMeasured(w.network, 0, due, "POST", authorizations)
 	require.False(t, ok)
-	require.EqualValues(t, 1, rec.whole(0).TotalCount())
-	require.GreaterOrEqual(t, rec.whole(0).Max(), int64(time.Second))
-	require.EqualValues(t, 1, rec.undecided(0))
+	require.EqualValues(t, 1, rec.allLatencies(0).TotalCount())
+	require.GreaterOrEqual(t, rec.allLatencies(0).Max(), int64(time.Second))
+	require.EqualValues(t, 1, rec.countUndecided(0))
 	require.EqualValues(t, 1, *w.outcomes[noAnswer])
 }
 
@@ -43,27 +43,27 @@ func TestARequestWithoutAnAnswerIsMeasured(t *testing.T) {
 func TestAMomentIsOfWhatWasDecided(t *testing.T) {
 	d := &drive{recorder: newRecorder(1)}
 	for range 3 {
-		d.recorder.laneOf(0).answered(0, time.Millisecond)
+		d.recorder.laneOf(0).recordAnswered(0, time.Millisecond)
 	}
-	d.recorder.laneOf(0).undecided(0)
-	require.InDelta(t, 4, d.moment(time.Now(), time.Second/2).PerSecond, 1e-9)
-	d.recorder.laneOf(0).undecided(0)
-	require.Zero(t, d.moment(time.Now(), time.Second/2).PerSecond, "it was answered in the moment before")
+	d.recorder.laneOf(0).recordUndecided(0)
+	require.InDelta(t, 4, d.sampleMoment(time.Now(), time.Second/2).PerSecond, 1e-9)
+	d.recorder.laneOf(0).recordUndecided(0)
+	require.Zero(t, d.sampleMoment(time.Now(), time.Second/2).PerSecond, "it was answered in the moment before")
 }
 
 // Requests without an answer fail the run. A storm repeats them until they have one.
 func TestARunWithoutAnAnswerFails(t *testing.T) {
 	r := Report{Stages: []Stage{{Name: "a", Outcomes: map[string]int64{"approved": 99, noAnswer: 2}}}}
-	r.judge()
+	r.judgeAnswers()
 	require.True(t, r.Failed)
 	require.EqualValues(t, 2, r.Unanswered)
-	require.NotContains(t, r.verdict(), "every answer")
-	require.Contains(t, strings.Join(r.Stages[0].remarks(), "\n"), "NO ANSWER to 2 requests")
+	require.NotContains(t, r.verdictLine(), "every answer")
+	require.Contains(t, strings.Join(r.Stages[0].stageRemarks(), "\n"), "NO ANSWER to 2 requests")
 	delete(r.Stages[0].Outcomes, noAnswer)
-	r.judge()
+	r.judgeAnswers()
 	require.False(t, r.Failed)
 	require.Zero(t, r.Unanswered)
-	require.Contains(t, r.verdict(), "every answer was the one")
+	require.Contains(t, r.verdictLine(), "every answer was the one")
 }
 
 // undecidedLies are answers without a decision, which fail no load.
@@ -95,7 +95,7 @@ func TestAnswersWithoutADecisionAreNoRate(t *testing.T) {
 			return true
 		})
 		r := Report{Stages: all}
-		r.judge()
+		r.judgeAnswers()
 		require.False(t, r.Failed, all)
 		for _, s := range all {
 			require.False(t, none(s), s.Name)
@@ -103,8 +103,8 @@ func TestAnswersWithoutADecisionAreNoRate(t *testing.T) {
 				require.InDelta(t, float64(m.Count-m.Undecided)/s.Seconds, m.PerSecond, 1e-6)
 			}
 		}
-		require.Equal(t, len(all), r.missed(), r.goals())
-		require.Contains(t, r.goals()[0], "MISSED: "+all[0].Name+": no decision for ")
+		require.Equal(t, len(all), r.countMissed(), r.goalLines())
+		require.Contains(t, r.goalLines()[0], "MISSED: "+all[0].Name+": no decision for ")
 	}
 }
 
@@ -112,13 +112,13 @@ func TestAnswersWithoutADecisionAreNoRate(t *testing.T) {
 // not held.
 func TestFewAnswersWithoutADecisionMissNoGoal(t *testing.T) {
 	r := Report{Stages: []Stage{{Measures: []Measure{{Count: 1500, Undecided: 1}, {Count: 500, Undecided: 1}}}}}
-	require.Zero(t, r.missed())
+	require.Zero(t, r.countMissed())
 	r.Stages[0].Measures[0].Undecided++
-	require.Equal(t, 1, r.missed())
+	require.Equal(t, 1, r.countMissed())
 	r.Stages[0].Judged, r.Stages[0].Held = true, true
-	require.Zero(t, r.missed())
+	require.Zero(t, r.countMissed())
 	r.Stages[0].Judged, r.Stages[0].Figures = false, []Figure{newFigure(killTook, 1, "s")}
-	require.Zero(t, r.missed(), "a server that starts decides late")
+	require.Zero(t, r.countMissed(), "a server that starts decides late")
 }
 
 // Declines that the server answers without a write are measured apart.
@@ -127,23 +127,23 @@ func TestDeclinesWithoutAWriteAreMeasuredApart(t *testing.T) {
 	w, rec := workerAt(listen(t, func(ctx *fasthttp.RequestCtx) {
 		fmt.Fprintf(ctx, `{"id":%q,"decision":"declined","reason":%q,"approvedAmountCents":0}`, textField(ctx.PostBody(), "id"), reason)
 	}), 2)
-	defer w.close()
+	defer w.closeWires()
 	traffic := &swipes{run: w.run, declines: 10}
 	require.Len(t, traffic.measures(), 2)
 	require.Len(t, (&swipes{}).measures(), 1, "there are none")
 	apart := []string{"card_not_found", "duplicate_mismatch"}
 	for _, spoil := range spoilers {
 		reason = spoil.reason
-		traffic.send(w, &swipe{id: w.nextID(), card: &card{tenant: &tenant{}}, cents: 5, reason: reason}, time.Now())
+		traffic.sendSwipe(w, &swipe{id: w.nextID(), card: &card{tenant: &tenant{}}, cents: 5, reason: reason}, time.Now())
 	}
 	require.Zero(t, w.faults.count, w.faults.first)
-	require.EqualValues(t, len(apart), rec.whole(unstoredAnswer).TotalCount())
-	require.EqualValues(t, len(spoilers)-len(apart), rec.whole(durableAnswer).TotalCount())
+	require.EqualValues(t, len(apart), rec.allLatencies(unstoredAnswer).TotalCount())
+	require.EqualValues(t, len(spoilers)-len(apart), rec.allLatencies(durableAnswer).TotalCount())
 	for _, reason = range append(apart, "timeout") {
-		traffic.send(w, &swipe{id: w.nextID(), cents: 5, reason: apart[0]}, time.Now())
+		traffic.sendSwipe(w, &swipe{id: w.nextID(), cents: 5, reason: apart[0]}, time.Now())
 	}
 	require.EqualValues(t, 1, w.faults.count, "one reason is not another")
-	require.EqualValues(t, 1, rec.undecided(unstoredAnswer))
+	require.EqualValues(t, 1, rec.countUndecided(unstoredAnswer))
 }
 
 // The answer to a reversal before its authorization must accept it and name it.
@@ -165,10 +165,10 @@ func TestAnEarlyReversalIsJudged(t *testing.T) {
 		require.Equal(t, c.wrong == 0, reverseEarly(w, &swipe{id: []byte("x-1")}), c.answer)
 		require.Equal(t, c.wrong, w.faults.count, "%d %s", c.status, c.answer)
 		require.EqualValues(t, 2, asked.Load())
-		w.close()
+		w.closeWires()
 	}
 	w, _ := workerAt(listen(t, hangUp), 1)
-	defer w.close()
+	defer w.closeWires()
 	require.False(t, reverseEarly(w, &swipe{id: []byte("x-1")}))
 	require.Zero(t, w.faults.count)
 	require.EqualValues(t, 1, *w.outcomes[noAnswer])

@@ -37,28 +37,28 @@ type Verdict struct {
 	Met   bool    `json:"met"`
 }
 
-// meet compares the goals with the stages. It leaves out a goal whose stage did not run.
-func (r *Report) meet(goals []Goal) {
+// judgeGoals compares the goals with the stages. It leaves out a goal whose stage did not run.
+func (r *Report) judgeGoals(goals []Goal) {
 	for _, t := range goals {
 		for i := range r.Stages {
 			s := &r.Stages[i]
-			value, told := r.quantity(s, t.Quantity)
+			value, told := r.quantityOf(s, t.Quantity)
 			if s.Name != t.Stage || !told {
 				continue
 			}
-			r.Goals = append(r.Goals, Verdict{Goal: t, Value: value, Met: t.reached(value)})
+			r.Goals = append(r.Goals, Verdict{Goal: t, Value: value, Met: t.isReached(value)})
 		}
 	}
 }
 
-func (t *Goal) reached(value float64) bool {
+func (t *Goal) isReached(value float64) bool {
 	if t.AtLeast {
 		return value >= t.Limit
 	}
 	return value <= t.Limit
 }
 
-func (s *Stage) figure(name string) (value float64, told bool) {
+func (s *Stage) figureOf(name string) (value float64, told bool) {
 	for _, f := range s.Figures {
 		if f.Name == name {
 			return f.Value, true
@@ -67,22 +67,22 @@ func (s *Stage) figure(name string) (value float64, told bool) {
 	return 0, false
 }
 
-func (r *Report) quantity(s *Stage, name string) (value float64, told bool) {
-	if value, told = s.figure(name); told {
+func (r *Report) quantityOf(s *Stage, name string) (value float64, told bool) {
+	if value, told = s.figureOf(name); told {
 		return value, told
 	}
-	measured := s.measured()
+	measured := s.usedMeasures()
 	if len(measured) == 0 {
 		return 0, false
 	}
 	m := &measured[0]
 	switch name {
 	case P50OfFloor:
-		return ratio(m.P50Micros, r.Yardstick.floorMicros())
+		return ratioOf(m.P50Micros, r.Yardstick.floorMicros())
 	case RateOfEmpty:
-		return r.ofEmpty(s, &Measure{PerSecond: s.answered()})
+		return r.ofEmpty(s, &Measure{PerSecond: s.answeredRate()})
 	case RateOfSpread:
-		return ratio(s.answered(), r.rateOverAllCards(s.Connections))
+		return ratioOf(s.answeredRate(), r.rateOverAllCards(s.Connections))
 	case RatePerSec:
 		return m.PerSecond, true
 	case P99Micros:
@@ -93,16 +93,16 @@ func (r *Report) quantity(s *Stage, name string) (value float64, told bool) {
 	return 0, false
 }
 
-func ratio(of, to float64) (float64, bool) {
+func ratioOf(of, to float64) (float64, bool) {
 	if to <= 0 {
 		return 0, false
 	}
 	return of / to, true
 }
 
-// answered returns the rate of the first measure and of the declines that are not stored.
-func (s *Stage) answered() (perSecond float64) {
-	for i, m := range s.measured() {
+// answeredRate returns the rate of the first measure and of the declines that are not stored.
+func (s *Stage) answeredRate() (perSecond float64) {
+	for i, m := range s.usedMeasures() {
 		if i == 0 || m.Name == swipeNames[unstoredAnswer] {
 			perSecond += m.PerSecond
 		}
@@ -115,33 +115,33 @@ func (s *Stage) answered() (perSecond float64) {
 func (r *Report) rateOverAllCards(connections int) float64 {
 	for i := range r.Stages {
 		s := &r.Stages[i]
-		if s.Workload == Authorize && s.Rate == 0 && s.Connections == connections && s.Spread == SpreadZipf && len(s.measured()) > 0 {
-			return s.answered()
+		if s.Workload == Authorize && s.Rate == 0 && s.Connections == connections && s.Spread == SpreadZipf && len(s.usedMeasures()) > 0 {
+			return s.answeredRate()
 		}
 	}
 	return 0
 }
 
-func outcome(met bool) string {
+func outcomeText(met bool) string {
 	if met {
 		return "met"
 	}
 	return "MISSED"
 }
 
-func (t *Goal) limit() string {
+func (t *Goal) limitText() string {
 	if t.AtLeast {
-		return "at least " + number(t.Limit)
+		return "at least " + formatNumber(t.Limit)
 	}
-	return "at most " + number(t.Limit)
+	return "at most " + formatNumber(t.Limit)
 }
 
 func (v Verdict) String() string {
-	return fmt.Sprintf("%s: %s, %s: %s, meant to be %s", outcome(v.Met), v.Stage, v.Quantity, number(rounded(v.Value)), v.limit())
+	return fmt.Sprintf("%s: %s, %s: %s, meant to be %s", outcomeText(v.Met), v.Stage, v.Quantity, formatNumber(roundDigits(v.Value)), v.limitText())
 }
 
-// goals returns a line for each goal, missed goals first.
-func (r *Report) goals() []string {
+// goalLines returns a line for each goal, missed goals first.
+func (r *Report) goalLines() []string {
 	var lines []string
 	for _, v := range r.Goals {
 		lines = append(lines, v.String())
@@ -153,12 +153,12 @@ func (r *Report) goals() []string {
 	}
 	for i := range r.Stages {
 		s := &r.Stages[i]
-		if _, killed := s.figure(killTook); s.Judged || killed {
+		if _, killed := s.figureOf(killTook); s.Judged || killed {
 			continue // a reason of a rate that was not held, or a server that was starting
 		}
 		if n, of := s.withoutDecision(); float64(n) > mostCouldNot*float64(of) {
 			lines = append(lines, fmt.Sprintf("MISSED: %s: no decision for %d of %d requests, meant to be at most %s", s.Name, n, of,
-				number(mostCouldNot)))
+				formatNumber(mostCouldNot)))
 		}
 	}
 	missed := func(line string) int { return strings.Index(line, "MISSED") }
@@ -166,8 +166,8 @@ func (r *Report) goals() []string {
 	return lines
 }
 
-func (r *Report) missed() (n int) {
-	for _, line := range r.goals() {
+func (r *Report) countMissed() (n int) {
+	for _, line := range r.goalLines() {
 		if strings.HasPrefix(line, "MISSED") {
 			n++
 		}

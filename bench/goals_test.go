@@ -11,8 +11,8 @@ import (
 func TestGoals(t *testing.T) {
 	r := example()
 	r.Stages = r.Stages[:1]
-	r.judge()
-	r.meet([]Goal{
+	r.judgeAnswers()
+	r.judgeGoals([]Goal{
 		{Stage: "authorize", Quantity: RatePerSec, Limit: 100, AtLeast: true},
 		{Stage: "authorize", Quantity: RateOfEmpty, Limit: 0.55, AtLeast: true},
 		{Stage: "authorize", Quantity: P99Micros, Limit: 1000},
@@ -26,7 +26,7 @@ func TestGoals(t *testing.T) {
 	require.Equal(t, []bool{true, false, false, true}, met)
 	require.InDelta(t, 0.001, r.Goals[1].Value, 1e-9)
 	require.False(t, r.Failed)
-	require.Equal(t, 2, r.missed())
+	require.Equal(t, 2, r.countMissed())
 	var out bytes.Buffer
 	require.NoError(t, r.WriteMarkdown(&out, "goals"))
 	require.Contains(t, out.String(), "- MISSED: authorize, p99, µs: ")
@@ -39,7 +39,7 @@ func TestARateIsComparedWithTheSpreadOutOne(t *testing.T) {
 			Measures: []Measure{{Count: 1, PerSecond: perSecond}}}
 	}
 	r := Report{Stages: []Stage{stage("all", SpreadZipf, 1000), stage("one", SpreadCard, 590)}}
-	r.meet([]Goal{{Stage: "one", Quantity: RateOfSpread, Limit: 0.6, AtLeast: true}})
+	r.judgeGoals([]Goal{{Stage: "one", Quantity: RateOfSpread, Limit: 0.6, AtLeast: true}})
 	require.Len(t, r.Goals, 1)
 	require.InDelta(t, 0.59, r.Goals[0].Value, 1e-9)
 	require.False(t, r.Goals[0].Met)
@@ -54,7 +54,7 @@ func TestRatiosOfRatesCountAllSwipes(t *testing.T) {
 	}
 	r := Report{Yardstick: Yardstick{Empty: []Empty{{Connections: 64, PerSecond: 2000}}},
 		Stages: []Stage{stage("all", SpreadZipf, 900, 100), stage("one", SpreadCard, 550, 50)}}
-	r.meet([]Goal{{Stage: "one", Quantity: RateOfSpread}, {Stage: "one", Quantity: RateOfEmpty},
+	r.judgeGoals([]Goal{{Stage: "one", Quantity: RateOfSpread}, {Stage: "one", Quantity: RateOfEmpty},
 		{Stage: "one", Quantity: RatePerSec}, {Stage: "one", Quantity: P99Micros}})
 	var values []float64
 	for _, v := range r.Goals {

@@ -32,44 +32,44 @@ func (r *Report) WriteHTML(out io.Writer, title string) error {
 	sections := make([]section, len(r.Stages))
 	for i := range r.Stages {
 		s := &r.Stages[i]
-		sections[i] = section{Name: s.Name + ", " + s.loop(), Figures: s.figures(), Remarks: s.remarks()}
+		sections[i] = section{Name: s.Name + ", " + s.loopText(), Figures: s.stageFigures(), Remarks: s.stageRemarks()}
 	}
-	return t.Execute(out, map[string]any{"Title": title, "Facts": r.facts(), "Header": header.cells(), "Rows": r.cells(),
-		"Legend": Legend, "Sections": sections, "Verdict": r.verdict(), "Failed": r.Failed,
-		"Goals": r.goals()})
+	return t.Execute(out, map[string]any{"Title": title, "Facts": r.factLines(), "Header": header.rowCells(), "Rows": r.tableCells(),
+		"Legend": Legend, "Sections": sections, "Verdict": r.verdictLine(), "Failed": r.Failed,
+		"Goals": r.goalLines()})
 }
 
-func (r *Report) cells() [][]string {
+func (r *Report) tableCells() [][]string {
 	var all [][]string
-	for _, line := range r.rows() {
-		all = append(all, line.cells())
+	for _, line := range r.measureRows() {
+		all = append(all, line.rowCells())
 	}
 	return all
 }
 
-func (s *Stage) figures() []figure {
+func (s *Stage) stageFigures() []figure {
 	var all []figure
 	add := func(title string, p *plot) {
-		f := figure{Title: title, SVG: p.svg()}
+		f := figure{Title: title, SVG: p.renderSVG()}
 		for _, c := range p.curves {
 			f.Lines = append(f.Lines, c.name)
 		}
 		all = append(all, f)
 	}
-	if len(s.measured()) > 0 {
+	if len(s.usedMeasures()) > 0 {
 		add("latency by percentile", s.percentilePlot())
 	}
 	if len(s.Moments) == 0 {
 		return all
 	}
 	type reads = map[string]func(Moment) (float64, bool)
-	add("answers a second, over time", s.timePlot(number, false,
+	add("answers a second, over time", s.timePlot(formatNumber, false,
 		reads{"/s": func(m Moment) (float64, bool) { return m.PerSecond, true }}, "/s"))
 	add("latency over time", s.timePlot(showMicros, true, reads{
 		"p50": func(m Moment) (float64, bool) { return m.P50Micros, m.P50Micros > 0 },
 		"p99": func(m Moment) (float64, bool) { return m.P99Micros, m.P99Micros > 0 }}, "p50", "p99"))
 	for _, name := range s.gaugeNames() {
-		add(name+", over time", s.timePlot(number, false,
+		add(name+", over time", s.timePlot(formatNumber, false,
 			reads{name: func(m Moment) (float64, bool) { v, told := m.Gauges[name]; return v, told }}, name))
 	}
 	return all

@@ -25,46 +25,46 @@ func (*lifecycle) measures() []string { return []string{"authorize", "increment"
 // unit sends one life. The first message is due at a time, each later one when the one before it is
 // answered.
 func (t *lifecycle) unit(w *worker, due time.Time) {
-	s := (&swipes{run: t.run, pick: t.pick}).next(w)
+	s := (&swipes{run: t.run, pick: t.pick}).nextSwipe(w)
 	first, more := s.cents, leastSwipeCents+w.random.Int64N(mostSwipeCents)
 	original := string(s.id)
-	if !t.step(w, stepAuthorize, due, &s, s.append(w.body[:0]), authorizations) {
+	if !t.sendStep(w, stepAuthorize, due, &s, s.appendBody(w.body[:0]), authorizations) {
 		return
 	}
 	s.card.tenant.moved.Add(-first)
 	s.id, s.original, s.cents = w.nextID(), original, more
-	if t.step(w, stepIncrement, time.Now(), &s, s.append(w.body[:0]), authorizations) {
+	if t.sendStep(w, stepIncrement, time.Now(), &s, s.appendBody(w.body[:0]), authorizations) {
 		s.card.tenant.moved.Add(-more)
 	} else {
 		more = 0
 	}
 	s.original, s.cents = "", first+more
-	if !t.step(w, stepClear, time.Now(), &s, presentment(w, &s, original, `,"final":true}`), clearings) {
+	if !t.sendStep(w, stepClear, time.Now(), &s, presentmentBody(w, &s, original, `,"final":true}`), clearings) {
 		return
 	}
 	s.cents = 1 + w.random.Int64N(first)
-	if t.step(w, stepRefund, time.Now(), &s, presentment(w, &s, original, `}`), refunds) {
+	if t.sendStep(w, stepRefund, time.Now(), &s, presentmentBody(w, &s, original, `}`), refunds) {
 		s.card.tenant.moved.Add(s.cents)
 	}
 }
 
-// presentment returns the body of a clearing or refund of the amount of s.
-func presentment(w *worker, s *swipe, original, end string) []byte {
+// presentmentBody returns the body of a clearing or refund of the amount of s.
+func presentmentBody(w *worker, s *swipe, original, end string) []byte {
 	s.id = w.nextID()
-	body := s.append(w.body[:0])
+	body := s.appendBody(w.body[:0])
 	body = append(append(body[:len(body)-1], `,"originalId":"`...), original...)
 	return append(append(body, '"'), end...)
 }
 
-// step sends one message of a life and expects success.
-func (t *lifecycle) step(w *worker, measure int, due time.Time, s *swipe, body []byte, path string) bool {
+// sendStep sends one message of a life and expects success.
+func (t *lifecycle) sendStep(w *worker, measure int, due time.Time, s *swipe, body []byte, path string) bool {
 	w.body = body
-	status, answer, ok := w.ask(w.network, measure, due, "POST", path)
+	status, answer, ok := w.sendMeasured(w.network, measure, due, "POST", path)
 	for tries := 0; ok && status == 503 && tries < soakRetries; tries++ { // the same id: the same message
-		w.count("sent again")
-		w.undecided(measure, due)
+		w.countOutcome("sent again")
+		w.markUndecided(measure, due)
 		time.Sleep(soakRetryPause)
-		status, answer, ok = w.ask(w.network, measure, due, "POST", path)
+		status, answer, ok = w.sendMeasured(w.network, measure, due, "POST", path)
 	}
 	if !ok {
 		return false
@@ -79,7 +79,7 @@ func (t *lifecycle) step(w *worker, measure int, due time.Time, s *swipe, body [
 	case told && string(got) == want:
 		return true
 	case told && isUndecided(got):
-		w.undecided(measure, due)
+		w.markUndecided(measure, due)
 	default:
 		w.noteDifference(fmt.Sprintf("%s %s of %d cents", path[1:], s.id, s.cents), status, answer, want)
 	}

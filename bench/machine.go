@@ -16,8 +16,8 @@ type Machine struct {
 	Go          string `json:"go"`
 }
 
-// describe reads the machine's facts from Linux; elsewhere some stay empty.
-func describe() Machine {
+// describeMachine reads the machine's facts from Linux; elsewhere some stay empty.
+func describeMachine() Machine {
 	m := Machine{CPU: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version()}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		if model := lineOf(string(text), "model name"); model != "" {

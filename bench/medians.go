@@ -31,7 +31,7 @@ func ReadMedians(dir string, names []string) (*Medians, error) {
 			err = json.Unmarshal(text, &d.reports[i])
 		}
 		if err == nil {
-			err = d.reports[i].like(&d.reports[0])
+			err = d.reports[i].requireComparable(&d.reports[0])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("bench: report %s: %w", name, err)
@@ -40,36 +40,36 @@ func ReadMedians(dir string, names []string) (*Medians, error) {
 	return d, nil
 }
 
-// like returns an error that names the first difference of two reports in loads or goals.
-func (r *Report) like(other *Report) error {
-	if mine, its := r.subjects(), other.subjects(); !slices.Equal(mine, its) {
+// requireComparable returns an error that names the first difference of two reports in loads or goals.
+func (r *Report) requireComparable(other *Report) error {
+	if mine, its := r.describeSubjects(), other.describeSubjects(); !slices.Equal(mine, its) {
 		for i := range max(len(mine), len(its)) {
 			if i >= len(mine) || i >= len(its) || mine[i] != its[i] {
-				return fmt.Errorf("it has %s where the first one has %s", at(mine, i), at(its, i))
+				return fmt.Errorf("it has %s where the first one has %s", elementAt(mine, i), elementAt(its, i))
 			}
 		}
 	}
 	return nil
 }
 
-func at(all []string, i int) string {
+func elementAt(all []string, i int) string {
 	if i < len(all) {
 		return all[i]
 	}
 	return "nothing"
 }
 
-// subjects describes the loads and goals of a report in order, so that reports can be compared.
-func (r *Report) subjects() (all []string) {
+// describeSubjects describes the loads and goals of a report in order, so that reports can be compared.
+func (r *Report) describeSubjects() (all []string) {
 	for i := range r.Stages {
 		s := &r.Stages[i]
-		loop := s.loop()
+		loop := s.loopText()
 		if s.Searched {
 			loop = "open at the rate that a search found"
 		}
 		all = append(all, fmt.Sprintf("load %q of %s, %d connections, spread %q, %s", s.Name, s.Workload, s.Connections, s.Spread,
 			loop))
-		for _, m := range s.measured() {
+		for _, m := range s.usedMeasures() {
 			all = append(all, fmt.Sprintf("load %q, measure %q", s.Name, m.Name))
 		}
 		if s.Judged {
@@ -77,7 +77,7 @@ func (r *Report) subjects() (all []string) {
 		}
 	}
 	for _, v := range r.Goals {
-		all = append(all, fmt.Sprintf("goal %q, %q, %s", v.Stage, v.Quantity, v.limit()))
+		all = append(all, fmt.Sprintf("goal %q, %q, %s", v.Stage, v.Quantity, v.limitText()))
 	}
 	return all
 }
@@ -106,8 +106,8 @@ func median(values []float64) float64 {
 	return (sorted[half-1] + sorted[half]) / 2
 }
 
-// of returns a value of each report. It reports false unless all reports have the value.
-func (d *Medians) of(read func(r *Report) (float64, bool)) (values []float64, told bool) {
+// valuesOf returns a value of each report. It reports false unless all reports have the value.
+func (d *Medians) valuesOf(read func(r *Report) (float64, bool)) (values []float64, told bool) {
 	for i := range d.reports {
 		v, has := read(&d.reports[i])
 		if !has {
@@ -124,17 +124,17 @@ type sheet struct {
 	rows  [][]string // the first is the header
 }
 
-func (d *Medians) sheets() []sheet {
-	all := []sheet{d.loads(), d.figures(), d.goals(), d.runs()}
+func (d *Medians) allSheets() []sheet {
+	all := []sheet{d.loadSheet(), d.figureSheet(), d.goalSheet(), d.runSheet()}
 	return slices.DeleteFunc(all, func(s sheet) bool { return len(s.rows) == 1 })
 }
 
-func (d *Medians) loads() sheet {
+func (d *Medians) loadSheet() sheet {
 	s := sheet{"medians of the loads", [][]string{{"load", "measure", "/s", "p50", "p99", "p99.9", "of empty", "of floor"}}}
 	for i := range d.reports[0].Stages {
-		for j, m := range d.reports[0].Stages[i].measured() {
+		for j, m := range d.reports[0].Stages[i].usedMeasures() {
 			show := func(form func(float64) string, read func(*Report, *Stage, *Measure) (float64, bool)) string {
-				values, told := d.of(func(r *Report) (float64, bool) { return read(r, &r.Stages[i], &r.Stages[i].measured()[j]) })
+				values, told := d.valuesOf(func(r *Report) (float64, bool) { return read(r, &r.Stages[i], &r.Stages[i].usedMeasures()[j]) })
 				if !told {
 					return "–"
 				}
@@ -145,21 +145,21 @@ func (d *Medians) loads() sheet {
 				show(showMicros, func(_ *Report, _ *Stage, m *Measure) (float64, bool) { return m.P50Micros, true }),
 				show(showMicros, func(_ *Report, _ *Stage, m *Measure) (float64, bool) { return m.P99Micros, true }),
 				show(showMicros, func(_ *Report, _ *Stage, m *Measure) (float64, bool) { return m.P999Micros, true }),
-				show(percent, (*Report).ofEmpty),
-				show(times, func(r *Report, _ *Stage, m *Measure) (float64, bool) {
-					return ratio(m.P50Micros, r.Yardstick.floorMicros())
+				show(formatPercent, (*Report).ofEmpty),
+				show(formatTimes, func(r *Report, _ *Stage, m *Measure) (float64, bool) {
+					return ratioOf(m.P50Micros, r.Yardstick.floorMicros())
 				})})
 		}
 	}
 	return s
 }
 
-// figures adds the figures that every report has.
-func (d *Medians) figures() sheet {
-	s := sheet{"figures", [][]string{d.header("load", "figure", "unit")}}
+// figureSheet adds the figures that every report has.
+func (d *Medians) figureSheet() sheet {
+	s := sheet{"figures", [][]string{d.sheetHeader("load", "figure", "unit")}}
 	for i := range d.reports[0].Stages {
 		for _, f := range d.reports[0].Stages[i].Figures {
-			values, told := d.of(func(r *Report) (float64, bool) { return r.Stages[i].figure(f.Name) })
+			values, told := d.valuesOf(func(r *Report) (float64, bool) { return r.Stages[i].figureOf(f.Name) })
 			if told {
 				s.rows = append(s.rows, append([]string{d.reports[0].Stages[i].Name, f.Name, f.Unit}, withMedian(values)...))
 			}
@@ -168,12 +168,12 @@ func (d *Medians) figures() sheet {
 	return s
 }
 
-func (d *Medians) goals() sheet {
-	s := sheet{"goals", [][]string{append(d.header("goal", "load", "quantity"), "meant to be")}}
+func (d *Medians) goalSheet() sheet {
+	s := sheet{"goals", [][]string{append(d.sheetHeader("goal", "load", "quantity"), "meant to be")}}
 	for i, v := range d.reports[0].Goals {
-		values, _ := d.of(func(r *Report) (float64, bool) { return r.Goals[i].Value, true })
-		row := append([]string{outcome(v.reached(median(values))), v.Stage, v.Quantity}, withMedian(values)...)
-		s.rows = append(s.rows, append(row, v.limit()))
+		values, _ := d.valuesOf(func(r *Report) (float64, bool) { return r.Goals[i].Value, true })
+		row := append([]string{outcomeText(v.isReached(median(values))), v.Stage, v.Quantity}, withMedian(values)...)
+		s.rows = append(s.rows, append(row, v.limitText()))
 	}
 	for i := range d.reports[0].Stages {
 		if !d.reports[0].Stages[i].Judged {
@@ -187,14 +187,14 @@ func (d *Medians) goals() sheet {
 			}
 			row = append(row, fmt.Sprintf("%d/s %s", it.Rate, word))
 		}
-		row[0] = outcome(2*held > len(d.reports))
+		row[0] = outcomeText(2*held > len(d.reports))
 		s.rows = append(s.rows, append(row, fmt.Sprintf("%d of %d", held, len(d.reports)), "held by more than half"))
 	}
 	return s
 }
 
-// runs adds the machine's figures and the server of each report.
-func (d *Medians) runs() sheet {
+// runSheet adds the machine's figures and the server of each report.
+func (d *Medians) runSheet() sheet {
 	s := sheet{"runs", [][]string{{"run", "server", "store", "synced write, p50", "growing, p50"}}}
 	for _, e := range d.reports[0].Yardstick.Empty {
 		s.rows[0] = append(s.rows[0], fmt.Sprintf("empty handler, %d connections", e.Connections))
@@ -205,7 +205,7 @@ func (d *Medians) runs() sheet {
 			showMicros(r.Yardstick.SyncGrowingP50Micros)}
 		for _, first := range d.reports[0].Yardstick.Empty {
 			cell := "–"
-			if e := r.Yardstick.empty(first.Connections); e != nil {
+			if e := r.Yardstick.emptyOf(first.Connections); e != nil {
 				cell = fmt.Sprintf("%.0f/s, p50 %s, p99 %s", e.PerSecond, showMicros(e.P50Micros), showMicros(e.P99Micros))
 			}
 			row = append(row, cell)
@@ -215,15 +215,15 @@ func (d *Medians) runs() sheet {
 	return s
 }
 
-// differ lists the facts in which the runs differ, although medians assume that they are equal.
-func (d *Medians) differ() string {
+// differingFacts lists the facts in which the runs differ, although medians assume that they are equal.
+func (d *Medians) differingFacts() string {
 	var what []string
 	for _, fact := range []string{"server", "store", "authorizer"} {
 		if slices.ContainsFunc(d.reports, func(r Report) bool { return r.Facts[fact] != d.reports[0].Facts[fact] }) {
 			what = append(what, "of another "+fact)
 		}
 	}
-	if slices.ContainsFunc(d.reports, func(r Report) bool { return !identified(r.Facts["server"]) }) {
+	if slices.ContainsFunc(d.reports, func(r Report) bool { return !isCommitBuild(r.Facts["server"]) }) {
 		what = append(what, "of a server not identified")
 	}
 	if slices.ContainsFunc(d.reports, func(r Report) bool { return r.Machine != d.reports[0].Machine }) {
@@ -238,33 +238,33 @@ func (d *Medians) differ() string {
 	return "NOT ALIKE: some runs are " + strings.Join(what, ", ")
 }
 
-// identified reports whether the version of a server names one commit. Builds of a modified tree
+// isCommitBuild reports whether the version of a server names one commit. Builds of a modified tree
 // have the same version and may differ.
-func identified(server string) bool {
+func isCommitBuild(server string) bool {
 	return server != "" && !strings.HasSuffix(server, notKnown) && !strings.HasSuffix(server, "+")
 }
 
-// header has a column for each report and one for the median.
-func (d *Medians) header(first ...string) []string {
+// sheetHeader has a column for each report and one for the median.
+func (d *Medians) sheetHeader(first ...string) []string {
 	return append(append(first, d.names...), "median")
 }
 
 func withMedian(values []float64) (cells []string) {
 	for _, v := range append(slices.Clone(values), median(values)) {
-		cells = append(cells, number(rounded(v)))
+		cells = append(cells, formatNumber(roundDigits(v)))
 	}
 	return cells
 }
 
-func perSecond(v float64) string { return fmt.Sprintf("%.0f", v) }
-func percent(v float64) string   { return fmt.Sprintf("%.0f %%", 100*v) }
-func times(v float64) string     { return fmt.Sprintf("%.2f×", v) }
+func perSecond(v float64) string     { return fmt.Sprintf("%.0f", v) }
+func formatPercent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
+func formatTimes(v float64) string   { return fmt.Sprintf("%.2f×", v) }
 
 // WriteTable writes the medians for a terminal.
 func (d *Medians) WriteTable(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, d.differ())
-	for _, s := range d.sheets() {
+	fmt.Fprintln(w, d.differingFacts())
+	for _, s := range d.allSheets() {
 		fmt.Fprintf(w, "\n%s\n", s.title)
 		for _, row := range s.rows {
 			fmt.Fprintln(w, strings.Join(row, "\t"))
@@ -276,8 +276,8 @@ func (d *Medians) WriteTable(out io.Writer) error {
 // WriteMarkdown writes the medians for a repository.
 func (d *Medians) WriteMarkdown(out io.Writer, title string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s.\n", title, d.differ())
-	for _, s := range d.sheets() {
+	fmt.Fprintf(&b, "# %s\n\n%s.\n", title, d.differingFacts())
+	for _, s := range d.allSheets() {
 		fmt.Fprintf(&b, "\n## %s\n\n", s.title)
 		for i, row := range s.rows {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))

@@ -27,7 +27,9 @@ func saved(t *testing.T, changes map[string]func(r *Report)) string {
 }
 
 // meets adds a goal to a report.
-func meets(r *Report) { r.meet([]Goal{{Stage: "authorize", Quantity: P99Micros, Limit: 100_000}}) }
+func meets(r *Report) {
+	r.judgeGoals([]Goal{{Stage: "authorize", Quantity: P99Micros, Limit: 100_000}})
+}
 
 // changed returns an example with another p99 and rate of the first load, another figure and its
 // base.
@@ -36,7 +38,7 @@ func changed(p99, drained float64, server string, held bool) func(r *Report) {
 		r.Stages[0].Measures[0].P99Micros, r.Stages[0].Measures[0].PerSecond = p99, p99/100
 		r.Stages[1].Figures[1].Value, r.Stages[1].Held = drained, held
 		r.Stages[1].Wrong = 0
-		r.judge()
+		r.judgeAnswers()
 		r.Yardstick.SyncZeroedP50Micros = p99 / 1000
 		r.Facts["server"] = server
 		meets(r)
@@ -63,23 +65,23 @@ func TestMediansOfReports(t *testing.T) {
 	require.Equal(t, "short", d.Name())
 	// ratios are the medians of ratios: of 45 µs and each run's sync
 	require.Equal(t, []string{"authorize", "authorize", "1200", "50.0 ms", "120.0 ms", "99.9 ms", "1 %", "303.05×"},
-		rowOf(t, d.loads(), "authorize", "authorize"))
+		rowOf(t, d.loadSheet(), "authorize", "authorize"))
 	require.Equal(t, []string{"sustain", "drained after", "s", "3", "1", "2", "2"},
-		rowOf(t, d.figures(), "sustain", "drained after"))
+		rowOf(t, d.figureSheet(), "sustain", "drained after"))
 	require.Equal(t, []string{"MISSED", "authorize", P99Micros, "300000", "90000", "120000", "120000", "at most 100000"},
-		rowOf(t, d.goals(), "MISSED", "authorize"))
-	require.Equal(t, "2 of 3", rowOf(t, d.goals(), "met", "sustain")[6])
+		rowOf(t, d.goalSheet(), "MISSED", "authorize"))
+	require.Equal(t, "2 of 3", rowOf(t, d.goalSheet(), "met", "sustain")[6])
 	require.Equal(t, []string{"short-2", "purser a", "<embedded>", "90 µs", "195 µs", "20000/s, p50 45 µs, p99 90 µs",
-		"100000/s, p50 600 µs, p99 2.00 ms"}, rowOf(t, d.runs(), "short-2", "purser a"))
-	require.Contains(t, d.differ(), "one server, purser a")
+		"100000/s, p50 600 µs, p99 2.00 ms"}, rowOf(t, d.runSheet(), "short-2", "purser a"))
+	require.Contains(t, d.differingFacts(), "one server, purser a")
 
 	d, err = ReadMedians(dir, []string{"short-1", "short-2", "short-3", "short-4"})
 	require.NoError(t, err)
-	require.Equal(t, "105000", rowOf(t, d.goals(), "MISSED", "authorize")[7], "the mean of the middle two")
-	require.Equal(t, "2 of 4", rowOf(t, d.goals(), "MISSED", "sustain")[7], "half is not more than half")
-	require.Contains(t, d.differ(), "NOT ALIKE: some runs are of another server")
+	require.Equal(t, "105000", rowOf(t, d.goalSheet(), "MISSED", "authorize")[7], "the mean of the middle two")
+	require.Equal(t, "2 of 4", rowOf(t, d.goalSheet(), "MISSED", "sustain")[7], "half is not more than half")
+	require.Contains(t, d.differingFacts(), "NOT ALIKE: some runs are of another server")
 	d.reports[1].Failed = true
-	require.Contains(t, d.differ(), "FAILED")
+	require.Contains(t, d.differingFacts(), "FAILED")
 	for _, write := range []func(*bytes.Buffer) error{func(out *bytes.Buffer) error { return d.WriteTable(out) },
 		func(out *bytes.Buffer) error { return d.WriteMarkdown(out, "medians") }} {
 		var out bytes.Buffer
@@ -142,7 +144,7 @@ func TestMediansOfAServerThatIsNotIdentified(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		d, err := ReadMedians(dir, []string{name, name})
 		require.NoError(t, err)
-		require.Contains(t, d.differ(), "NOT ALIKE: some runs are of a server not identified")
+		require.Contains(t, d.differingFacts(), "NOT ALIKE: some runs are of a server not identified")
 	}
 }
 

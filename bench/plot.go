@@ -30,7 +30,7 @@ type axis struct {
 	log        bool
 }
 
-func (a axis) at(v float64) float64 {
+func (a axis) positionOf(v float64) float64 {
 	from, to := a.from, a.to
 	if a.log {
 		v, from, to = math.Log10(max(v, a.from)), math.Log10(from), math.Log10(to)
@@ -41,8 +41,8 @@ func (a axis) at(v float64) float64 {
 	return a.start + (a.end-a.start)*(v-from)/(to-from)
 }
 
-// marks returns the values of an axis's labels.
-func (a axis) marks() []float64 {
+// labelValues returns the values of an axis's labels.
+func (a axis) labelValues() []float64 {
 	var all []float64
 	if a.log {
 		for v := a.from; v <= a.to*1.001; v *= 10 {
@@ -64,41 +64,41 @@ type plot struct {
 	curves      []curve
 }
 
-func (p *plot) svg() template.HTML {
+func (p *plot) renderSVG() template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" width="%d" height="%d" role="img">`, plotWidth, plotHeight, plotWidth, plotHeight)
 	p.x.start, p.x.end = plotLeft, plotWidth-plotRight
 	p.y.start, p.y.end = plotHeight-plotBottom, plotTop
-	for _, v := range p.y.marks() {
-		at := p.y.at(v)
+	for _, v := range p.y.labelValues() {
+		at := p.y.positionOf(v)
 		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f" class="left">%s</text>`,
 			plotLeft, plotWidth-plotRight, at, at, plotLeft-6, at+4, p.show(v))
 	}
 	for _, v := range p.xMarks {
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d" class="below">%s</text>`, p.x.at(v), plotHeight-10, p.xShow(v))
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d" class="below">%s</text>`, p.x.positionOf(v), plotHeight-10, p.xShow(v))
 	}
 	for i, c := range p.curves {
-		p.draw(&b, i, c)
+		p.drawCurve(&b, i, c)
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String())
 }
 
-func (p *plot) draw(b *strings.Builder, i int, c curve) {
+func (p *plot) drawCurve(b *strings.Builder, i int, c curve) {
 	if len(c.x) == 1 {
-		fmt.Fprintf(b, `<circle class="c%d" cx="%.1f" cy="%.1f" r="%.1f"/>`, i, p.x.at(c.x[0]), p.y.at(c.y[0]), pixelsOfDot)
+		fmt.Fprintf(b, `<circle class="c%d" cx="%.1f" cy="%.1f" r="%.1f"/>`, i, p.x.positionOf(c.x[0]), p.y.positionOf(c.y[0]), pixelsOfDot)
 	}
 	fmt.Fprintf(b, `<polyline class="c%d" points="`, i)
 	for j := range c.x {
-		fmt.Fprintf(b, "%.1f,%.1f ", p.x.at(c.x[j]), p.y.at(c.y[j]))
+		fmt.Fprintf(b, "%.1f,%.1f ", p.x.positionOf(c.x[j]), p.y.positionOf(c.y[j]))
 	}
 	b.WriteString(`"/>`)
 }
 
 // percentilePlot is latency by percentile, both on logarithms: every nine takes as much room as the one before.
 func (s *Stage) percentilePlot() *plot {
-	p := &plot{show: showMicros, xShow: func(nines float64) string { return number(100 - math.Pow(10, 2-nines)) }}
-	for _, m := range s.measured()[:min(len(s.measured()), maxPlotLines)] {
+	p := &plot{show: showMicros, xShow: func(nines float64) string { return formatNumber(100 - math.Pow(10, 2-nines)) }}
+	for _, m := range s.usedMeasures()[:min(len(s.usedMeasures()), maxPlotLines)] {
 		c := curve{name: m.Name}
 		for _, point := range m.Curve {
 			above := 100 - point.Percentile
@@ -113,14 +113,14 @@ func (s *Stage) percentilePlot() *plot {
 	for nines := range percentileNines + 1 {
 		p.xMarks = append(p.xMarks, float64(nines))
 	}
-	p.y = p.decades()
+	p.y = p.decadeAxis()
 	return p
 }
 
 // timePlot draws the samples over time.
 func (s *Stage) timePlot(show func(float64) string, log bool, curves map[string]func(Moment) (float64, bool),
 	names ...string) *plot {
-	p := &plot{show: show, xShow: func(v float64) string { return number(math.Round(v*10)/10) + " s" }}
+	p := &plot{show: show, xShow: func(v float64) string { return formatNumber(math.Round(v*10)/10) + " s" }}
 	p.x = axis{from: 0, to: 1}
 	for _, name := range names {
 		c := curve{name: name}
@@ -132,15 +132,15 @@ func (s *Stage) timePlot(show func(float64) string, log bool, curves map[string]
 		}
 		p.curves = append(p.curves, c)
 	}
-	p.xMarks = p.x.marks()
-	if p.y = p.decades(); !log {
-		p.y = axis{from: 0, to: p.most()}
+	p.xMarks = p.x.labelValues()
+	if p.y = p.decadeAxis(); !log {
+		p.y = axis{from: 0, to: p.roundMaximum()}
 	}
 	return p
 }
 
-// decades is an axis from the power of ten below all values to the one above.
-func (p *plot) decades() axis {
+// decadeAxis is an axis from the power of ten below all values to the one above.
+func (p *plot) decadeAxis() axis {
 	low, high := math.Inf(1), 1.0
 	for _, c := range p.curves {
 		for _, v := range c.y {
@@ -153,8 +153,8 @@ func (p *plot) decades() axis {
 	return axis{from: math.Pow(10, math.Floor(math.Log10(low))), to: math.Pow(10, math.Ceil(math.Log10(high*1.0001))), log: true}
 }
 
-// most returns a round number above all values.
-func (p *plot) most() float64 {
+// roundMaximum returns a round number above all values.
+func (p *plot) roundMaximum() float64 {
 	most := 1.0
 	for _, c := range p.curves {
 		for _, v := range c.y {

@@ -28,11 +28,11 @@ type portfolio struct {
 	frozen, terminated, groceriesOnly, oneMerchantOnly, tight, poor *card
 }
 
-// issue creates workspaces, deposits and cards, and returns when the dollars are available.
-func issue(ctx context.Context, d *desk, c Config) (*portfolio, error) {
+// issuePortfolio creates workspaces, deposits and cards, and returns when the dollars are available.
+func issuePortfolio(ctx context.Context, d *desk, c Config) (*portfolio, error) {
 	p := &portfolio{tenants: make([]*tenant, c.Workspaces), plain: make([]*card, c.Cards), limits: make([]bookedLimit, c.Cards)}
-	err := each(ctx, c.Workspaces, func(ctx context.Context, i int) (err error) {
-		p.tenants[i], err = d.tenant(ctx, fmt.Sprint(i), plentyCents)
+	err := forEach(ctx, c.Workspaces, func(ctx context.Context, i int) (err error) {
+		p.tenants[i], err = d.createTenant(ctx, fmt.Sprint(i), plentyCents)
 		return err
 	})
 	if err != nil {
@@ -40,8 +40,8 @@ func issue(ctx context.Context, d *desk, c Config) (*portfolio, error) {
 	}
 	made := make(chan struct{}, len(p.plain))
 	go reportMade(made, len(p.plain), c.Progress)
-	err = each(ctx, len(p.plain), func(ctx context.Context, i int) (err error) {
-		p.plain[i], err = d.card(ctx, p.tenants[i%len(p.tenants)], nil)
+	err = forEach(ctx, len(p.plain), func(ctx context.Context, i int) (err error) {
+		p.plain[i], err = d.issueCard(ctx, p.tenants[i%len(p.tenants)], nil)
 		made <- struct{}{}
 		return err
 	})
@@ -52,8 +52,8 @@ func issue(ctx context.Context, d *desk, c Config) (*portfolio, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, each(ctx, len(p.tenants), func(ctx context.Context, i int) error {
-		has, err := d.settled(ctx, p.tenants[i], plentyCents)
+	return p, forEach(ctx, len(p.tenants), func(ctx context.Context, i int) error {
+		has, err := d.awaitBalance(ctx, p.tenants[i], plentyCents)
 		if err == nil && has != plentyCents {
 			err = fmt.Errorf("bench: a deposit of %d cents has not settled within %s; %d are there", int64(plentyCents),
 				settleWithin, has)
@@ -73,7 +73,7 @@ func reportMade(made <-chan struct{}, all int, tell func(Progress)) {
 }
 
 func (p *portfolio) issueSpecial(ctx context.Context, d *desk) error {
-	poor, err := d.tenant(ctx, "without dollars", 0)
+	poor, err := d.createTenant(ctx, "without dollars", 0)
 	if err != nil {
 		return err
 	}
@@ -91,12 +91,12 @@ func (p *portfolio) issueSpecial(ctx context.Context, d *desk) error {
 		if special.to == &p.poor {
 			owner = poor
 		}
-		c, err := d.card(ctx, owner, special.rules)
+		c, err := d.issueCard(ctx, owner, special.rules)
 		if err != nil {
 			return err
 		}
 		if special.state != "" {
-			if _, err := d.ask(ctx, "PATCH", "/api/cards/"+c.id, bearer(owner.key), rules{"state": special.state}); err != nil {
+			if _, err := d.requestOK(ctx, "PATCH", "/api/cards/"+c.id, bearerHeader(owner.key), rules{"state": special.state}); err != nil {
 				return err
 			}
 		}
@@ -105,8 +105,8 @@ func (p *portfolio) issueSpecial(ctx context.Context, d *desk) error {
 	return nil
 }
 
-// card returns card i of the plain cards.
-func (p *portfolio) card(i int) *card {
+// cardAt returns card i of the plain cards.
+func (p *portfolio) cardAt(i int) *card {
 	if p.given != nil {
 		return p.given.card(i)
 	}
@@ -120,25 +120,25 @@ func (p *portfolio) count() int {
 	return len(p.plain)
 }
 
-// pick returns the index of the plain card of the next swipe.
-func (p *portfolio) pick(spread string) func(w *worker) *card {
+// picker returns the index of the plain card of the next swipe.
+func (p *portfolio) picker(spread string) func(w *worker) *card {
 	switch spread {
 	case SpreadCard:
-		return func(*worker) *card { return p.card(0) }
+		return func(*worker) *card { return p.cardAt(0) }
 	case SpreadWorkspace:
 		return func(w *worker) *card {
 			of := (len(p.plain) + len(p.tenants) - 1) / len(p.tenants)
 			return p.plain[w.random.IntN(of)*len(p.tenants)]
 		}
 	case SpreadZipf:
-		return func(w *worker) *card { return p.card(int(w.cards.Uint64())) }
+		return func(w *worker) *card { return p.cardAt(int(w.cards.Uint64())) }
 	}
 	panic("BUG: a spread that was validated is not known: " + spread)
 }
 
-// settle waits until every workspace has its expected balance after the run's swipes, and returns
+// settleWorkspaces waits until every workspace has its expected balance after the run's swipes, and returns
 // the differences.
-func (r *run) settle(ctx context.Context, s *Stage) error {
+func (r *run) settleWorkspaces(ctx context.Context, s *Stage) error {
 	if n := s.Outcomes[noAnswer]; n > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d requests had no answer, so that the dollars could not be compared", n))
 		r.uncounted = true
@@ -148,19 +148,19 @@ func (r *run) settle(ctx context.Context, s *Stage) error {
 		r.uncounted = true
 		return nil // after wrong answers the expected sums are unknown
 	}
-	if s.undecided() > 0 {
+	if s.undecidedSwipes() > 0 {
 		if err := pause(ctx, takenBackWithin); err != nil {
 			return err
 		}
 	}
 	r.Progress(Progress{Stage: s.Name + ": comparing the dollars", Done: 1})
 	var wrong differences
-	err := each(ctx, len(r.cards.tenants), func(ctx context.Context, i int) error {
+	err := forEach(ctx, len(r.cards.tenants), func(ctx context.Context, i int) error {
 		t := r.cards.tenants[i]
 		want := t.depositedCents + t.moved.Load()
-		has, err := r.desk.settled(ctx, t, want)
+		has, err := r.desk.awaitBalance(ctx, t, want)
 		if err == nil && has != want {
-			wrong.add(fmt.Sprintf("GET /api/treasury shows %d cents available, want %d", has, want))
+			wrong.addDifference(fmt.Sprintf("GET /api/treasury shows %d cents available, want %d", has, want))
 			t.moved.Store(has - t.depositedCents) // reported once
 		}
 		return err
@@ -180,9 +180,9 @@ func (r *run) acceptBalances(ctx context.Context) error {
 		return nil
 	}
 	r.Progress(Progress{Stage: "counting the dollars anew", Done: 1})
-	err := each(ctx, len(r.cards.tenants), func(ctx context.Context, i int) error {
+	err := forEach(ctx, len(r.cards.tenants), func(ctx context.Context, i int) error {
 		t := r.cards.tenants[i]
-		has, err := r.desk.settled(ctx, t, math.MinInt64)
+		has, err := r.desk.awaitBalance(ctx, t, math.MinInt64)
 		if err == nil {
 			t.moved.Store(has - t.depositedCents)
 		}

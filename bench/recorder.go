@@ -49,38 +49,38 @@ func newRecorder(measures int) *recorder {
 // laneOf returns the lane of a connection.
 func (r *recorder) laneOf(connection int) *lane { return &r.lanes[connection%recorderLanes] }
 
-func (l *lane) answered(measure int, took time.Duration) {
-	nanos := bounded(took)
+func (l *lane) recordAnswered(measure int, took time.Duration) {
+	nanos := boundNanos(took)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	record(l.whole[measure], nanos)
-	record(l.moment, nanos)
+	recordNanos(l.whole[measure], nanos)
+	recordNanos(l.moment, nanos)
 }
 
-// undecided removes a recorded request from the rates, but not from the latencies.
-func (l *lane) undecided(measure int) {
+// recordUndecided removes a recorded request from the rates, but not from the latencies.
+func (l *lane) recordUndecided(measure int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.without[measure]++
 	l.momentWithout++
 }
 
-func (l *lane) sent(late time.Duration) {
+func (l *lane) recordSent(late time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	record(l.late, bounded(late))
+	recordNanos(l.late, boundNanos(late))
 }
 
-func bounded(d time.Duration) int64 { return min(max(int64(d), 0), highestNanos) }
+func boundNanos(d time.Duration) int64 { return min(max(int64(d), 0), highestNanos) }
 
-func record(h *hdrhistogram.Histogram, nanos int64) {
+func recordNanos(h *hdrhistogram.Histogram, nanos int64) {
 	if err := h.RecordValue(nanos); err != nil {
 		panic("BUG: a bounded value does not fit: " + err.Error())
 	}
 }
 
-// moment returns the latencies since the last call, and the number of requests without a decision.
-func (r *recorder) moment() (sum *hdrhistogram.Histogram, undecided int64) {
+// momentLatencies returns the latencies since the last call, and the number of requests without a decision.
+func (r *recorder) momentLatencies() (sum *hdrhistogram.Histogram, undecided int64) {
 	sum = newHistogram(momentDigits)
 	for i := range r.lanes {
 		l := &r.lanes[i]
@@ -94,8 +94,8 @@ func (r *recorder) moment() (sum *hdrhistogram.Histogram, undecided int64) {
 	return sum, undecided
 }
 
-// undecided returns the requests of one measure without a decision.
-func (r *recorder) undecided(measure int) (n int64) {
+// countUndecided returns the requests of one measure without a decision.
+func (r *recorder) countUndecided(measure int) (n int64) {
 	for i := range r.lanes {
 		l := &r.lanes[i]
 		l.mu.Lock()
@@ -105,16 +105,16 @@ func (r *recorder) undecided(measure int) (n int64) {
 	return n
 }
 
-// whole returns all latencies of one measure.
-func (r *recorder) whole(measure int) *hdrhistogram.Histogram {
-	return r.sum(func(l *lane) *hdrhistogram.Histogram { return l.whole[measure] })
+// allLatencies returns all latencies of one measure.
+func (r *recorder) allLatencies(measure int) *hdrhistogram.Histogram {
+	return r.sumHistograms(func(l *lane) *hdrhistogram.Histogram { return l.whole[measure] })
 }
 
-func (r *recorder) late() *hdrhistogram.Histogram {
-	return r.sum(func(l *lane) *hdrhistogram.Histogram { return l.late })
+func (r *recorder) allLateness() *hdrhistogram.Histogram {
+	return r.sumHistograms(func(l *lane) *hdrhistogram.Histogram { return l.late })
 }
 
-func (r *recorder) sum(of func(*lane) *hdrhistogram.Histogram) *hdrhistogram.Histogram {
+func (r *recorder) sumHistograms(of func(*lane) *hdrhistogram.Histogram) *hdrhistogram.Histogram {
 	sum := newHistogram(wholeDigits)
 	for i := range r.lanes {
 		l := &r.lanes[i]

@@ -59,24 +59,24 @@ type line struct {
 }
 
 func newStorm(r *run, l *Load) *storm {
-	return &storm{swipes: swipes{run: r, pick: r.cards.pick(l.Spread)}, lines: make([]line, l.Connections)}
+	return &storm{swipes: swipes{run: r, pick: r.cards.picker(l.Spread)}, lines: make([]line, l.Connections)}
 }
 
 func (t *storm) unit(w *worker, due time.Time) {
 	c := &t.lines[w.index]
-	s, again := t.next(w), c.again
+	s, again := t.nextSwipe(w), c.again
 	if again {
 		s = c.unanswered[len(c.unanswered)-1]
 	}
-	w.body = s.append(w.body[:0])
-	status, answer, err := w.network.send("POST", authorizations, w.body)
+	w.body = s.appendBody(w.body[:0])
+	status, answer, err := w.network.sendRequest("POST", authorizations, w.body)
 	killed := t.killed.Load()
 	if w.stopped = t.over.Load(); err != nil || killed && status == 503 { // the server is starting and has decided nothing
 		outcome := noAnswer
 		if killed {
 			outcome, c.broken = whileDown, true
 		}
-		w.count(outcome)
+		w.countOutcome(outcome)
 		if c.again = true; !again {
 			s.id = bytes.Clone(s.id)
 			c.unanswered, c.due = append(c.unanswered, s), due
@@ -87,15 +87,15 @@ func (t *storm) unit(w *worker, due time.Time) {
 	if again {
 		due = c.due // waiting since then
 	}
-	w.measured(0, due)
+	w.recordLatency(0, due)
 	reason := textField(answer, "reason")
 	switch c.again = false; {
-	case t.approved(w, &s, status, answer):
-		c.keep(exchange{authorizations, w.body, answer}, again)
+	case t.isApproved(w, &s, status, answer):
+		c.keepExchange(exchange{authorizations, w.body, answer}, again)
 	case isUndecided(reason):
-		w.undecided(0, due)
+		w.markUndecided(0, due)
 		if string(reason) == "timeout" {
-			c.late(s)
+			c.keepTimedOut(s)
 		}
 		return // the outcome of a repeated swipe stays unknown
 	}
@@ -104,8 +104,8 @@ func (t *storm) unit(w *worker, due time.Time) {
 	}
 }
 
-// keep stores an exchange whose message was sent before the kill.
-func (c *line) keep(e exchange, again bool) {
+// keepExchange stores an exchange whose message was sent before the kill.
+func (c *line) keepExchange(e exchange, again bool) {
 	if c.broken && !again {
 		return
 	}
@@ -115,8 +115,8 @@ func (c *line) keep(e exchange, again bool) {
 	}
 }
 
-// late stores a swipe that was answered "timeout" before the kill.
-func (c *line) late(s swipe) {
+// keepTimedOut stores a swipe that was answered "timeout" before the kill.
+func (c *line) keepTimedOut(s swipe) {
 	if c.broken {
 		return
 	}
@@ -125,7 +125,7 @@ func (c *line) late(s swipe) {
 	c.timeouts = c.timeouts[max(0, len(c.timeouts)-keptTimeouts):]
 }
 
-func (t *storm) approved(w *worker, s *swipe, status int, answer []byte) bool {
+func (t *storm) isApproved(w *worker, s *swipe, status int, answer []byte) bool {
 	reason := textField(answer, "reason")
 	w.countBytes(reason)
 	if status == 200 && string(reason) == "approved" && s.checkAnswer(answer) {
@@ -138,10 +138,10 @@ func (t *storm) approved(w *worker, s *swipe, status int, answer []byte) bool {
 	return false
 }
 
-// recovery kills the server in a storm of swipes, several times, and measures the time to the first
+// runRecovery kills the server in a storm of swipes, several times, and measures the time to the first
 // correct swipe. The storm repeats swipes without an answer until they have one. Afterwards
 // recovery repeats the last messages, which must have no second effect.
-func (r *run) recovery(ctx context.Context, l *Load) ([]Stage, error) {
+func (r *run) runRecovery(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	var took []float64
 	for i := range kills {
@@ -171,12 +171,12 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 	first := newWorker(r, 0, fmt.Sprintf("%dfirst", r.flows)) // beside the storm, with its own ids
 	first.faults = &faults
 	go func() {
-		defer first.close()
+		defer first.closeWires()
 		took, err := t.killAndWait(ctx, l, first)
 		t.over.Store(true)
 		back <- outcome{took.Seconds(), err}
 	}()
-	stages, err := r.drive(ctx, &part, nil, flow{traffic: t, connections: l.Connections})
+	stages, err := r.runFlows(ctx, &part, nil, flow{traffic: t, connections: l.Connections})
 	s, b := stages[0], <-back
 	s.addDifference(&faults)
 	if err == nil {
@@ -187,7 +187,7 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 		err = t.repeatAll(&s)
 	}
 	if err == nil {
-		err = r.settle(ctx, &s)
+		err = r.settleWorkspaces(ctx, &s)
 	}
 	return s, b.took, err
 }
@@ -206,15 +206,15 @@ func (t *storm) killAndWait(ctx context.Context, l *Load, w *worker) (time.Durat
 	if err := t.run.Server.Start(); err != nil {
 		return 0, err
 	}
-	s := t.next(w)
+	s := t.nextSwipe(w)
 	for {
-		w.body = s.append(w.body[:0])
-		status, answer, err := w.network.send("POST", authorizations, w.body)
-		if err == nil && status != 503 && t.approved(w, &s, status, answer) {
+		w.body = s.appendBody(w.body[:0])
+		status, answer, err := w.network.sendRequest("POST", authorizations, w.body)
+		if err == nil && status != 503 && t.isApproved(w, &s, status, answer) {
 			return time.Since(began), nil
 		}
 		if err == nil {
-			s = t.next(w) // a repeat would get the same decline
+			s = t.nextSwipe(w) // a repeat would get the same decline
 		}
 		if time.Since(began) > startWithin {
 			return 0, fmt.Errorf("bench: no correct swipe within %s of a start: %d %s %v", startWithin, status, answer, err)
@@ -231,11 +231,11 @@ func (t *storm) repeatAll(s *Stage) error {
 	var faults differences
 	w := newWorker(t.run, 0, "again")
 	w.faults = &faults
-	defer w.close()
+	defer w.closeWires()
 	asked := 0
 	for i := range t.lines {
 		for _, e := range t.lines[i].kept {
-			status, answer, err := w.repeat(&e)
+			status, answer, err := w.repeatExchange(&e)
 			if err != nil {
 				return err
 			}
@@ -246,11 +246,11 @@ func (t *storm) repeatAll(s *Stage) error {
 	}
 	resent, late := t.uncertainSwipes()
 	for i := range resent {
-		status, answer, err := w.resolve(authorizations, resent[i].append(nil))
+		status, answer, err := w.resolveMessage(authorizations, resent[i].appendBody(nil))
 		if err != nil {
 			return err
 		}
-		t.approved(w, &resent[i], status, answer)
+		t.isApproved(w, &resent[i], status, answer)
 	}
 	tries := s.Outcomes[whileDown]
 	delete(s.Outcomes, whileDown) // all of them have an answer now
@@ -262,11 +262,11 @@ func (t *storm) repeatAll(s *Stage) error {
 	return nil
 }
 
-// repeat sends a message until the answer is no timeout. A server that has just started may time
+// repeatExchange sends a message until the answer is no timeout. A server that has just started may time
 // out.
-func (w *worker) repeat(e *exchange) (status int, answer []byte, err error) {
+func (w *worker) repeatExchange(e *exchange) (status int, answer []byte, err error) {
 	for range repeatTries {
-		status, answer, err = w.network.send("POST", e.path, e.body)
+		status, answer, err = w.network.sendRequest("POST", e.path, e.body)
 		if err != nil || !isUndecided(textField(answer, "reason")) {
 			break
 		}
@@ -275,12 +275,12 @@ func (w *worker) repeat(e *exchange) (status int, answer []byte, err error) {
 	return status, answer, err
 }
 
-// resolve sends a message until its answer is final. An immediate timeout is final: it is the
+// resolveMessage sends a message until its answer is final. An immediate timeout is final: it is the
 // stored answer.
-func (w *worker) resolve(path string, body []byte) (status int, answer []byte, err error) {
+func (w *worker) resolveMessage(path string, body []byte) (status int, answer []byte, err error) {
 	for range repeatTries {
 		began := time.Now()
-		status, answer, err = w.network.send("POST", path, body)
+		status, answer, err = w.network.sendRequest("POST", path, body)
 		reason := textField(answer, "reason")
 		if err != nil || !isUndecided(reason) || string(reason) == "timeout" && time.Since(began) < decideWithin {
 			break

@@ -22,8 +22,8 @@ func TestARepeatWaitsForItsAnswer(t *testing.T) {
 		ctx.SetBodyString(`{"decision":"approved","reason":"approved"}`)
 	})
 	w := newWorker(runAt(url), 0, "again")
-	defer w.close()
-	status, answer, err := w.repeat(&exchange{path: authorizations, body: []byte(`{}`)})
+	defer w.closeWires()
+	status, answer, err := w.repeatExchange(&exchange{path: authorizations, body: []byte(`{}`)})
 	require.NoError(t, err)
 	require.Equal(t, 200, status)
 	require.Equal(t, `{"decision":"approved","reason":"approved"}`, string(answer))
@@ -33,7 +33,7 @@ func TestARepeatWaitsForItsAnswer(t *testing.T) {
 // stormAt returns a connection of a storm whose swipes a handler answers.
 func stormAt(t *testing.T, answer fasthttp.RequestHandler) (*storm, *worker, *recorder) {
 	w, rec := workerAt(listen(t, answer), 1)
-	t.Cleanup(w.close)
+	t.Cleanup(w.closeWires)
 	pick := func(*worker) *card { return &card{tenant: &tenant{}} }
 	return &storm{swipes: swipes{run: w.run, pick: pick}, lines: make([]line, 1)}, w, rec
 }
@@ -69,7 +69,7 @@ func TestNoAnswerBeforeTheKillIsTold(t *testing.T) {
 	s.lines = nil
 	var stage Stage
 	stage.Outcomes = map[string]int64{}
-	stage.count(w)
+	stage.countWorker(w)
 	require.NoError(t, s.repeatAll(&stage))
 	require.Equal(t, map[string]int64{noAnswer: 1}, stage.Outcomes)
 }
@@ -80,7 +80,7 @@ func TestWhatIsUnsettledAfterAKillIsAskedAgain(t *testing.T) {
 	s, w, _ := stormAt(t, approve)
 	owner := &tenant{}
 	next := func(cents int64) swipe {
-		one := s.next(w)
+		one := s.nextSwipe(w)
 		one.id, one.card, one.cents = bytes.Clone(one.id), &card{tenant: owner}, cents
 		return one
 	}
@@ -105,9 +105,9 @@ func TestASwipeThatWaitsThroughAKillIsMeasured(t *testing.T) {
 		s.unit(w, time.Now())
 	}
 	require.Zero(t, w.faults.count, w.faults.first)
-	require.EqualValues(t, 2, rec.whole(0).TotalCount())
-	require.GreaterOrEqual(t, rec.whole(0).Max(), highestNanos)
-	require.Less(t, rec.whole(0).Min(), highestNanos, "the one after it waited for nothing")
+	require.EqualValues(t, 2, rec.allLatencies(0).TotalCount())
+	require.GreaterOrEqual(t, rec.allLatencies(0).Max(), highestNanos)
+	require.Less(t, rec.allLatencies(0).Min(), highestNanos, "the one after it waited for nothing")
 }
 
 // A walk over cards visits every card before it repeats one.
@@ -117,9 +117,9 @@ func TestAWalkComesToEveryCard(t *testing.T) {
 	k := walk{cards: &portfolio{given: newGiven(Config{Cards: cards, Workspaces: 1,
 		Stock: &Stock{Token: func(i int) string { return fmt.Sprint(i) }, Owner: func(int) int { return 0 }}})}}
 	for range cards {
-		require.False(t, k.over())
-		seen[k.pick(nil).token] = true
+		require.False(t, k.isOver())
+		seen[k.pickNext(nil).token] = true
 	}
 	require.Len(t, seen, cards)
-	require.True(t, k.over())
+	require.True(t, k.isOver())
 }

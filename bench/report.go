@@ -90,9 +90,9 @@ func newFigure(name string, value float64, unit string) Figure {
 	return Figure{Name: name, Value: value, Unit: unit}
 }
 
-// compare sets the ratios of times to the floor of the legend, and of memory to that of the
+// setRatios sets the ratios of times to the floor of the legend, and of memory to that of the
 // machine.
-func (r *Report) compare() {
+func (r *Report) setRatios() {
 	floor, memory := r.Yardstick.floorMicros(), float64(r.Machine.MemoryBytes)/mebibyte
 	for i := range r.Stages {
 		for j := range r.Stages[i].Figures {
@@ -107,18 +107,18 @@ func (r *Report) compare() {
 				to, of = memory, "the machine's memory"
 			}
 			if to > 0 {
-				f.Ratio, f.Of = rounded(f.Value/to), of
+				f.Ratio, f.Of = roundDigits(f.Value/to), of
 			}
 		}
 	}
 }
 
-func micros(nanos int64) float64 { return float64(nanos) / float64(time.Microsecond) }
+func toMicros(nanos int64) float64 { return float64(nanos) / float64(time.Microsecond) }
 
 func newMeasure(name string, h *hdrhistogram.Histogram, seconds float64) Measure {
-	m := Measure{Name: name, Count: h.TotalCount(), P50Micros: micros(h.ValueAtPercentile(50)),
-		P90Micros: micros(h.ValueAtPercentile(90)), P99Micros: micros(h.ValueAtPercentile(99)),
-		P999Micros: micros(h.ValueAtPercentile(99.9)), MaxMicros: micros(h.Max())}
+	m := Measure{Name: name, Count: h.TotalCount(), P50Micros: toMicros(h.ValueAtPercentile(50)),
+		P90Micros: toMicros(h.ValueAtPercentile(90)), P99Micros: toMicros(h.ValueAtPercentile(99)),
+		P999Micros: toMicros(h.ValueAtPercentile(99.9)), MaxMicros: toMicros(h.Max())}
 	if seconds > 0 {
 		m.PerSecond = float64(m.Count) / seconds
 	}
@@ -126,14 +126,14 @@ func newMeasure(name string, h *hdrhistogram.Histogram, seconds float64) Measure
 		return m
 	}
 	for _, p := range curvePercentiles {
-		m.Curve = append(m.Curve, Point{Percentile: p, Micros: rounded(micros(h.ValueAtPercentile(p)))})
+		m.Curve = append(m.Curve, Point{Percentile: p, Micros: roundDigits(toMicros(h.ValueAtPercentile(p)))})
 	}
 	return m
 }
 
-// judge adds up the wrong and missing answers. A rate that was not held is a missed goal and no
+// judgeAnswers adds up the wrong and missing answers. A rate that was not held is a missed goal and no
 // failure.
-func (r *Report) judge() {
+func (r *Report) judgeAnswers() {
 	r.Wrong, r.Unanswered = 0, 0
 	for i := range r.Stages {
 		r.Wrong += r.Stages[i].Wrong
@@ -151,8 +151,8 @@ func (s *Stage) addDifference(d *differences) {
 	s.Differences = append(s.Differences, d.first...)
 }
 
-// undecided returns the number of swipes without a decision.
-func (s *Stage) undecided() (n int64) {
+// undecidedSwipes returns the number of swipes without a decision.
+func (s *Stage) undecidedSwipes() (n int64) {
 	for outcome, count := range s.Outcomes {
 		if isUndecided([]byte(outcome)) {
 			n += count
@@ -170,7 +170,7 @@ func (s *Stage) withoutDecision() (n, of int64) {
 	return n, of
 }
 
-// measured returns the measures with at least one request.
-func (s *Stage) measured() []Measure {
+// usedMeasures returns the measures with at least one request.
+func (s *Stage) usedMeasures() []Measure {
 	return slices.DeleteFunc(slices.Clone(s.Measures), func(m Measure) bool { return m.Count == 0 })
 }

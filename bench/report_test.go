@@ -14,7 +14,7 @@ import (
 func example() *Report {
 	h := newHistogram(wholeDigits)
 	for i := range int64(1000) {
-		record(h, (i+1)*int64(100*time.Microsecond))
+		recordNanos(h, (i+1)*int64(100*time.Microsecond))
 	}
 	m := newMeasure("authorize", h, 10)
 	r := &Report{Machine: Machine{CPU: "A processor", Cores: 2, MemoryBytes: 8 << 30, Kernel: "linux 6.1", Go: "go1.26"},
@@ -41,8 +41,8 @@ func example() *Report {
 					P99Micros: 1200, Gauges: map[string]float64{backlogGauge: 12}}}},
 		}}
 	r.Yardstick = fasterOf(r.Yardsticks[0], r.Yardsticks[1])
-	r.judge()
-	r.compare()
+	r.judgeAnswers()
+	r.setRatios()
 	return r
 }
 
@@ -69,7 +69,7 @@ func TestAReportIsReadBack(t *testing.T) {
 	require.NoError(t, err)
 	var again Report
 	require.NoError(t, json.Unmarshal(text, &again))
-	require.Equal(t, example().rows(), again.rows())
+	require.Equal(t, example().measureRows(), again.measureRows())
 	require.True(t, again.Failed)
 	require.EqualValues(t, 1, again.Wrong)
 }
@@ -77,13 +77,13 @@ func TestAReportIsReadBack(t *testing.T) {
 // Wrong answers fail a run. A rate that was not held is a missed goal.
 func TestARateThatWasNotHeldIsMissed(t *testing.T) {
 	r := Report{Stages: []Stage{{Judged: true, Held: true}, {}}}
-	r.judge()
-	require.Zero(t, r.missed())
+	r.judgeAnswers()
+	require.Zero(t, r.countMissed())
 	r.Stages[0].Held = false
-	r.judge()
-	require.Equal(t, 1, r.missed())
+	r.judgeAnswers()
+	require.Equal(t, 1, r.countMissed())
 	require.False(t, r.Failed)
 	r.Stages[1].Wrong = 1
-	r.judge()
+	r.judgeAnswers()
 	require.True(t, r.Failed)
 }

@@ -23,8 +23,8 @@ type clients struct {
 	shares  [restCalls]int // how often each call is made, beside the others
 }
 
-func (r *run) clients(connections int, shares [restCalls]int) *clients {
-	r.cards.open()
+func (r *run) newClients(connections int, shares [restCalls]int) *clients {
+	r.cards.openBounds()
 	return &clients{cards: r.cards, workers: connections, shares: shares}
 }
 
@@ -36,70 +36,70 @@ func (t *clients) unit(w *worker, due time.Time) {
 	drawn := w.random.IntN(t.shares[patchCard] + t.shares[getCard] + t.shares[getTreasury])
 	switch {
 	case drawn < t.shares[patchCard]:
-		t.patch(w, due)
+		t.patchLimit(w, due)
 	case drawn < t.shares[patchCard]+t.shares[getCard]:
-		t.get(w, due)
+		t.getCard(w, due)
 	default:
-		t.treasury(w, due)
+		t.getTreasury(w, due)
 	}
 }
 
-// own draws one of the cards that only this connection updates. Each connection has a range of
+// pickOwnCard draws one of the cards that only this connection updates. Each connection has a range of
 // cards, which belong to many workspaces.
-func (t *clients) own(w *worker) (*card, *bookedLimit) {
+func (t *clients) pickOwnCard(w *worker) (*card, *bookedLimit) {
 	from, to := w.index*len(t.cards.plain)/t.workers, (w.index+1)*len(t.cards.plain)/t.workers
 	i := from + w.random.IntN(to-from)
 	return t.cards.plain[i], &t.cards.limits[i]
 }
 
-// patch sets another monthly limit, too high to decline a swipe.
-func (t *clients) patch(w *worker, due time.Time) {
-	c, booked := t.own(w)
-	limit := booked.next()
+// patchLimit sets another monthly limit, too high to decline a swipe.
+func (t *clients) patchLimit(w *worker, due time.Time) {
+	c, booked := t.pickOwnCard(w)
+	limit := booked.nextLimit()
 	w.body = strconv.AppendInt(append(w.body[:0], `{"monthlyLimitUsdCents":`...), limit, 10)
 	w.body = append(w.body, '}')
-	w.rest.as(c.tenant.key)
-	status, answer, ok := w.ask(w.rest, patchCard, due, "PATCH", "/api/cards/"+c.id)
+	w.rest.setBearer(c.tenant.key)
+	status, answer, ok := w.sendMeasured(w.rest, patchCard, due, "PATCH", "/api/cards/"+c.id)
 	switch {
 	case ok && status == 200:
-		booked.acknowledged()
+		booked.noteAcknowledged()
 	case ok && status == 503:
-		booked.refused()
+		booked.noteRefused()
 	default:
-		booked.lost()
+		booked.noteLost()
 	}
 	if !ok {
 		return
 	}
 	told, _ := centsField(answer, limitField)
-	if amiss(w, patchCard, due, status, told == limit && describesCard(answer, c)) {
+	if countWrong(w, patchCard, due, status, told == limit && describesCard(answer, c)) {
 		w.noteDifference("PATCH card", status, answer, fmt.Sprintf("%s with a monthly limit of %d cents", c.id, limit))
 	}
 }
 
-func (t *clients) get(w *worker, due time.Time) {
-	c, booked := t.own(w)
-	w.rest.as(c.tenant.key)
-	status, answer, ok := w.ask(w.rest, getCard, due, "GET", "/api/cards/"+c.id)
+func (t *clients) getCard(w *worker, due time.Time) {
+	c, booked := t.pickOwnCard(w)
+	w.rest.setBearer(c.tenant.key)
+	status, answer, ok := w.sendMeasured(w.rest, getCard, due, "GET", "/api/cards/"+c.id)
 	if !ok {
 		return
 	}
 	shown, told := centsField(answer, limitField)
-	if amiss(w, getCard, due, status, told && booked.mayShow(shown) && describesCard(answer, c)) {
+	if countWrong(w, getCard, due, status, told && booked.mayShow(shown) && describesCard(answer, c)) {
 		w.noteDifference("GET card", status, answer, c.id+" with "+booked.describeWanted())
 	}
 }
 
-func (t *clients) treasury(w *worker, due time.Time) {
+func (t *clients) getTreasury(w *worker, due time.Time) {
 	owner := t.cards.tenants[w.random.IntN(len(t.cards.tenants))]
-	w.rest.as(owner.key)
-	status, answer, ok := w.ask(w.rest, getTreasury, due, "GET", "/api/treasury")
+	w.rest.setBearer(owner.key)
+	status, answer, ok := w.sendMeasured(w.rest, getTreasury, due, "GET", "/api/treasury")
 	if !ok {
 		return
 	}
 	available, told := centsField(dollarsOf(answer), "availableCents")
-	if amiss(w, getTreasury, due, status, told && owner.mayShow(available)) {
-		w.noteDifference("GET treasury", status, answer, fmt.Sprintf("%d to %d cents available", owner.least(), owner.before))
+	if countWrong(w, getTreasury, due, status, told && owner.mayShow(available)) {
+		w.noteDifference("GET treasury", status, answer, fmt.Sprintf("%d to %d cents available", owner.leastBalance(), owner.before))
 	}
 }
 
@@ -108,26 +108,26 @@ const limitField = "monthlyLimitUsdCents"
 // describesCard reports whether a document is that of the card, whose id is its first member.
 func describesCard(answer []byte, c *card) bool { return string(textField(answer, "id")) == c.id }
 
-// amiss counts an answer and reports whether it is wrong. A 503 is not wrong: it reports a full
+// countWrong counts an answer and reports whether it is wrong. A 503 is not wrong: it reports a full
 // queue, or a store that does not answer.
-func amiss(w *worker, call int, due time.Time, status int, right bool) bool {
-	w.count(restNames[call] + " " + strconv.Itoa(status))
+func countWrong(w *worker, call int, due time.Time, status int, right bool) bool {
+	w.countOutcome(restNames[call] + " " + strconv.Itoa(status))
 	if status == 503 {
-		w.undecided(call, due)
+		w.markUndecided(call, due)
 		return false
 	}
 	return status != 200 || !right
 }
 
-// rest runs a load for each call.
-func (r *run) rest(ctx context.Context, l *Load) ([]Stage, error) {
+// runREST runs a load for each call.
+func (r *run) runREST(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	for call, name := range restNames {
 		part := *l
 		part.Name, part.Duration = l.Name+": "+name, l.Duration/restCalls
 		var shares [restCalls]int
 		shares[call] = 1
-		stages, err := r.drive(ctx, &part, nil, flow{traffic: r.clients(l.Connections, shares), connections: l.Connections})
+		stages, err := r.runFlows(ctx, &part, nil, flow{traffic: r.newClients(l.Connections, shares), connections: l.Connections})
 		if err == nil {
 			err = r.compareLimits(ctx, &stages[0])
 		}
@@ -140,17 +140,17 @@ func (r *run) rest(ctx context.Context, l *Load) ([]Stage, error) {
 	return all, nil
 }
 
-// mixed runs swipes and REST calls concurrently, each at its rate.
-func (r *run) mixed(ctx context.Context, l *Load) ([]Stage, error) {
+// runMixed runs swipes and REST calls concurrently, each at its rate.
+func (r *run) runMixed(ctx context.Context, l *Load) ([]Stage, error) {
 	shares := [restCalls]int{patchCard: l.RESTRate, getCard: l.ReadRate, getTreasury: l.ReadRate}
-	stages, err := r.drive(ctx, l, r.backlog(),
-		flow{name: ": swipes", traffic: r.swipes(l), connections: l.Connections, rate: l.Rate},
-		flow{name: ": REST", traffic: r.clients(l.Connections, shares), connections: l.Connections, rate: l.RESTRate + 2*l.ReadRate})
+	stages, err := r.runFlows(ctx, l, r.watchBacklog(),
+		flow{name: ": swipes", traffic: r.newSwipes(l), connections: l.Connections, rate: l.Rate},
+		flow{name: ": REST", traffic: r.newClients(l.Connections, shares), connections: l.Connections, rate: l.RESTRate + 2*l.ReadRate})
 	if l.ReadRate == 0 {
 		stages[1].Measures = stages[1].Measures[:1]
 	}
 	if err == nil {
-		err = r.settle(ctx, &stages[0])
+		err = r.settleWorkspaces(ctx, &stages[0])
 	}
 	if err == nil {
 		err = r.compareLimits(ctx, &stages[1])
@@ -172,11 +172,11 @@ func (r *run) compareLimits(ctx context.Context, s *Stage) error {
 	}
 	r.Progress(Progress{Stage: s.Name + ": comparing the cards", Done: 1})
 	var wrong differences
-	err := each(ctx, len(updated), func(ctx context.Context, i int) error {
+	err := forEach(ctx, len(updated), func(ctx context.Context, i int) error {
 		c, booked := r.cards.plain[updated[i]], &r.cards.limits[updated[i]]
-		shown, err := r.desk.limit(ctx, c)
+		shown, err := r.desk.readLimit(ctx, c)
 		if err == nil && !booked.mayShow(shown) {
-			wrong.add(fmt.Sprintf("GET card %s shows a monthly limit of %d cents after the load, want %s", c.id, shown, booked.describeWanted()))
+			wrong.addDifference(fmt.Sprintf("GET card %s shows a monthly limit of %d cents after the load, want %s", c.id, shown, booked.describeWanted()))
 		}
 		booked.compared = booked.sent
 		return err

@@ -135,8 +135,8 @@ func (o *office) read(ctx *fasthttp.RequestCtx) request {
 func officeLoad(t *testing.T, lie func() func(o *office, q *request), l Load, done func(all []Stage) bool) []Stage {
 	for during := 150 * time.Millisecond; ; during *= 2 {
 		l.Connections, l.Duration = 5, during
-		l.fill()
-		all, err := officeRun(t, lie()).load(t.Context(), &l)
+		l.setDefaults()
+		all, err := officeRun(t, lie()).runLoad(t.Context(), &l)
 		require.NoError(t, err)
 		if done(all) || during > 4*time.Second {
 			return all
@@ -155,7 +155,7 @@ func wrongOf(all []Stage) (n int64, first string) {
 
 // everyMeasure reports whether every kind of request was measured.
 func everyMeasure(all []Stage) bool {
-	return !slices.ContainsFunc(all, func(s Stage) bool { return len(s.measured()) < len(s.Measures) })
+	return !slices.ContainsFunc(all, func(s Stage) bool { return len(s.usedMeasures()) < len(s.Measures) })
 }
 
 var (
@@ -326,7 +326,7 @@ func TestEveryCardHasOneWriter(t *testing.T) {
 		for i := range n.workers {
 			w := &worker{index: i, random: rand.New(rand.NewPCG(1, uint64(i)))}
 			for range 100 * n.cards {
-				c, booked := all.own(w)
+				c, booked := all.pickOwnCard(w)
 				require.Same(t, &p.limits[slices.Index(p.plain, c)], booked)
 				if of, known := writer[c.id]; known {
 					require.Equal(t, of, i)
@@ -344,7 +344,7 @@ func TestWhatMayBeAvailable(t *testing.T) {
 	owner := p.tenants[0]
 	owner.moved.Store(-100)
 	owner.asked.Store(70)
-	p.open()
+	p.openBounds()
 	require.True(t, owner.mayShow(900))
 	require.False(t, owner.mayShow(899))
 	owner.asked.Add(30)
@@ -363,22 +363,22 @@ func TestWhatACardMayShow(t *testing.T) {
 		}
 	}
 	may(0)
-	require.EqualValues(t, plentyCents-1, l.next())
-	l.acknowledged()
+	require.EqualValues(t, plentyCents-1, l.nextLimit())
+	l.noteAcknowledged()
 	may(1)
-	l.next()
-	l.refused()
+	l.nextLimit()
+	l.noteRefused()
 	may(1, 2)
-	l.next()
-	l.refused()
+	l.nextLimit()
+	l.noteRefused()
 	may(1, 2, 3)
-	l.next()
-	l.acknowledged()
+	l.nextLimit()
+	l.noteAcknowledged()
 	may(4)
-	l.next()
-	l.lost()
-	l.next()
-	l.acknowledged()
+	l.nextLimit()
+	l.noteLost()
+	l.nextLimit()
+	l.noteAcknowledged()
 	may(5, 6)
 }
 
@@ -388,9 +388,9 @@ func TestDollarsAreCountedAnewAfterALoadWithoutAnswers(t *testing.T) {
 	away.Store(true)
 	r := officeRun(t, onceInTen("authorize", func(q *request) { q.noAnswer = away.Load() })())
 	l := Load{Workload: Authorize, Connections: 5, Duration: 100 * time.Millisecond}
-	l.fill()
+	l.setDefaults()
 	for {
-		all, err := r.load(t.Context(), &l)
+		all, err := r.runLoad(t.Context(), &l)
 		require.NoError(t, err)
 		require.Zero(t, all[0].Wrong, all[0].Differences)
 		if all[0].Outcomes["no answer"] > 0 {
@@ -399,7 +399,7 @@ func TestDollarsAreCountedAnewAfterALoadWithoutAnswers(t *testing.T) {
 		}
 	}
 	away.Store(false)
-	all, err := r.load(t.Context(), &l)
+	all, err := r.runLoad(t.Context(), &l)
 	require.NoError(t, err)
 	require.Zero(t, all[0].Wrong, all[0].Differences)
 	require.Equal(t, officeTenants, all[0].Compared)
@@ -415,6 +415,6 @@ func TestDollarsAreComparedWhenWhatWasLateIsTakenBack(t *testing.T) {
 		}
 	})
 	began := time.Now()
-	require.NoError(t, r.settle(t.Context(), &Stage{Outcomes: map[string]int64{"timeout": 1, "approved": 5}}))
+	require.NoError(t, r.settleWorkspaces(t.Context(), &Stage{Outcomes: map[string]int64{"timeout": 1, "approved": 5}}))
 	require.GreaterOrEqual(t, (<-first).Sub(began), takenBackWithin)
 }

@@ -18,23 +18,23 @@ const (
 	stepDown      = 0.9 // after a rate that a probe held and the whole duration did not
 )
 
-// search finds the highest rate that is held by bisection over short loads, then confirms it for
+// searchRate finds the highest rate that is held by bisection over short loads, then confirms it for
 // the whole duration. The notes of the last stage name every tried rate. A faulty probe ends the
 // search and is the last stage.
-func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
+func (r *run) searchRate(ctx context.Context, l *Load) ([]Stage, error) {
 	var notes []string
 	var last Stage
 	probe := func(rate int) (bool, error) {
 		part := *l
 		part.Rate, part.Duration, part.Name = rate, min(probeFor, l.Duration), fmt.Sprintf("%s: probe at %d/s", l.Name, rate)
 		var err error
-		if last, err = r.hold(ctx, &part); err == nil && last.hasFailed() {
+		if last, err = r.holdRate(ctx, &part); err == nil && last.hasFailed() {
 			err = errFaulty
 		}
 		notes = append(notes, fmt.Sprintf("probe at %d/s for %s: %s", rate, part.Duration, last.heldText()))
 		return last.Held, err
 	}
-	rate, err := highest(l.Rate, probe)
+	rate, err := highestHeld(l.Rate, probe)
 	switch {
 	case errors.Is(err, errFaulty):
 		return []Stage{last}, nil
@@ -44,7 +44,7 @@ func (r *run) search(ctx context.Context, l *Load) ([]Stage, error) {
 	for range maxConfirms {
 		whole := *l
 		whole.Rate = rate
-		s, err := r.hold(ctx, &whole)
+		s, err := r.holdRate(ctx, &whole)
 		s.Searched, s.Notes = true, append(s.Notes, notes...)
 		if s.Held || s.hasFailed() || err != nil {
 			return []Stage{s}, err
@@ -64,9 +64,9 @@ func (s *Stage) heldText() string {
 	return "not held: " + strings.Join(s.NotHeld, "; ")
 }
 
-// highest finds the highest rate that the probe holds, to within closeEnough, by doubling and then
+// highestHeld finds the highest rate that the probe holds, to within closeEnough, by doubling and then
 // bisection.
-func highest(first int, probe func(rate int) (held bool, err error)) (int, error) {
+func highestHeld(first int, probe func(rate int) (held bool, err error)) (int, error) {
 	low, high := 0, first
 	for range maxDoublings {
 		held, err := probe(high)

@@ -16,7 +16,7 @@ func TestADirectoryInMemoryIsTold(t *testing.T) {
 	told := func(dir string) bool {
 		r := runAt("http://h:1")
 		r.DiskDir = dir
-		_, told := r.facts(t.Context())["disk"]
+		_, told := r.collectFacts(t.Context())["disk"]
 		return told
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")

@@ -49,18 +49,18 @@ const (
 
 func (*soak) measures() []string { return []string{"network message", "card update", "read"} }
 
-// soak runs lives of cards for the load's duration, and compares every workspace and card at the
+// runSoak runs lives of cards for the load's duration, and compares every workspace and card at the
 // end.
-func (r *run) soak(ctx context.Context, l *Load) ([]Stage, error) {
+func (r *run) runSoak(ctx context.Context, l *Load) ([]Stage, error) {
 	t := &soak{run: r, accounts: make([]*account, l.Connections)}
-	err := each(ctx, l.Connections, func(ctx context.Context, i int) (err error) {
+	err := forEach(ctx, l.Connections, func(ctx context.Context, i int) (err error) {
 		t.accounts[i], err = openAccount(ctx, r.desk, i)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	stages, err := r.drive(ctx, l, r.backlog(), flow{traffic: t, connections: l.Connections})
+	stages, err := r.runFlows(ctx, l, r.watchBacklog(), flow{traffic: t, connections: l.Connections})
 	if err == nil && stages[0].Wrong == 0 {
 		t.compareAll(&stages[0])
 	}
@@ -68,19 +68,19 @@ func (r *run) soak(ctx context.Context, l *Load) ([]Stage, error) {
 }
 
 func openAccount(ctx context.Context, d *desk, i int) (*account, error) {
-	t, err := d.tenant(ctx, fmt.Sprintf("soak %d", i), soakFundsCents)
+	t, err := d.createTenant(ctx, fmt.Sprintf("soak %d", i), soakFundsCents)
 	if err != nil {
 		return nil, err
 	}
 	a := &account{tenant: t, books: books{available: soakFundsCents}, month: time.Now().UTC().Month()}
 	for range soakCards {
-		c, err := d.card(ctx, t, rules{"perTxnLimitUsdCents": soakPerTxnCents, "monthlyLimitUsdCents": soakMonthCents})
+		c, err := d.issueCard(ctx, t, rules{"perTxnLimitUsdCents": soakPerTxnCents, "monthlyLimitUsdCents": soakMonthCents})
 		if err != nil {
 			return nil, err
 		}
 		a.books.cards = append(a.books.cards, &bookedCard{card: c, perTxn: soakPerTxnCents, month: soakMonthCents})
 	}
-	has, err := d.settled(ctx, t, soakFundsCents)
+	has, err := d.awaitBalance(ctx, t, soakFundsCents)
 	if err == nil && has != soakFundsCents {
 		err = fmt.Errorf("bench: a deposit of %d cents has not settled; %d are there", soakFundsCents, has)
 	}
@@ -92,8 +92,8 @@ var acts = [...]struct {
 	percent int
 	do      func(t *soak, w *worker, a *account, due time.Time)
 }{
-	{40, (*soak).authorize}, {10, (*soak).increment}, {12, (*soak).reverse}, {15, (*soak).clear}, {7, (*soak).refund},
-	{7, (*soak).repeat}, {3, (*soak).limit}, {3, (*soak).freeze}, {2, (*soak).compareAny}, {1, (*soak).compareDollars},
+	{40, (*soak).authorizeSwipe}, {10, (*soak).incrementHold}, {12, (*soak).reverseHold}, {15, (*soak).clearHold}, {7, (*soak).refundClearing},
+	{7, (*soak).repeatMessage}, {3, (*soak).changeLimit}, {3, (*soak).toggleFreeze}, {2, (*soak).compareAny}, {1, (*soak).compareDollars},
 }
 
 func (t *soak) unit(w *worker, due time.Time) {
@@ -141,13 +141,13 @@ func (a *account) anyHold(w *worker) *bookedHold {
 func (t *soak) sendUntilAnswered(w *worker, a *account, due time.Time, path string) (status int, answer []byte) {
 	for range soakRetries {
 		var ok bool
-		if status, answer, ok = w.ask(w.network, soakMessage, due, "POST", path); ok && status != 503 {
+		if status, answer, ok = w.sendMeasured(w.network, soakMessage, due, "POST", path); ok && status != 503 {
 			return status, answer
 		}
 		if ok {
-			w.undecided(soakMessage, due)
+			w.markUndecided(soakMessage, due)
 		}
-		w.count("sent again")
+		w.countOutcome("sent again")
 		time.Sleep(soakRetryPause)
 	}
 	w.noteDifference(path, 0, nil, "any answer")
@@ -166,49 +166,49 @@ func (a *account) checkAnswer(w *worker, path string, status int, answer []byte,
 	a.kept = a.kept[max(0, len(a.kept)-keptAnswers):]
 }
 
-func (t *soak) authorize(w *worker, a *account, due time.Time) {
+func (t *soak) authorizeSwipe(w *worker, a *account, due time.Time) {
 	c := a.anyCard(w)
 	s := swipe{id: w.nextID(), token: c.token, currency: "USD", merchant: w.merchants.Uint64(), mcc: groceryMCC,
 		cents: 1 + w.random.Int64N(soakSwipeCents)}
 	partial := w.random.IntN(8) == 0
-	w.body = s.append(w.body[:0])
+	w.body = s.appendBody(w.body[:0])
 	if partial {
 		w.body = append(w.body[:len(w.body)-1], `,"partialApproval":true}`...)
 	}
-	want := a.books.authorize(c, nil, s.cents, partial)
-	answer, ok := t.decided(w, a, due, want)
+	want := a.books.bookAuthorization(c, nil, s.cents, partial)
+	answer, ok := t.sendDecided(w, a, due, want)
 	if ok && want.reason == "approved" {
 		h := &bookedHold{card: c, networkID: string(s.id), authorizationID: string(textField(answer, "authorizationId"))}
-		a.books.hold(h, want.approved)
-		a.books.keep(h)
+		a.books.bookHold(h, want.approved)
+		a.books.keepHold(h)
 	}
 }
 
-func (t *soak) increment(w *worker, a *account, due time.Time) {
+func (t *soak) incrementHold(w *worker, a *account, due time.Time) {
 	h := a.anyHold(w)
 	if h == nil {
 		return
 	}
 	s := swipe{id: w.nextID(), token: h.card.token, currency: "USD", merchant: w.merchants.Uint64(), mcc: groceryMCC,
 		cents: 1 + w.random.Int64N(soakSwipeCents/4), original: h.networkID}
-	w.body = s.append(w.body[:0])
-	want := a.books.authorize(h.card, h, s.cents, false)
-	answer, ok := t.decided(w, a, due, want)
+	w.body = s.appendBody(w.body[:0])
+	want := a.books.bookAuthorization(h.card, h, s.cents, false)
+	answer, ok := t.sendDecided(w, a, due, want)
 	if ok && want.reason == "approved" {
-		a.books.hold(h, want.approved)
+		a.books.bookHold(h, want.approved)
 		if id := string(textField(answer, "authorizationId")); id != h.authorizationID {
 			w.noteDifference("increment", 200, answer, h.authorizationID)
 		}
 	}
 }
 
-// decided sends an authorization and compares its decision. It returns false without a decision.
-func (t *soak) decided(w *worker, a *account, due time.Time, want verdict) (answer []byte, ok bool) {
+// sendDecided sends an authorization and compares its decision. It returns false without a decision.
+func (t *soak) sendDecided(w *worker, a *account, due time.Time, want verdict) (answer []byte, ok bool) {
 	status, answer := t.sendUntilAnswered(w, a, due, authorizations)
 	reason := textField(answer, "reason")
 	w.countBytes(reason)
 	if status == 200 && isUndecided(reason) {
-		w.undecided(soakMessage, due)
+		w.markUndecided(soakMessage, due)
 		t.compareDollars(w, a, time.Now()) // the server reverses a timeout a little later
 		return answer, false
 	}
@@ -218,8 +218,8 @@ func (t *soak) decided(w *worker, a *account, due time.Time, want verdict) (answ
 	return answer, right
 }
 
-// about begins the body of a message about an authorization, named by one of its two ids.
-func (a *account) about(w *worker, h *bookedHold) []byte {
+// messageAbout begins the body of a message about an authorization, named by one of its two ids.
+func (a *account) messageAbout(w *worker, h *bookedHold) []byte {
 	body := append(append(w.body[:0], `{"id":"`...), w.nextID()...)
 	if w.random.IntN(2) == 0 {
 		return append(append(append(body, `","originalId":"`...), h.networkID...), '"')
@@ -227,41 +227,41 @@ func (a *account) about(w *worker, h *bookedHold) []byte {
 	return append(append(append(body, `","authorizationId":"`...), h.authorizationID...), '"')
 }
 
-func (t *soak) reverse(w *worker, a *account, due time.Time) {
+func (t *soak) reverseHold(w *worker, a *account, due time.Time) {
 	h := a.anyHold(w)
 	if h == nil {
 		return
 	}
 	cents := h.held
-	w.body = a.about(w, h)
+	w.body = a.messageAbout(w, h)
 	if w.random.IntN(2) == 0 {
 		cents = 1 + w.random.Int64N(soakSwipeCents)
 		w.body = strconv.AppendInt(append(w.body, `,"amountCents":`...), cents, 10)
 	}
 	w.body = append(w.body, '}')
 	status, answer := t.sendUntilAnswered(w, a, due, reversals)
-	w.count("message " + strconv.Itoa(status))
-	a.books.release(h, cents)
+	w.countOutcome("message " + strconv.Itoa(status))
+	a.books.bookReversal(h, cents)
 	left, told := centsField(answer, "heldAmountCents")
 	right := status == 200 && told && left == h.held && string(textField(answer, "authorizationId")) == h.authorizationID
 	a.checkAnswer(w, reversals, status, answer, right, fmt.Sprintf("%s with %d held", h.authorizationID, h.held))
 }
 
-func (t *soak) clear(w *worker, a *account, due time.Time) {
+func (t *soak) clearHold(w *worker, a *account, due time.Time) {
 	h := a.anyHold(w)
 	if h == nil {
 		return
 	}
 	cents, final := 1+w.random.Int64N(max(h.held, 1)+h.held/8), w.random.IntN(2) == 0
-	w.body = a.present(w, h, cents)
+	w.body = a.presentmentOf(w, h, cents)
 	w.body = append(strconv.AppendBool(append(w.body, `,"final":`...), final), '}')
 	status, answer := t.sendUntilAnswered(w, a, due, clearings)
-	w.count("message " + strconv.Itoa(status))
-	a.books.clear(h, cents, final)
+	w.countOutcome("message " + strconv.Itoa(status))
+	a.books.bookClearing(h, cents, final)
 	a.checkAnswer(w, clearings, status, answer, status == 200 && string(textField(answer, "status")) == "posted", "posted")
 }
 
-func (t *soak) refund(w *worker, a *account, due time.Time) {
+func (t *soak) refundClearing(w *worker, a *account, due time.Time) {
 	h := a.anyHold(w)
 	if h == nil {
 		return
@@ -270,71 +270,71 @@ func (t *soak) refund(w *worker, a *account, due time.Time) {
 	if a.books.available+a.books.held > soakFundsCents {
 		cents = 1 // the workspace has its initial dollars
 	}
-	w.body = append(a.present(w, h, cents), '}')
+	w.body = append(a.presentmentOf(w, h, cents), '}')
 	status, answer := t.sendUntilAnswered(w, a, due, refunds)
-	w.count("message " + strconv.Itoa(status))
+	w.countOutcome("message " + strconv.Itoa(status))
 	a.books.available += cents
 	a.checkAnswer(w, refunds, status, answer, status == 200 && string(textField(answer, "status")) == "posted", "posted")
 }
 
-// present begins the body of a clearing or refund.
-func (a *account) present(w *worker, h *bookedHold, cents int64) []byte {
-	body := a.about(w, h)
+// presentmentOf begins the body of a clearing or refund.
+func (a *account) presentmentOf(w *worker, h *bookedHold, cents int64) []byte {
+	body := a.messageAbout(w, h)
 	body = append(append(body, `,"cardToken":"`...), h.card.token...)
 	body = strconv.AppendInt(append(body, `","amountCents":`...), cents, 10)
 	return append(body, `,"currency":"USD","merchant":{"name":"Merchant","mcc":"5411"}`...)
 }
 
-// repeat sends a message again, which must get its first answer.
-func (t *soak) repeat(w *worker, a *account, due time.Time) {
+// repeatMessage sends a message again, which must get its first answer.
+func (t *soak) repeatMessage(w *worker, a *account, due time.Time) {
 	if len(a.kept) == 0 {
 		return
 	}
 	e := a.kept[w.random.IntN(len(a.kept))]
 	w.body = append(w.body[:0], e.body...)
 	status, answer := t.sendUntilAnswered(w, a, due, e.path)
-	if w.count("repeat"); status != 200 || !bytes.Equal(answer, e.answer) {
+	if w.countOutcome("repeat"); status != 200 || !bytes.Equal(answer, e.answer) {
 		w.noteDifference("repeat of "+e.path, status, answer, string(e.answer))
 	}
 }
 
-// limit changes a card's limits, which apply from the answer on.
-func (t *soak) limit(w *worker, a *account, due time.Time) {
+// changeLimit changes a card's limits, which apply from the answer on.
+func (t *soak) changeLimit(w *worker, a *account, due time.Time) {
 	c := a.anyCard(w)
 	changed := *c
 	changed.month, changed.perTxn = c.spent+1+w.random.Int64N(soakMonthCents), 1+w.random.Int64N(2*soakPerTxnCents)
 	w.body = fmt.Appendf(w.body[:0], `{"monthlyLimitUsdCents":%d,"perTxnLimitUsdCents":%d}`, changed.month, changed.perTxn)
-	t.update(w, a, c, changed, due)
+	t.updateCard(w, a, c, changed, due)
 }
 
-// freeze thaws a frozen card, and freezes some of the active ones.
-func (t *soak) freeze(w *worker, a *account, due time.Time) {
+// toggleFreeze thaws a frozen card, and freezes some of the active ones.
+func (t *soak) toggleFreeze(w *worker, a *account, due time.Time) {
 	c := a.anyCard(w)
 	if !c.frozen && w.random.IntN(thawsPerFreeze) != 0 {
 		return
 	}
 	changed := *c
 	changed.frozen = !c.frozen
-	w.body = fmt.Appendf(w.body[:0], `{"state":%q}`, changed.state())
-	t.update(w, a, c, changed, due)
+	w.body = fmt.Appendf(w.body[:0], `{"state":%q}`, changed.stateName())
+	t.updateCard(w, a, c, changed, due)
 }
 
-// update sends a change until its outcome is known. The answer shows the changed card. A change
+// updateCard sends a change until its outcome is known. The answer shows the changed card. A change
 // sets values, so repeats are safe.
-func (t *soak) update(w *worker, a *account, c *bookedCard, changed bookedCard, due time.Time) {
-	w.rest.as(a.tenant.key)
+func (t *soak) updateCard(w *worker, a *account, c *bookedCard, changed bookedCard, due time.Time) {
+	w.rest.setBearer(a.tenant.key)
 	for range soakRetries {
-		status, answer, ok := w.ask(w.rest, soakUpdate, due, "PATCH", "/api/cards/"+c.id)
+		status, answer, ok := w.sendMeasured(w.rest, soakUpdate, due, "PATCH", "/api/cards/"+c.id)
 		switch {
 		case ok && status == 503:
-			w.count("update 503")
-			w.undecided(soakUpdate, due)
-		case ok && status == 200 && termsOf(answer) == changed.terms():
-			w.count("update")
+			w.countOutcome("update 503")
+			w.markUndecided(soakUpdate, due)
+		case ok && status == 200 && termsOf(answer) == changed.comparedTerms():
+			w.countOutcome("update")
 			*c = changed
 			return
 		case ok:
-			w.noteDifference("PATCH card", status, answer, changed.terms())
+			w.noteDifference("PATCH card", status, answer, changed.comparedTerms())
 			w.stopped = true
 			return
 		}
@@ -344,9 +344,9 @@ func (t *soak) update(w *worker, a *account, c *bookedCard, changed bookedCard, 
 	w.stopped = true
 }
 
-// terms are the values of a card that are compared.
-func (c *bookedCard) terms() string {
-	return fmt.Sprintf("%s %s, at most %d a month and %d at once", c.id, c.state(), c.month, c.perTxn)
+// comparedTerms are the values of a card that are compared.
+func (c *bookedCard) comparedTerms() string {
+	return fmt.Sprintf("%s %s, at most %d a month and %d at once", c.id, c.stateName(), c.month, c.perTxn)
 }
 
 // termsOf returns the values that an answer shows.
@@ -357,7 +357,7 @@ func termsOf(answer []byte) string {
 }
 
 func (t *soak) compareDollars(w *worker, a *account, due time.Time) {
-	t.compare(w, a, due, "/api/treasury", func(answer []byte) (got, want string) {
+	t.compareBooks(w, a, due, "/api/treasury", func(answer []byte) (got, want string) {
 		usd := dollarsOf(answer)
 		available, _ := centsField(usd, "availableCents")
 		held, _ := centsField(usd, "heldCents")
@@ -371,36 +371,36 @@ func (t *soak) compareAny(w *worker, a *account, due time.Time) {
 }
 
 func (t *soak) compareCard(w *worker, a *account, c *bookedCard, due time.Time) {
-	t.compare(w, a, due, "/api/cards/"+c.id, func(answer []byte) (got, want string) {
+	t.compareBooks(w, a, due, "/api/cards/"+c.id, func(answer []byte) (got, want string) {
 		spent, _ := centsField(answer, "monthSpendUsdCents")
-		return fmt.Sprintf("%s, %d spent", termsOf(answer), spent), fmt.Sprintf("%s, %d spent", c.terms(), c.spent)
+		return fmt.Sprintf("%s, %d spent", termsOf(answer), spent), fmt.Sprintf("%s, %d spent", c.comparedTerms(), c.spent)
 	})
 }
 
-func (c *bookedCard) state() string {
+func (c *bookedCard) stateName() string {
 	if c.frozen {
 		return "frozen"
 	}
 	return "active"
 }
 
-// compare reads until the answer equals the books, because balances and a card's spend follow the
+// compareBooks reads until the answer equals the books, because balances and a card's spend follow the
 // relay of decisions, which is later than their answers.
-func (t *soak) compare(w *worker, a *account, due time.Time, path string, of func(answer []byte) (got, want string)) {
-	w.rest.as(a.tenant.key)
+func (t *soak) compareBooks(w *worker, a *account, due time.Time, path string, of func(answer []byte) (got, want string)) {
+	w.rest.setBearer(a.tenant.key)
 	var got, want string
 	for range comparePolls {
-		status, answer, ok := w.ask(w.rest, soakRead, due, "GET", path)
+		status, answer, ok := w.sendMeasured(w.rest, soakRead, due, "GET", path)
 		switch {
 		case ok && status == 503:
-			w.undecided(soakRead, due)
+			w.markUndecided(soakRead, due)
 		case ok && status != 200:
 			w.noteDifference("GET "+path, status, answer, "200")
 			w.stopped = true
 			return
 		case ok:
 			if got, want = of(answer); got == want {
-				w.count("compared")
+				w.countOutcome("compared")
 				return
 			}
 		}
@@ -424,8 +424,8 @@ func (t *soak) compareAll(s *Stage) {
 			t.compareCard(w, a, c, time.Now())
 		}
 		s.Compared += 1 + len(a.books.cards)
-		s.count(w)
-		w.close()
+		s.countWorker(w)
+		w.closeWires()
 	}
 	s.addDifference(&faults)
 }

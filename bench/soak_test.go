@@ -27,7 +27,7 @@ func soakedAt(url string) (*soak, *account, *worker) {
 // shown returns the document of a card.
 func (c *bookedCard) shown() string {
 	return fmt.Sprintf(`{"card":{"id":%q,"state":%q,"monthlyLimitUsdCents":%d,"perTxnLimitUsdCents":%d,"monthSpendUsdCents":%d}}`,
-		c.id, c.state(), c.month, c.perTxn, c.spent)
+		c.id, c.stateName(), c.month, c.perTxn, c.spent)
 }
 
 // Every field of the card in an update's answer is compared.
@@ -39,8 +39,8 @@ func TestAnUpdateOfASoakIsCompared(t *testing.T) {
 		shown := changed
 		lie(&shown)
 		s, a, w := soakedAt(listen(t, func(ctx *fasthttp.RequestCtx) { ctx.SetBodyString(shown.shown()) }))
-		s.update(w, a, a.books.cards[1], changed, time.Now())
-		w.close()
+		s.updateCard(w, a, a.books.cards[1], changed, time.Now())
+		w.closeWires()
 		if name == "" {
 			require.Zero(t, w.faults.count, w.faults.first)
 			require.Equal(t, changed, *a.books.cards[1])
@@ -62,11 +62,11 @@ func TestAnUpdateOfASoakIsSentAgain(t *testing.T) {
 		ctx.SetBodyString(changed.shown())
 		answers = answers[1:]
 	}))
-	defer w.close()
-	s.update(w, a, a.books.cards[1], changed, time.Now())
+	defer w.closeWires()
+	s.updateCard(w, a, a.books.cards[1], changed, time.Now())
 	require.Zero(t, w.faults.count, w.faults.first)
 	require.EqualValues(t, 2, w.lane.without[soakUpdate])
-	s.update(w, a, a.books.cards[1], changed, time.Now())
+	s.updateCard(w, a, a.books.cards[1], changed, time.Now())
 	require.EqualValues(t, 1, w.faults.count)
 }
 
@@ -94,10 +94,10 @@ func TestMostCardsOfASoakAreActive(t *testing.T) {
 			}
 		}
 	}))
-	defer w.close()
+	defer w.closeWires()
 	frozen, all := 0, 0
 	for range 3000 {
-		s.freeze(w, a, time.Now())
+		s.toggleFreeze(w, a, time.Now())
 		for _, c := range a.books.cards {
 			if all++; c.frozen {
 				frozen++
@@ -147,7 +147,7 @@ func TestAReadOfASoakThatFailsIsTold(t *testing.T) {
 		answers = answers[1:]
 		ctx.SetBodyString(a.books.cards[0].shown())
 	}))
-	defer w.close()
+	defer w.closeWires()
 	s.compareCard(w, a, a.books.cards[0], time.Now())
 	require.Zero(t, w.faults.count, w.faults.first)
 	require.EqualValues(t, 1, w.lane.without[soakRead])
@@ -169,8 +169,8 @@ func TestAReversalOfASoakNamesItsAuthorization(t *testing.T) {
 			fmt.Fprintf(ctx, `{"id":%q,"authorizationId":%q,"heldAmountCents":0}`, textField(ctx.PostBody(), "id"), named)
 		}))
 		a.books.holds = []*bookedHold{{card: a.books.cards[0], networkID: "n", authorizationID: "auth_1"}}
-		s.reverse(w, a, time.Now())
-		w.close()
+		s.reverseHold(w, a, time.Now())
+		w.closeWires()
 		require.Equal(t, wrong, w.faults.count, w.faults.first)
 		require.EqualValues(t, 1, w.lane.without[soakMessage])
 	}
@@ -181,8 +181,8 @@ func TestAnAuthorizationOfASoakThatIsNotDecided(t *testing.T) {
 	s, a, w := soakedAt(listen(t, func(ctx *fasthttp.RequestCtx) {
 		ctx.SetBodyString(`{"reason":"timeout","account":"usd","availableCents":700,"heldCents":300}`)
 	}))
-	defer w.close()
-	s.authorize(w, a, time.Now())
+	defer w.closeWires()
+	s.authorizeSwipe(w, a, time.Now())
 	require.Zero(t, w.faults.count, w.faults.first)
 	require.EqualValues(t, 1, w.lane.without[soakMessage])
 	require.EqualValues(t, 1, *w.outcomes["compared"])

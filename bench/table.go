@@ -15,22 +15,22 @@ type row struct{ Stage, Loop, Measure, PerSecond, P50, P99, P999, Max, OfEmpty, 
 var header = row{"load", "loop", "measure", "/s", "p50", "p99", "p99.9", "max", "of empty", "of floor", "p99 of floor",
 	"p99.9 of floor"}
 
-func (r row) cells() []string {
+func (r row) rowCells() []string {
 	return []string{r.Stage, r.Loop, r.Measure, r.PerSecond, r.P50, r.P99, r.P999, r.Max, r.OfEmpty, r.OfFloor,
 		r.P99OfFloor, r.P999OfFloor}
 }
 
-// rows of the tables, one for each measure.
-func (r *Report) rows() []row {
+// measureRows of the tables, one for each measure.
+func (r *Report) measureRows() []row {
 	var all []row
 	for i := range r.Stages {
 		s := &r.Stages[i]
-		for _, m := range s.measured() {
-			line := row{Stage: s.Name, Loop: s.loop(), Measure: m.Name, PerSecond: perSecond(m.PerSecond),
+		for _, m := range s.usedMeasures() {
+			line := row{Stage: s.Name, Loop: s.loopText(), Measure: m.Name, PerSecond: perSecond(m.PerSecond),
 				P50: showMicros(m.P50Micros), P99: showMicros(m.P99Micros), P999: showMicros(m.P999Micros),
 				Max: showMicros(m.MaxMicros), OfEmpty: "–"}
 			if of, told := r.ofEmpty(s, &m); told {
-				line.OfEmpty = percent(of)
+				line.OfEmpty = formatPercent(of)
 			}
 			line.OfFloor, line.P99OfFloor, line.P999OfFloor = r.showOfFloor(m.P50Micros), r.showOfFloor(m.P99Micros),
 				r.showOfFloor(m.P999Micros)
@@ -42,21 +42,21 @@ func (r *Report) rows() []row {
 
 // ofEmpty is a rate beside the empty handler's.
 func (r *Report) ofEmpty(s *Stage, m *Measure) (of float64, told bool) {
-	if e := r.Yardstick.empty(s.Connections); e != nil {
-		return ratio(m.PerSecond, e.PerSecond)
+	if e := r.Yardstick.emptyOf(s.Connections); e != nil {
+		return ratioOf(m.PerSecond, e.PerSecond)
 	}
 	return 0, false
 }
 
 func (r *Report) showOfFloor(us float64) string {
-	of, told := ratio(us, r.Yardstick.floorMicros())
+	of, told := ratioOf(us, r.Yardstick.floorMicros())
 	if !told {
 		return "–"
 	}
-	return times(of)
+	return formatTimes(of)
 }
 
-func (s *Stage) loop() string {
+func (s *Stage) loopText() string {
 	if s.Rate > 0 {
 		return fmt.Sprintf("open %d/s", s.Rate)
 	}
@@ -76,13 +76,13 @@ func showMicros(us float64) string {
 	return fmt.Sprintf("%.0f µs", us)
 }
 
-// facts of the machine and the server, a line each.
-func (r *Report) facts() []string {
+// factLines of the machine and the server, a line each.
+func (r *Report) factLines() []string {
 	m := r.Machine
 	lines := []string{
 		fmt.Sprintf("machine: %s, %d cores, %.1f GiB, %s, %s", m.CPU, m.Cores, float64(m.MemoryBytes)/(1<<30), m.Kernel, m.Go)}
 	for i, when := range []string{"before", "after"}[:len(r.Yardsticks)] {
-		for _, line := range r.Yardsticks[i].lines() {
+		for _, line := range r.Yardsticks[i].yardstickLines() {
 			lines = append(lines, when+" the loads, "+line)
 		}
 	}
@@ -93,7 +93,7 @@ func (r *Report) facts() []string {
 	return lines
 }
 
-func (y *Yardstick) lines() []string {
+func (y *Yardstick) yardstickLines() []string {
 	lines := []string{fmt.Sprintf("synced write, p50: %s over zeroed blocks, %s growing", showMicros(y.SyncZeroedP50Micros),
 		showMicros(y.SyncGrowingP50Micros))}
 	for _, e := range y.Empty {
@@ -111,13 +111,13 @@ const Legend = "of empty: rate beside the empty handler's over as many connectio
 // leastRatio is the smallest ratio that the table shows.
 const leastRatio = 0.001
 
-// remarks returns the notes of a stage beside its latencies.
-func (s *Stage) remarks() []string {
+// stageRemarks returns the notes of a stage beside its latencies.
+func (s *Stage) stageRemarks() []string {
 	var lines []string
 	for _, f := range s.Figures {
-		line := strings.TrimSpace(fmt.Sprintf("%s: %s %s", f.Name, number(rounded(f.Value)), f.Unit))
+		line := strings.TrimSpace(fmt.Sprintf("%s: %s %s", f.Name, formatNumber(roundDigits(f.Value)), f.Unit))
 		if f.Ratio >= leastRatio {
-			line += fmt.Sprintf(", %s× of %s", number(f.Ratio), f.Of)
+			line += fmt.Sprintf(", %s× of %s", formatNumber(f.Ratio), f.Of)
 		}
 		lines = append(lines, line)
 	}
@@ -145,22 +145,22 @@ func (s *Stage) remarks() []string {
 	return lines
 }
 
-func number(v float64) string {
+func formatNumber(v float64) string {
 	if v == float64(int64(v)) {
 		return fmt.Sprintf("%.0f", v)
 	}
 	return fmt.Sprintf("%.3f", v)
 }
 
-// verdict returns the last line of the table.
-func (r *Report) verdict() string {
+// verdictLine returns the last line of the table.
+func (r *Report) verdictLine() string {
 	switch {
 	case r.Unanswered > 0:
 		return fmt.Sprintf("%d requests WITHOUT an answer, %d WRONG answers or sums", r.Unanswered, r.Wrong)
 	case r.Wrong > 0:
 		return fmt.Sprintf("%d WRONG answers or sums", r.Wrong)
-	case r.missed() > 0:
-		return fmt.Sprintf("every answer was the one that must come; %d of %d goals missed", r.missed(), len(r.goals()))
+	case r.countMissed() > 0:
+		return fmt.Sprintf("every answer was the one that must come; %d of %d goals missed", r.countMissed(), len(r.goalLines()))
 	}
 	return "every answer was the one that must come"
 }
@@ -168,25 +168,25 @@ func (r *Report) verdict() string {
 // WriteTable writes the report for a terminal.
 func (r *Report) WriteTable(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, line := range r.facts() {
+	for _, line := range r.factLines() {
 		fmt.Fprintln(w, line)
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintln(w, strings.Join(header.cells(), "\t"))
-	for _, line := range r.rows() {
-		fmt.Fprintln(w, strings.Join(line.cells(), "\t"))
+	fmt.Fprintln(w, strings.Join(header.rowCells(), "\t"))
+	for _, line := range r.measureRows() {
+		fmt.Fprintln(w, strings.Join(line.rowCells(), "\t"))
 	}
 	fmt.Fprintln(w)
 	for i := range r.Stages {
 		fmt.Fprintln(w, r.Stages[i].Name)
-		for _, line := range r.Stages[i].remarks() {
+		for _, line := range r.Stages[i].stageRemarks() {
 			fmt.Fprintln(w, "    "+line)
 		}
 	}
-	for _, line := range r.goals() {
+	for _, line := range r.goalLines() {
 		fmt.Fprintln(w, line)
 	}
-	fmt.Fprintf(w, "\n%s\n%s\n", Legend, r.verdict())
+	fmt.Fprintf(w, "\n%s\n%s\n", Legend, r.verdictLine())
 	return w.Flush()
 }
 
@@ -194,29 +194,29 @@ func (r *Report) WriteTable(out io.Writer) error {
 func (r *Report) WriteMarkdown(out io.Writer, title string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", title)
-	for _, line := range r.facts() {
+	for _, line := range r.factLines() {
 		fmt.Fprintf(&b, "- %s\n", line)
 	}
 	b.WriteString("\n")
-	cells := header.cells()
+	cells := header.rowCells()
 	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(cells, " | "), strings.Repeat("---|", len(cells)))
-	for _, line := range r.rows() {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(line.cells(), " | "))
+	for _, line := range r.measureRows() {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(line.rowCells(), " | "))
 	}
 	fmt.Fprintf(&b, "\n%s\n", Legend)
 	for i := range r.Stages {
 		fmt.Fprintf(&b, "\n## %s\n\n", r.Stages[i].Name)
-		for _, line := range r.Stages[i].remarks() {
+		for _, line := range r.Stages[i].stageRemarks() {
 			fmt.Fprintf(&b, "- %s\n", line)
 		}
 	}
-	if lines := r.goals(); len(lines) > 0 {
+	if lines := r.goalLines(); len(lines) > 0 {
 		b.WriteString("\n## goals\n\n")
 		for _, line := range lines {
 			fmt.Fprintf(&b, "- %s\n", line)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s.\n", r.verdict())
+	fmt.Fprintf(&b, "\n%s.\n", r.verdictLine())
 	_, err := io.WriteString(out, b.String())
 	return err
 }

@@ -51,7 +51,7 @@ func newWire(base, bearer string, authorities *x509.CertPool) *wire {
 		w.security.ServerName = u.Hostname()
 	}
 	w.address = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port))
-	w.as(bearer)
+	w.setBearer(bearer)
 	return w
 }
 
@@ -61,19 +61,19 @@ func clientTLS(authorities *x509.CertPool) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities}
 }
 
-// as sets the bearer secret of later requests.
-func (w *wire) as(bearer string) {
+// setBearer sets the bearer secret of later requests.
+func (w *wire) setBearer(bearer string) {
 	w.fixed = fmt.Appendf(w.fixed[:0], " HTTP/1.1\r\nHost: %s\r\n", w.address)
 	if bearer != "" {
 		w.fixed = fmt.Appendf(w.fixed, "Authorization: Bearer %s\r\n", bearer)
 	}
 }
 
-// send sends a request and returns the status and the answer, which the next request overwrites.
+// sendRequest sends a request and returns the status and the answer, which the next request overwrites.
 // After an error the outcome of the request is unknown, and the next request opens a new
 // connection. A nil body sends none.
-func (w *wire) send(method, path string, body []byte) (status int, answer []byte, err error) {
-	if err = w.connect(); err != nil {
+func (w *wire) sendRequest(method, path string, body []byte) (status int, answer []byte, err error) {
+	if err = w.ensureConnected(); err != nil {
 		return 0, nil, err
 	}
 	w.out = append(w.out[:0], method...)
@@ -86,19 +86,19 @@ func (w *wire) send(method, path string, body []byte) (status int, answer []byte
 	}
 	w.out = append(append(w.out, "\r\n"...), body...)
 	if _, err = w.conn.Write(w.out); err == nil {
-		status, err = w.read()
+		status, err = w.readResponse()
 	}
 	if err != nil {
-		w.close()
+		w.closeConnection()
 	}
 	return status, w.answer, err
 }
 
-// connect opens a connection unless one is open that was used within maxIdle.
-func (w *wire) connect() (err error) {
+// ensureConnected opens a connection unless one is open that was used within maxIdle.
+func (w *wire) ensureConnected() (err error) {
 	now := time.Now()
 	if now.Sub(w.used) > maxIdle {
-		w.close()
+		w.closeConnection()
 	}
 	w.used = now
 	if w.conn == nil {
@@ -114,7 +114,7 @@ func (w *wire) connect() (err error) {
 	return w.conn.SetDeadline(now.Add(answerWithin))
 }
 
-func (w *wire) close() {
+func (w *wire) closeConnection() {
 	if w.conn != nil {
 		_ = w.conn.Close() // the exchange is over
 		w.conn = nil
@@ -123,7 +123,7 @@ func (w *wire) close() {
 
 var errAnswer = errors.New("bench: the answer is no HTTP/1.1 with a Content-Length")
 
-func (w *wire) read() (int, error) {
+func (w *wire) readResponse() (int, error) {
 	line, err := w.in.ReadSlice('\n')
 	if err != nil {
 		return 0, err
@@ -131,8 +131,8 @@ func (w *wire) read() (int, error) {
 	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.1 ")) {
 		return 0, errAnswer
 	}
-	status, ok := digits(line[9:12])
-	length, last, err := w.header()
+	status, ok := parseDigits(line[9:12])
+	length, last, err := w.readHeader()
 	switch {
 	case err != nil:
 		return 0, err
@@ -147,14 +147,14 @@ func (w *wire) read() (int, error) {
 		return 0, err
 	}
 	if last {
-		w.close()
+		w.closeConnection()
 	}
 	return status, nil
 }
 
-// header reads the headers. It returns the length of the body, -1 when none is given, and whether
+// readHeader reads the headers. It returns the length of the body, -1 when none is given, and whether
 // the server closes the connection.
-func (w *wire) header() (length int, last bool, err error) {
+func (w *wire) readHeader() (length int, last bool, err error) {
 	length = -1
 	for {
 		line, err := w.in.ReadSlice('\n')
@@ -168,7 +168,7 @@ func (w *wire) header() (length int, last bool, err error) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		switch value = bytes.TrimSpace(value); {
 		case bytes.EqualFold(name, []byte("Content-Length")):
-			if n, ok := digits(value); ok {
+			if n, ok := parseDigits(value); ok {
 				length = n
 			}
 		case bytes.EqualFold(name, []byte("Connection")):
@@ -177,7 +177,7 @@ func (w *wire) header() (length int, last bool, err error) {
 	}
 }
 
-func digits(text []byte) (n int, ok bool) {
+func parseDigits(text []byte) (n int, ok bool) {
 	for _, c := range text {
 		if c < '0' || c > '9' || n > maxAnswerBytes {
 			return 0, false

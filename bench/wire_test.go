@@ -27,15 +27,15 @@ func TestAWireKeepsItsConnection(t *testing.T) {
 		}
 	})
 	w := newWire(url, "first", nil)
-	defer w.close()
+	defer w.closeConnection()
 	ask := func(method, path string, body []byte, want string) {
-		status, answer, err := w.send(method, path, body)
+		status, answer, err := w.sendRequest(method, path, body)
 		require.NoError(t, err)
 		require.Equal(t, 202, status)
 		require.Equal(t, want, string(answer))
 	}
 	ask("POST", "/a", []byte("{}"), "POST /a {} Bearer first")
-	w.as("second")
+	w.setBearer("second")
 	ask("GET", "/b", nil, "GET /b  Bearer second")
 	ask("PATCH", "/last", []byte("x"), "PATCH /last x Bearer second")
 	require.Len(t, peers, 1)
@@ -53,9 +53,9 @@ func TestRequestsOverTLS(t *testing.T) {
 	trusted := x509.NewCertPool()
 	trusted.AddCert(server.Certificate())
 	w := newWire(server.URL, "", trusted)
-	defer w.close()
+	defer w.closeConnection()
 	for range 2 {
-		status, answer, err := w.send("POST", "/a", []byte("{}"))
+		status, answer, err := w.sendRequest("POST", "/a", []byte("{}"))
 		require.NoError(t, err)
 		require.Equal(t, 200, status)
 		require.Equal(t, "POST /a", string(answer))
@@ -64,7 +64,7 @@ func TestRequestsOverTLS(t *testing.T) {
 	require.NoError(t, err)
 
 	stranger := newWire(server.URL, "", x509.NewCertPool())
-	_, _, err = stranger.send("POST", "/a", nil)
+	_, _, err = stranger.sendRequest("POST", "/a", nil)
 	require.ErrorContains(t, err, "unknown authority")
 	_, err = signUp(t.Context(), Target{REST: server.URL, Authorities: x509.NewCertPool()}, "run")
 	require.ErrorContains(t, err, "unknown authority")
@@ -73,7 +73,7 @@ func TestRequestsOverTLS(t *testing.T) {
 }
 
 func TestAWireToNobodyFails(t *testing.T) {
-	_, _, err := newWire("http://127.0.0.1:0", "", nil).send("GET", "/", nil) // nobody can listen on port 0
+	_, _, err := newWire("http://127.0.0.1:0", "", nil).sendRequest("GET", "/", nil) // nobody can listen on port 0
 	require.Error(t, err)
 }
 
@@ -91,7 +91,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 func readOf(text []byte) (*wire, error) {
 	w := newWire("http://h:1", "", nil)
 	w.in.Reset(bytes.NewReader(text))
-	_, err := w.read()
+	_, err := w.readResponse()
 	return w, err
 }
 
@@ -136,9 +136,9 @@ func TestFieldsThatAreNotThere(t *testing.T) {
 func TestAWireLeavesAnIdleConnection(t *testing.T) {
 	peers := map[string]bool{}
 	w := newWire(listen(t, func(ctx *fasthttp.RequestCtx) { peers[ctx.RemoteAddr().String()] = true }), "", nil)
-	defer w.close()
+	defer w.closeConnection()
 	for range 2 {
-		_, _, err := w.send("GET", "/", nil)
+		_, _, err := w.sendRequest("GET", "/", nil)
 		require.NoError(t, err)
 		w.used = w.used.Add(-2 * maxIdle)
 	}

@@ -37,13 +37,13 @@ type Empty struct {
 
 // floorMicros is the shortest time of a durable answer: one sync and one exchange.
 func (y *Yardstick) floorMicros() float64 {
-	if e := y.empty(1); e != nil {
+	if e := y.emptyOf(1); e != nil {
 		return y.SyncZeroedP50Micros + e.P50Micros
 	}
 	return 0
 }
 
-func (y *Yardstick) empty(connections int) *Empty {
+func (y *Yardstick) emptyOf(connections int) *Empty {
 	for i := range y.Empty {
 		if y.Empty[i].Connections == connections {
 			return &y.Empty[i]
@@ -58,7 +58,7 @@ func fasterOf(a, b Yardstick) Yardstick {
 		SyncGrowingP50Micros: min(a.SyncGrowingP50Micros, b.SyncGrowingP50Micros), Empty: slices.Clone(a.Empty)}
 	for i := range best.Empty {
 		e := &best.Empty[i]
-		if other := b.empty(e.Connections); other != nil {
+		if other := b.emptyOf(e.Connections); other != nil {
 			e.PerSecond = max(e.PerSecond, other.PerSecond)
 			e.P50Micros, e.P99Micros = min(e.P50Micros, other.P50Micros), min(e.P99Micros, other.P99Micros)
 		}
@@ -66,10 +66,10 @@ func fasterOf(a, b Yardstick) Yardstick {
 	return best
 }
 
-// yardstick measures the machine again. Ratios are to the fastest of all measurements.
-func (r *run) yardstick(ctx context.Context, report *Report) error {
+// measureAgain measures the machine again. Ratios are to the fastest of all measurements.
+func (r *run) measureAgain(ctx context.Context, report *Report) error {
 	r.Progress(Progress{Stage: "measuring the machine"})
-	y, err := measure(ctx, r.Config)
+	y, err := measureYardstick(ctx, r.Config)
 	if err != nil {
 		return err
 	}
@@ -80,9 +80,9 @@ func (r *run) yardstick(ctx context.Context, report *Report) error {
 	return nil
 }
 
-// measure measures syncs in the disk's directory, and an empty handler over one connection and over
+// measureYardstick measures syncs in the disk's directory, and an empty handler over one connection and over
 // the connections of each load.
-func measure(ctx context.Context, c Config) (Yardstick, error) {
+func measureYardstick(ctx context.Context, c Config) (Yardstick, error) {
 	var y Yardstick
 	zeroed, err := measureSync(c.DiskDir, c.YardstickFor, true)
 	if err != nil {
@@ -121,19 +121,19 @@ func measureSync(dir string, during time.Duration, zeroed bool) (p50 float64, er
 	for began, i := time.Now(), 0; i == 0 || time.Since(began) < during && i < maxSyncs; i++ {
 		block[0] = byte(i) | 1
 		at := time.Now()
-		if _, err := file.WriteAt(block, offset(i, zeroed)); err != nil {
+		if _, err := file.WriteAt(block, writeOffset(i, zeroed)); err != nil {
 			return 0, err
 		}
 		if err := syncData(file); err != nil {
 			return 0, err
 		}
-		record(h, bounded(time.Since(at)))
+		recordNanos(h, boundNanos(time.Since(at)))
 	}
-	return micros(h.ValueAtPercentile(50)), nil
+	return toMicros(h.ValueAtPercentile(50)), nil
 }
 
-// offset of a write: at the end, or over the zeroed blocks, again and again.
-func offset(i int, zeroed bool) int64 {
+// writeOffset of a write: at the end, or over the zeroed blocks, again and again.
+func writeOffset(i int, zeroed bool) int64 {
 	at := int64(i) * blockBytes
 	if zeroed {
 		at %= zeroedBytes
@@ -148,7 +148,7 @@ func (*nothing) measures() []string { return []string{"empty"} }
 
 func (t *nothing) unit(w *worker, due time.Time) {
 	w.body = append(w.body[:0], t.body...)
-	if status, answer, ok := w.ask(w.network, 0, due, "POST", authorizations); ok && status != 200 {
+	if status, answer, ok := w.sendMeasured(w.network, 0, due, "POST", authorizations); ok && status != 200 {
 		w.noteDifference("empty handler", status, answer, "200")
 	}
 }
@@ -181,7 +181,7 @@ func measureEmpty(ctx context.Context, c Config, connections []int) (all []Empty
 	r := &run{Config: c}
 	for _, n := range connections {
 		l := &Load{Name: "empty handler", Connections: n, Duration: c.YardstickFor}
-		stages, err := r.drive(ctx, l, nil, flow{traffic: &nothing{body: like.append(nil)}, connections: n})
+		stages, err := r.runFlows(ctx, l, nil, flow{traffic: &nothing{body: like.appendBody(nil)}, connections: n})
 		if err != nil {
 			return nil, err
 		}

@@ -10,8 +10,8 @@ import (
 func TestAGrowingFileIsNotWrittenOver(t *testing.T) {
 	const blocks = zeroedBytes / blockBytes
 	for _, i := range []int{0, 1, blocks - 1, blocks, 3*blocks + 5, maxSyncs} {
-		require.EqualValues(t, i*blockBytes, offset(i, false))
-		require.EqualValues(t, i%blocks*blockBytes, offset(i, true))
+		require.EqualValues(t, i*blockBytes, writeOffset(i, false))
+		require.EqualValues(t, i%blocks*blockBytes, writeOffset(i, true))
 	}
 }
 

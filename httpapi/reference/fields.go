@@ -20,64 +20,64 @@ type Field struct {
 	Description template.HTML
 }
 
-// parameter describes a parameter of a path, query or header.
-func (d *description) parameter(source map[string]any) Field {
-	schema := d.resolve(object(source["schema"]))
-	f := Field{Name: text(source["name"]), In: text(source["in"]), Type: d.typeOf(schema), Bounds: bounds(schema),
-		Description: inline(text(source["description"]))}
+// describeParameter describes a parameter of a path, query or header.
+func (d *description) describeParameter(source map[string]any) Field {
+	schema := d.resolveRef(asObject(source["schema"]))
+	f := Field{Name: asText(source["name"]), In: asText(source["in"]), Type: d.typeOf(schema), Bounds: describeBounds(schema),
+		Description: renderInline(asText(source["description"]))}
 	f.Required, _ = source["required"].(bool)
 	return f
 }
 
-// fields lists the members of an object, depth first. The variants of a schema follow each other,
+// listFields lists the members of an object, depth first. The variants of a schema follow each other,
 // and a member that two variants share is listed once.
-func (d *description) fields(schema map[string]any) []Field {
+func (d *description) listFields(schema map[string]any) []Field {
 	var fields []Field
-	d.collect(&fields, schema, "", 0)
+	d.collectFields(&fields, schema, "", 0)
 	return fields
 }
 
-func (d *description) collect(fields *[]Field, schema map[string]any, prefix string, depth int) {
-	if schema = d.resolve(schema); depth > maxDepth {
+func (d *description) collectFields(fields *[]Field, schema map[string]any, prefix string, depth int) {
+	if schema = d.resolveRef(schema); depth > maxDepth {
 		return
 	}
 	for _, keyword := range []string{"allOf", "oneOf", "anyOf"} {
-		for _, variant := range list(schema[keyword]) {
-			d.collect(fields, object(variant), prefix, depth)
+		for _, variant := range asList(schema[keyword]) {
+			d.collectFields(fields, asObject(variant), prefix, depth)
 		}
 	}
-	if items := object(schema["items"]); items != nil {
-		d.collect(fields, items, prefix+"[]", depth)
+	if items := asObject(schema["items"]); items != nil {
+		d.collectFields(fields, items, prefix+"[]", depth)
 	}
-	properties, required := object(schema["properties"]), list(schema["required"])
+	properties, required := asObject(schema["properties"]), asList(schema["required"])
 	names := sortedKeys(properties)
 	slices.SortStableFunc(names, func(a, b string) int { // required members first
-		return place(required, a) - place(required, b)
+		return positionOf(required, a) - positionOf(required, b)
 	})
 	for _, name := range names {
-		member := d.resolve(object(properties[name]))
+		member := d.resolveRef(asObject(properties[name]))
 		full := strings.TrimPrefix(prefix+"."+name, ".")
 		if slices.ContainsFunc(*fields, func(f Field) bool { return f.Name == full }) {
 			continue
 		}
-		*fields = append(*fields, Field{Name: full, Type: d.typeOf(member), Bounds: bounds(member),
-			Required: slices.Contains(required, any(name)), Description: inline(describe(member))})
-		d.collect(fields, member, full, depth+1)
+		*fields = append(*fields, Field{Name: full, Type: d.typeOf(member), Bounds: describeBounds(member),
+			Required: slices.Contains(required, any(name)), Description: renderInline(describeMember(member))})
+		d.collectFields(fields, member, full, depth+1)
 	}
 }
 
-// place is the position of a name in a list, the length when it is not there.
-func place(names []any, name string) int {
+// positionOf is the position of a name in a list, the length when it is not there.
+func positionOf(names []any, name string) int {
 	if at := slices.Index(names, any(name)); at >= 0 {
 		return at
 	}
 	return len(names)
 }
 
-// describe returns a member's description, with the meaning of its null.
-func describe(member map[string]any) string {
-	words := text(member["description"])
-	if meaning := text(member["x-null-means"]); meaning != "" {
+// describeMember returns a member's description, with the meaning of its null.
+func describeMember(member map[string]any) string {
+	words := asText(member["description"])
+	if meaning := asText(member["x-null-means"]); meaning != "" {
 		words = strings.TrimSuffix(words+". ", ". ") + ". null: " + meaning
 		words = strings.TrimPrefix(words, ". ")
 	}
@@ -89,21 +89,21 @@ func (d *description) typeOf(schema map[string]any) string {
 	switch stated := schema["type"].(type) {
 	case string:
 		if stated == "array" {
-			items := d.resolve(object(schema["items"]))
+			items := d.resolveRef(asObject(schema["items"]))
 			return "array of " + d.typeOf(items)
 		}
 		return stated
 	case []any:
 		var names []string
 		for _, name := range stated {
-			names = append(names, text(name))
+			names = append(names, asText(name))
 		}
 		return strings.Join(names, " or ")
 	}
 	for _, keyword := range []string{"oneOf", "anyOf"} {
 		var names []string
-		for _, variant := range list(schema[keyword]) {
-			if name := d.typeOf(d.resolve(object(variant))); !slices.Contains(names, name) {
+		for _, variant := range asList(schema[keyword]) {
+			if name := d.typeOf(d.resolveRef(asObject(variant))); !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -114,10 +114,10 @@ func (d *description) typeOf(schema map[string]any) string {
 	return "any"
 }
 
-// bounds writes what a schema allows beyond its type.
-func bounds(schema map[string]any) string {
+// describeBounds writes what a schema allows beyond its type.
+func describeBounds(schema map[string]any) string {
 	var words []string
-	if values := list(schema["enum"]); len(values) > 0 {
+	if values := asList(schema["enum"]); len(values) > 0 {
 		var shown []string
 		for _, value := range values {
 			shown = append(shown, fmt.Sprint(value))
@@ -130,31 +130,31 @@ func bounds(schema map[string]any) string {
 	for _, bound := range []struct{ least, most, unit string }{
 		{"minimum", "maximum", ""}, {"minLength", "maxLength", " characters"}, {"minItems", "maxItems", " items"},
 	} {
-		words = append(words, between(schema[bound.least], schema[bound.most], bound.unit)...)
+		words = append(words, describeRange(schema[bound.least], schema[bound.most], bound.unit)...)
 	}
-	if pattern := text(schema["pattern"]); pattern != "" {
+	if pattern := asText(schema["pattern"]); pattern != "" {
 		words = append(words, "pattern "+pattern)
 	}
 	if value, ok := schema["default"]; ok {
-		words = append(words, fmt.Sprint("default ", number(value)))
+		words = append(words, fmt.Sprint("default ", plainNumber(value)))
 	}
 	return strings.Join(words, "; ")
 }
 
-func between(least, most any, unit string) []string {
+func describeRange(least, most any, unit string) []string {
 	switch {
 	case least != nil && most != nil:
-		return []string{number(least) + " to " + number(most) + unit}
+		return []string{plainNumber(least) + " to " + plainNumber(most) + unit}
 	case least != nil:
-		return []string{"at least " + number(least) + unit}
+		return []string{"at least " + plainNumber(least) + unit}
 	case most != nil:
-		return []string{"at most " + number(most) + unit}
+		return []string{"at most " + plainNumber(most) + unit}
 	}
 	return nil
 }
 
-// number writes a value without an exponent.
-func number(value any) string {
+// plainNumber writes a value without an exponent.
+func plainNumber(value any) string {
 	if n, ok := value.(float64); ok && n == float64(int64(n)) {
 		return fmt.Sprint(int64(n))
 	}

@@ -60,23 +60,23 @@ func New(text []byte) ([]Group, error) {
 	if err := json.Unmarshal(text, &d.root); err != nil {
 		return nil, fmt.Errorf("reference: %w", err)
 	}
-	if _, network := d.schemes()["networkSecret"]; network {
+	if _, network := d.securitySchemes()["networkSecret"]; network {
 		d.host = networkHost
 	}
-	groups, byName := d.groups()
-	paths := object(d.root["paths"])
+	groups, byName := d.emptyGroups()
+	paths := asObject(d.root["paths"])
 	for _, path := range sortedKeys(paths) {
 		for _, method := range methods {
-			source := object(object(paths[path])[method])
+			source := asObject(asObject(paths[path])[method])
 			if source == nil {
 				continue
 			}
-			tag := text0(source["tags"])
+			tag := firstText(source["tags"])
 			at, ok := byName[tag]
 			if !ok {
 				return nil, fmt.Errorf("reference: %s %s has the tag %q, which is not described", method, path, tag)
 			}
-			operation, err := d.operation(method, path, source)
+			operation, err := d.readOperation(method, path, source)
 			if err != nil {
 				return nil, fmt.Errorf("reference: %s %s: %w", method, path, err)
 			}
@@ -86,77 +86,77 @@ func New(text []byte) ([]Group, error) {
 	return slices.DeleteFunc(groups, func(g Group) bool { return len(g.Operations) == 0 }), nil
 }
 
-// groups returns the tags as empty groups, and the place of each by its name.
-func (d *description) groups() ([]Group, map[string]int) {
+// emptyGroups returns the tags as empty groups, and the place of each by its name.
+func (d *description) emptyGroups() ([]Group, map[string]int) {
 	var groups []Group
 	byName := map[string]int{}
-	for _, tag := range list(d.root["tags"]) {
-		name := text(object(tag)["name"])
+	for _, tag := range asList(d.root["tags"]) {
+		name := asText(asObject(tag)["name"])
 		byName[name] = len(groups)
-		groups = append(groups, Group{Name: name, Title: title(name), Description: text(object(tag)["description"])})
+		groups = append(groups, Group{Name: name, Title: tagTitle(name), Description: asText(asObject(tag)["description"])})
 	}
 	return groups, byName
 }
 
-// title writes a tag with a capital.
-func title(name string) string {
+// tagTitle writes a tag with a capital.
+func tagTitle(name string) string {
 	if name == "mcp" {
 		return "Model Context Protocol"
 	}
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// schemes returns the security schemes.
-func (d *description) schemes() map[string]any {
-	return object(object(d.root["components"])["securitySchemes"])
+// securitySchemes returns the security schemes.
+func (d *description) securitySchemes() map[string]any {
+	return asObject(asObject(d.root["components"])["securitySchemes"])
 }
 
-func (d *description) operation(method, path string, source map[string]any) (Operation, error) {
-	o := Operation{Anchor: text(source["operationId"]), Method: strings.ToUpper(method), Path: path,
-		Summary: text(source["summary"]), Access: d.access(source)}
+func (d *description) readOperation(method, path string, source map[string]any) (Operation, error) {
+	o := Operation{Anchor: asText(source["operationId"]), Method: strings.ToUpper(method), Path: path,
+		Summary: asText(source["summary"]), Access: d.describeAccess(source)}
 	o.Deprecated, _ = source["deprecated"].(bool)
-	o.Description = markdown(text(source["description"]))
-	for _, code := range list(source["x-errors"]) {
-		o.Errors = append(o.Errors, text(code))
+	o.Description = renderMarkdown(asText(source["description"]))
+	for _, code := range asList(source["x-errors"]) {
+		o.Errors = append(o.Errors, asText(code))
 	}
-	request := request{method: o.Method, path: path, security: d.security(source), host: d.host}
-	for _, shared := range [][]any{list(object(object(d.root["paths"])[path])["parameters"]),
-		list(source["parameters"])} {
+	request := request{method: o.Method, path: path, security: d.schemesOf(source), host: d.host}
+	for _, shared := range [][]any{asList(asObject(asObject(d.root["paths"])[path])["parameters"]),
+		asList(source["parameters"])} {
 		for _, p := range shared {
-			parameter := d.resolve(object(p))
-			o.Parameters = append(o.Parameters, d.parameter(parameter))
-			request.add(parameter, d.exampleOf(parameter, source))
+			parameter := d.resolveRef(asObject(p))
+			o.Parameters = append(o.Parameters, d.describeParameter(parameter))
+			request.addParameter(parameter, d.exampleOf(parameter, source))
 		}
 	}
-	for contentType, media := range object(d.resolve(object(source["requestBody"]))["content"]) {
-		o.Body = d.fields(object(object(media)["schema"]))
-		request.contentType, request.body = contentType, firstExample(object(media))
+	for contentType, media := range asObject(d.resolveRef(asObject(source["requestBody"]))["content"]) {
+		o.Body = d.listFields(asObject(asObject(media)["schema"]))
+		request.contentType, request.body = contentType, firstExample(asObject(media))
 	}
-	o.Answers = d.answers(source)
+	o.Answers = d.successfulAnswers(source)
 	var err error
-	o.Samples, err = request.samples()
+	o.Samples, err = request.writeSamples()
 	return o, err
 }
 
-// answers returns the successful answers, by status and content type.
-func (d *description) answers(source map[string]any) []Answer {
+// successfulAnswers returns the successful answers, by status and content type.
+func (d *description) successfulAnswers(source map[string]any) []Answer {
 	var answers []Answer
-	responses := object(source["responses"])
+	responses := asObject(source["responses"])
 	for _, status := range sortedKeys(responses) {
 		if status[0] != '2' {
 			continue
 		}
-		response := d.resolve(object(responses[status]))
-		answer := Answer{Status: status, Description: text(response["description"])}
-		content := object(response["content"])
+		response := d.resolveRef(asObject(responses[status]))
+		answer := Answer{Status: status, Description: asText(response["description"])}
+		content := asObject(response["content"])
 		if len(content) == 0 {
 			answers = append(answers, answer)
 		}
 		for _, contentType := range sortedKeys(content) {
-			media := object(content[contentType])
+			media := asObject(content[contentType])
 			answer.ContentType = contentType
-			answer.Fields = d.fields(object(media["schema"]))
-			answer.Example = example(firstExample(media))
+			answer.Fields = d.listFields(asObject(media["schema"]))
+			answer.Example = formatExample(firstExample(media))
 			answers = append(answers, answer)
 		}
 	}
@@ -169,33 +169,33 @@ func firstExample(media map[string]any) any {
 	if one := media["example"]; one != nil {
 		return one
 	}
-	several := object(media["examples"])
+	several := asObject(media["examples"])
 	for _, name := range sortedKeys(several) {
-		return object(several[name])["value"]
+		return asObject(several[name])["value"]
 	}
 	return nil
 }
 
-// example writes an example as indented JSON, or as it is when it is text.
-func example(value any) string {
+// formatExample writes an example as indented JSON, or as it is when it is text.
+func formatExample(value any) string {
 	if value == nil {
 		return ""
 	}
 	if written, ok := value.(string); ok {
 		return written
 	}
-	return indented(value, "")
+	return indentedJSON(value, "")
 }
 
-// security returns the names of the schemes of which an operation takes one, and "" for none.
-func (d *description) security(source map[string]any) []string {
+// schemesOf returns the names of the schemes of which an operation takes one, and "" for none.
+func (d *description) schemesOf(source map[string]any) []string {
 	stated, ok := source["security"]
 	if !ok {
 		stated = d.root["security"]
 	}
 	var names []string
-	for _, alternative := range list(stated) {
-		keys := sortedKeys(object(alternative))
+	for _, alternative := range asList(stated) {
+		keys := sortedKeys(asObject(alternative))
 		if len(keys) == 0 {
 			keys = []string{""}
 		}
@@ -208,24 +208,24 @@ func (d *description) security(source map[string]any) []string {
 var credentials = map[string]string{"apiKey": "an API key", "session": "a session", "": "no credentials",
 	"partnerSignature": "a partner's signature", "networkSecret": "the card network's secret"}
 
-// access writes the credentials, the scope, the roles and the mode that an operation needs.
-func (d *description) access(source map[string]any) string {
+// describeAccess writes the credentials, the scope, the roles and the mode that an operation needs.
+func (d *description) describeAccess(source map[string]any) string {
 	var kinds []string
-	for _, name := range d.security(source) {
+	for _, name := range d.schemesOf(source) {
 		kinds = append(kinds, cmp.Or(credentials[name], name))
 	}
 	access := "Takes " + strings.Join(kinds, " or ")
-	if scope := text(source["x-scope"]); scope != "" {
+	if scope := asText(source["x-scope"]); scope != "" {
 		access += " with the scope " + scope
 	}
-	if roles := list(source["x-roles"]); len(roles) > 0 {
+	if roles := asList(source["x-roles"]); len(roles) > 0 {
 		var names []string
 		for _, role := range roles {
-			names = append(names, text(role))
+			names = append(names, asText(role))
 		}
 		access += "; roles of a session: " + strings.Join(names, ", ")
 	}
-	switch text(source["x-live"]) {
+	switch asText(source["x-live"]) {
 	case "sandbox-only":
 		access += "; only in the sandbox"
 	case "kyb":
@@ -234,18 +234,18 @@ func (d *description) access(source map[string]any) string {
 	return access + "."
 }
 
-// resolve follows $ref. Members beside $ref replace those that it leads to.
-func (d *description) resolve(node map[string]any) map[string]any {
-	ref := text(node["$ref"])
+// resolveRef follows $ref. Members beside $ref replace those that it leads to.
+func (d *description) resolveRef(node map[string]any) map[string]any {
+	ref := asText(node["$ref"])
 	if ref == "" {
 		return node
 	}
 	var target any = d.root
 	for name := range strings.SplitSeq(strings.TrimPrefix(ref, "#/"), "/") {
-		target = object(target)[name]
+		target = asObject(target)[name]
 	}
 	merged := map[string]any{}
-	for name, value := range d.resolve(object(target)) {
+	for name, value := range d.resolveRef(asObject(target)) {
 		merged[name] = value
 	}
 	for name, value := range node {
@@ -256,8 +256,8 @@ func (d *description) resolve(node map[string]any) map[string]any {
 	return merged
 }
 
-// markdown renders a description's text. Raw HTML in it is dropped.
-func markdown(source string) template.HTML {
+// renderMarkdown renders a description's text. Raw HTML in it is dropped.
+func renderMarkdown(source string) template.HTML {
 	var page bytes.Buffer
 	if err := goldmark.Convert([]byte(source), &page); err != nil {
 		panic("BUG: a buffer refuses bytes: " + err.Error())
@@ -265,31 +265,31 @@ func markdown(source string) template.HTML {
 	return template.HTML(page.String())
 }
 
-// inline renders a text of one paragraph without the paragraph's tags.
-func inline(source string) template.HTML {
-	page := strings.TrimSuffix(strings.TrimSpace(string(markdown(source))), "</p>")
+// renderInline renders a text of one paragraph without the paragraph's tags.
+func renderInline(source string) template.HTML {
+	page := strings.TrimSuffix(strings.TrimSpace(string(renderMarkdown(source))), "</p>")
 	return template.HTML(strings.TrimPrefix(page, "<p>"))
 }
 
-func object(v any) map[string]any {
+func asObject(v any) map[string]any {
 	m, _ := v.(map[string]any)
 	return m
 }
 
-func list(v any) []any {
+func asList(v any) []any {
 	l, _ := v.([]any)
 	return l
 }
 
-func text(v any) string {
+func asText(v any) string {
 	s, _ := v.(string)
 	return s
 }
 
-// text0 returns the first text of a list, "" without one.
-func text0(v any) string {
-	if l := list(v); len(l) > 0 {
-		return text(l[0])
+// firstText returns the first text of a list, "" without one.
+func firstText(v any) string {
+	if l := asList(v); len(l) > 0 {
+		return asText(l[0])
 	}
 	return ""
 }

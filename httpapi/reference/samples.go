@@ -58,25 +58,25 @@ type request struct {
 // of its kind.
 func (d *description) exampleOf(parameter, operation map[string]any) string {
 	if example := parameter["example"]; example != nil {
-		return number(example)
+		return plainNumber(example)
 	}
-	schema := d.resolve(object(parameter["schema"]))
-	if values := list(schema["enum"]); len(values) > 0 {
-		return number(values[0])
+	schema := d.resolveRef(asObject(parameter["schema"]))
+	if values := asList(schema["enum"]); len(values) > 0 {
+		return plainNumber(values[0])
 	}
-	kind := text(object(operation["x-ids"])[text(parameter["in"])+"."+text(parameter["name"])])
+	kind := asText(asObject(operation["x-ids"])[asText(parameter["in"])+"."+asText(parameter["name"])])
 	if prefix, ok := prefixes[kind]; ok {
 		return prefix + sampleID
 	}
 	return "id" + sampleID
 }
 
-// add puts a parameter into the request. Of those that may be left out only the idempotency key is
+// addParameter puts a parameter into the request. Of those that may be left out only the idempotency key is
 // sent.
-func (r *request) add(parameter map[string]any, value string) {
-	name := text(parameter["name"])
+func (r *request) addParameter(parameter map[string]any, value string) {
+	name := asText(parameter["name"])
 	required, _ := parameter["required"].(bool)
-	switch text(parameter["in"]) {
+	switch asText(parameter["in"]) {
 	case "path":
 		r.path = strings.ReplaceAll(r.path, "{"+name+"}", url.PathEscape(value))
 	case "query":
@@ -93,8 +93,8 @@ func (r *request) add(parameter map[string]any, value string) {
 	}
 }
 
-// samples writes the request in every language.
-func (r *request) samples() ([]Sample, error) {
+// writeSamples writes the request in every language.
+func (r *request) writeSamples() ([]Sample, error) {
 	if len(r.query) > 0 {
 		r.path += "?" + r.query.Encode()
 	}
@@ -108,12 +108,12 @@ func (r *request) samples() ([]Sample, error) {
 	if r.body != nil {
 		r.headers = append(r.headers, [2]string{"Content-Type", r.contentType})
 	}
-	return []Sample{{"curl", "sh", r.curl()}, {"Python", "python", r.python()},
-		{"TypeScript", "typescript", r.typeScript()}, {"Go", "go", r.golang()}}, nil
+	return []Sample{{"curl", "sh", r.curlSample()}, {"Python", "python", r.pythonSample()},
+		{"TypeScript", "typescript", r.typeScriptSample()}, {"Go", "go", r.goSample()}}, nil
 }
 
-// curl quotes with double quotes where a variable is, else with single ones.
-func (r *request) curl() string {
+// curlSample quotes with double quotes where a variable is, else with single ones.
+func (r *request) curlSample() string {
 	var b strings.Builder
 	b.WriteString("curl -sS")
 	if r.method != "GET" && (r.method != "POST" || r.body == nil) {
@@ -124,19 +124,19 @@ func (r *request) curl() string {
 		fmt.Fprintf(&b, " \\\n  -H \"%s: %s\"", h[0], h[1])
 	}
 	if r.body != nil {
-		body := strings.ReplaceAll(indented(r.body, "  "), "'", `'\''`)
+		body := strings.ReplaceAll(indentedJSON(r.body, "  "), "'", `'\''`)
 		fmt.Fprintf(&b, " \\\n  -d '%s'", body)
 	}
 	return b.String() + "\n"
 }
 
-// split returns the text before the variable of a header's value, and the variable, "" for none.
-func split(value string) (before, variable string) {
+// splitVariable returns the text before the variable of a header's value, and the variable, "" for none.
+func splitVariable(value string) (before, variable string) {
 	before, variable, _ = strings.Cut(value, "$")
 	return before, variable
 }
 
-func (r *request) python() string {
+func (r *request) pythonSample() string {
 	var b strings.Builder
 	b.WriteString("import os\n\nimport requests\n\n")
 	fmt.Fprintf(&b, "answer = requests.request(\n    %q,\n    os.environ[%q] + %s,\n", r.method, r.host.address,
@@ -144,7 +144,7 @@ func (r *request) python() string {
 	if len(r.headers) > 0 {
 		b.WriteString("    headers={\n")
 		for _, h := range r.headers {
-			before, variable := split(h[1])
+			before, variable := splitVariable(h[1])
 			switch {
 			case variable == "":
 				fmt.Fprintf(&b, "        %q: %q,\n", h[0], before)
@@ -174,21 +174,21 @@ func pythonLiteral(value any, indent string) string {
 		}
 		return "False"
 	case []any:
-		return sequence(v, indent, pythonLiteral)
+		return formatList(v, indent, pythonLiteral)
 	case map[string]any:
-		return members(v, indent, pythonLiteral)
+		return formatObject(v, indent, pythonLiteral)
 	}
-	return compact(value)
+	return compactJSON(value)
 }
 
-func (r *request) typeScript() string {
+func (r *request) typeScriptSample() string {
 	var b strings.Builder
 	env := func(variable string) string { return "${process.env." + variable + "}" }
 	fmt.Fprintf(&b, "const answer = await fetch(`%s%s`, {\n  method: %q,\n", env(r.host.address), r.path, r.method)
 	if len(r.headers) > 0 {
 		b.WriteString("  headers: {\n")
 		for _, h := range r.headers {
-			before, variable := split(h[1])
+			before, variable := splitVariable(h[1])
 			if variable == "" {
 				fmt.Fprintf(&b, "    %q: %q,\n", h[0], before)
 			} else {
@@ -198,19 +198,19 @@ func (r *request) typeScript() string {
 		b.WriteString("  },\n")
 	}
 	if r.body != nil {
-		fmt.Fprintf(&b, "  body: JSON.stringify(%s),\n", indented(r.body, "  "))
+		fmt.Fprintf(&b, "  body: JSON.stringify(%s),\n", indentedJSON(r.body, "  "))
 	}
 	b.WriteString("});\nconsole.log(answer.status);\nconsole.log(await answer.text());\n\nexport {};\n")
 	return b.String()
 }
 
-// golang writes the body as a raw string.
-func (r *request) golang() string {
+// goSample writes the body as a raw string.
+func (r *request) goSample() string {
 	imports := []string{"fmt", "io", "log", "net/http", "os"}
 	body := "nil"
 	if r.body != nil {
 		imports = append(imports, "strings")
-		body = "strings.NewReader(" + rawString(indented(r.body, "\t")) + ")"
+		body = "strings.NewReader(" + rawString(indentedJSON(r.body, "\t")) + ")"
 	}
 	var b strings.Builder
 	b.WriteString("package main\n\nimport (\n")
@@ -221,7 +221,7 @@ func (r *request) golang() string {
 	fmt.Fprintf(&b, "\treq, err := http.NewRequest(%q, os.Getenv(%q)+%q, %s)\n", r.method, r.host.address, r.path, body)
 	b.WriteString("\tif err != nil {\n\t\tlog.Fatal(err)\n\t}\n")
 	for _, h := range r.headers {
-		before, variable := split(h[1])
+		before, variable := splitVariable(h[1])
 		switch {
 		case variable == "":
 			fmt.Fprintf(&b, "\treq.Header.Set(%q, %q)\n", h[0], before)
@@ -248,36 +248,36 @@ func rawString(s string) string {
 // maxLine is how many characters an object or a list takes on one line.
 const maxLine = 60
 
-// indented writes a value as JSON. Short objects and lists take one line; indent begins every line
+// indentedJSON writes a value as JSON. Short objects and lists take one line; indent begins every line
 // but the first.
-func indented(value any, indent string) string {
+func indentedJSON(value any, indent string) string {
 	switch v := value.(type) {
 	case []any:
-		return sequence(v, indent, indented)
+		return formatList(v, indent, indentedJSON)
 	case map[string]any:
-		return members(v, indent, indented)
+		return formatObject(v, indent, indentedJSON)
 	}
-	return compact(value)
+	return compactJSON(value)
 }
 
-func sequence(values []any, indent string, write func(any, string) string) string {
+func formatList(values []any, indent string, write func(any, string) string) string {
 	parts := make([]string, len(values))
 	for i, value := range values {
 		parts[i] = write(value, indent+"  ")
 	}
-	return enclose("[", parts, "]", indent)
+	return joinParts("[", parts, "]", indent)
 }
 
-func members(values map[string]any, indent string, write func(any, string) string) string {
+func formatObject(values map[string]any, indent string, write func(any, string) string) string {
 	var parts []string
 	for _, name := range sortedKeys(values) {
-		parts = append(parts, compact(name)+": "+write(values[name], indent+"  "))
+		parts = append(parts, compactJSON(name)+": "+write(values[name], indent+"  "))
 	}
-	return enclose("{", parts, "}", indent)
+	return joinParts("{", parts, "}", indent)
 }
 
-// enclose joins parts on one line when they are short, else on a line each.
-func enclose(open string, parts []string, end, indent string) string {
+// joinParts joins parts on one line when they are short, else on a line each.
+func joinParts(open string, parts []string, end, indent string) string {
 	joined := strings.Join(parts, ", ")
 	if len(joined) <= maxLine && !strings.Contains(joined, "\n") {
 		return open + joined + end
@@ -285,10 +285,10 @@ func enclose(open string, parts []string, end, indent string) string {
 	return open + "\n" + indent + "  " + strings.Join(parts, ",\n"+indent+"  ") + "\n" + indent + end
 }
 
-// compact writes a scalar as JSON, without escapes for HTML.
-func compact(value any) string {
+// compactJSON writes a scalar as JSON, without escapes for HTML.
+func compactJSON(value any) string {
 	if n, ok := value.(float64); ok {
-		return number(n)
+		return plainNumber(n)
 	}
 	var b strings.Builder
 	e := json.NewEncoder(&b)

@@ -20,25 +20,25 @@ type order struct {
 	next     []byte
 }
 
-// rank returns the order of a part's letter within a shard; a head begins the next shard.
-func rank(letter byte) int { return bytes.IndexByte([]byte("herotc"), letter) }
+// partRank returns the order of a part's letter within a shard; a head begins the next shard.
+func partRank(letter byte) int { return bytes.IndexByte([]byte("herotc"), letter) }
 
-// add returns an error when the part is out of order.
-func (o *order) add(p persistence.Part) error {
+// checkNext returns an error when the part is out of order.
+func (o *order) checkNext(p persistence.Part) error {
 	letter := letterOf(p)
 	if h, ok := p.(*persistence.ShardHead); ok {
-		return o.begin(h)
+		return o.beginShard(h)
 	}
-	if o.shards == 0 || rank(letter) < rank(o.letter) {
+	if o.shards == 0 || partRank(letter) < partRank(o.letter) {
 		return fmt.Errorf("%w: part %q after %q of shard %d", ErrDamaged, letter, o.letter, o.shards-1)
 	}
 	if e, ok := p.(*persistence.Event); ok {
-		return o.event(e)
+		return o.checkEvent(e)
 	}
-	if err := o.complete(); err != nil {
+	if err := o.requireAllEvents(); err != nil {
 		return err
 	}
-	if err := o.inside(p); err != nil {
+	if err := o.requireSameShard(p); err != nil {
 		return err
 	}
 	o.next = appendKey(o.next[:0], p)
@@ -50,8 +50,8 @@ func (o *order) add(p persistence.Part) error {
 	return nil
 }
 
-func (o *order) begin(h *persistence.ShardHead) error {
-	if err := o.complete(); err != nil {
+func (o *order) beginShard(h *persistence.ShardHead) error {
+	if err := o.requireAllEvents(); err != nil {
 		return err
 	}
 	if int(h.Shard) != o.shards || o.shards == ident.Shards {
@@ -61,7 +61,7 @@ func (o *order) begin(h *persistence.ShardHead) error {
 	return nil
 }
 
-func (o *order) event(e *persistence.Event) error {
+func (o *order) checkEvent(e *persistence.Event) error {
 	if e.Position != o.position+1 || e.Position > o.head.Position {
 		return fmt.Errorf("%w: event %d of shard %d where %d of %d is due", ErrDamaged, e.Position, o.head.Shard, o.position+1,
 			o.head.Position)
@@ -70,8 +70,8 @@ func (o *order) event(e *persistence.Event) error {
 	return nil
 }
 
-// inside returns an error when the part belongs to another shard.
-func (o *order) inside(p persistence.Part) error {
+// requireSameShard returns an error when the part belongs to another shard.
+func (o *order) requireSameShard(p persistence.Part) error {
 	slot := ident.Slot(o.head.Shard) << 4
 	switch p := p.(type) {
 	case *persistence.Record:
@@ -85,8 +85,8 @@ func (o *order) inside(p persistence.Part) error {
 	return nil
 }
 
-// complete refuses to leave the events of a shard before its head.
-func (o *order) complete() error {
+// requireAllEvents refuses to leave the events of a shard before its head.
+func (o *order) requireAllEvents() error {
 	if o.position != o.head.Position {
 		return fmt.Errorf("%w: the events of shard %d end at %d, its head is %d", ErrDamaged, o.head.Shard, o.position,
 			o.head.Position)
@@ -94,9 +94,9 @@ func (o *order) complete() error {
 	return nil
 }
 
-// end refuses content that lacks shards.
-func (o *order) end() error {
-	if err := o.complete(); err != nil {
+// requireAllShards refuses content that lacks shards.
+func (o *order) requireAllShards() error {
+	if err := o.requireAllEvents(); err != nil {
 		return err
 	}
 	if o.shards != ident.Shards {

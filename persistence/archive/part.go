@@ -88,7 +88,7 @@ type cutter struct {
 	bad  bool
 }
 
-func (c *cutter) take(n uint64) []byte {
+func (c *cutter) takeBytes(n uint64) []byte {
 	if c.bad || n > uint64(len(c.rest)) {
 		c.bad = true
 		return nil
@@ -98,14 +98,14 @@ func (c *cutter) take(n uint64) []byte {
 	return part
 }
 
-func (c *cutter) byte() byte {
-	if b := c.take(1); !c.bad {
+func (c *cutter) readByte() byte {
+	if b := c.takeBytes(1); !c.bad {
 		return b[0]
 	}
 	return 0
 }
 
-func (c *cutter) number(most uint64) uint64 {
+func (c *cutter) readNumber(most uint64) uint64 {
 	v, n := binary.Uvarint(c.rest)
 	if n <= 0 || v > most {
 		c.bad = true
@@ -115,7 +115,7 @@ func (c *cutter) number(most uint64) uint64 {
 	return v
 }
 
-func (c *cutter) time() time.Time {
+func (c *cutter) readTime() time.Time {
 	v, n := binary.Varint(c.rest)
 	if n <= 0 {
 		c.bad = true
@@ -125,44 +125,44 @@ func (c *cutter) time() time.Time {
 	return time.UnixMicro(v).UTC()
 }
 
-func (c *cutter) string() string { return string(c.take(c.number(persistence.MaxName))) }
+func (c *cutter) readString() string { return string(c.takeBytes(c.readNumber(persistence.MaxName))) }
 
-// bytes returns what aliases the block; nothing is nil, as the journals have it.
-func (c *cutter) bytes() []byte {
-	if b := c.take(c.number(persistence.MaxPayload)); len(b) > 0 {
+// readBytes returns what aliases the block; nothing is nil, as the journals have it.
+func (c *cutter) readBytes() []byte {
+	if b := c.takeBytes(c.readNumber(persistence.MaxPayload)); len(b) > 0 {
 		return b
 	}
 	return nil
 }
 
-func (c *cutter) hash() (h [32]byte) {
-	copy(h[:], c.take(32))
+func (c *cutter) readHash() (h [32]byte) {
+	copy(h[:], c.takeBytes(32))
 	return h
 }
 
-func (c *cutter) slot() ident.Slot { return ident.Slot(c.number(ident.Slots - 1)) }
+func (c *cutter) readSlot() ident.Slot { return ident.Slot(c.readNumber(ident.Slots - 1)) }
 
-// part reads the next part; the position of an event is for the caller to set. nil when it is none.
-func (c *cutter) part() persistence.Part {
+// readPart reads the next part; the position of an event is for the caller to set. nil when it is none.
+func (c *cutter) readPart() persistence.Part {
 	const any64, any32 = uint64(math.MaxInt64), uint64(math.MaxUint32) // Postgres has no unsigned numbers
-	switch c.byte() {
+	switch c.readByte() {
 	case letterHead:
-		return &persistence.ShardHead{Shard: ident.Shard(c.byte()),
-			Head: persistence.Head{Position: c.number(any64), Epoch: c.number(any64)}, Ordinal: uint32(c.number(any32))}
+		return &persistence.ShardHead{Shard: ident.Shard(c.readByte()),
+			Head: persistence.Head{Position: c.readNumber(any64), Epoch: c.readNumber(any64)}, Ordinal: uint32(c.readNumber(any32))}
 	case letterEvent:
-		return &persistence.Event{At: c.time(), Version: c.number(any64), ID: c.string(), Workspace: c.string(), Kind: c.string(),
-			Stream: c.string(), Type: c.string(), Payload: c.bytes()}
+		return &persistence.Event{At: c.readTime(), Version: c.readNumber(any64), ID: c.readString(), Workspace: c.readString(), Kind: c.readString(),
+			Stream: c.readString(), Type: c.readString(), Payload: c.readBytes()}
 	case letterRecord:
-		return &persistence.Record{Slot: c.slot(), Version: c.number(any64), Position: c.number(any64),
-			Ordinal: uint32(c.number(any32)), Kind: c.string(), ID: c.string(), Workspace: c.string(), Parent: c.string(),
-			Document: c.bytes()}
+		return &persistence.Record{Slot: c.readSlot(), Version: c.readNumber(any64), Position: c.readNumber(any64),
+			Ordinal: uint32(c.readNumber(any32)), Kind: c.readString(), ID: c.readString(), Workspace: c.readString(), Parent: c.readString(),
+			Document: c.readBytes()}
 	case letterOnce:
-		return &persistence.Once{Expires: c.time(), Hash: c.hash(), Fingerprint: c.hash(), Scope: c.string(), Answer: c.bytes()}
+		return &persistence.Once{Expires: c.readTime(), Hash: c.readHash(), Fingerprint: c.readHash(), Scope: c.readString(), Answer: c.readBytes()}
 	case letterTimer:
-		return &persistence.Timer{Due: c.time(), Slot: c.slot(), Kind: c.string(), Stream: c.string(), Key: c.string(),
-			Workspace: c.string()}
+		return &persistence.Timer{Due: c.readTime(), Slot: c.readSlot(), Kind: c.readString(), Stream: c.readString(), Key: c.readString(),
+			Workspace: c.readString()}
 	case letterCursor:
-		return &persistence.Cursor{Position: c.number(any64), Name: c.string()}
+		return &persistence.Cursor{Position: c.readNumber(any64), Name: c.readString()}
 	}
 	c.bad = true
 	return nil

@@ -18,12 +18,12 @@ func FuzzPart(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c := cutter{rest: b}
-		p := c.part()
+		p := c.readPart()
 		if c.bad {
 			return
 		}
 		again := cutter{rest: appendPart(nil, p)}
-		require.Equal(t, p, again.part())
+		require.Equal(t, p, again.readPart())
 		require.False(t, again.bad)
 		require.Empty(t, again.rest)
 	})

@@ -28,13 +28,13 @@ type Reader struct {
 func NewReader(r io.Reader) (*Reader, error) {
 	a := &Reader{from: r, sum: sha256.New()}
 	header := make([]byte, headerBytes+4)
-	if err := a.fill(header); err != nil {
+	if err := a.readFull(header); err != nil {
 		return nil, err
 	}
 	if !bytes.HasPrefix(header, []byte(magic)) {
 		return nil, fmt.Errorf("%w: it begins with %q", ErrForm, header[:len(magic)])
 	}
-	if binary.BigEndian.Uint32(header[headerBytes:]) != crc32.Checksum(header[:headerBytes], castagnoli()) {
+	if binary.BigEndian.Uint32(header[headerBytes:]) != crc32.Checksum(header[:headerBytes], castagnoliTable()) {
 		return nil, fmt.Errorf("%w: the header's checksum differs", ErrDamaged)
 	}
 	a.sum.Write(header)
@@ -49,8 +49,8 @@ func (a *Reader) Identity() persistence.Identity { return a.identity }
 // Sum returns what the archive ended with, once the content has ended without an error.
 func (a *Reader) Sum() Sum { return a.ended }
 
-// fill reads exactly so many bytes.
-func (a *Reader) fill(b []byte) error {
+// readFull reads exactly so many bytes.
+func (a *Reader) readFull(b []byte) error {
 	_, err := io.ReadFull(a.from, b)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: it is cut short after %s", ErrDamaged, a.counts)
@@ -62,11 +62,11 @@ func (a *Reader) fill(b []byte) error {
 func (a *Reader) Content() persistence.Content {
 	return func(yield func(persistence.Part, error) bool) {
 		for {
-			last, err := a.next()
+			last, err := a.readFrame()
 			if err == nil && last {
-				err = a.end()
+				err = a.checkEndFrame()
 			} else if err == nil {
-				if err = a.parts(yield); errors.Is(err, errEnough) {
+				if err = a.yieldParts(yield); errors.Is(err, errEnough) {
 					return
 				}
 			}
@@ -84,10 +84,10 @@ func (a *Reader) Content() persistence.Content {
 // errEnough: the caller has stopped the iteration.
 var errEnough = errors.New("enough")
 
-// next reads a frame and its contents into block, and reports whether it is the end frame.
-func (a *Reader) next() (last bool, err error) {
+// readFrame reads a frame and its contents into block, and reports whether it is the end frame.
+func (a *Reader) readFrame() (last bool, err error) {
 	var frame [frameBytes]byte
-	if err := a.fill(frame[:]); err != nil {
+	if err := a.readFull(frame[:]); err != nil {
 		return false, err
 	}
 	size := binary.BigEndian.Uint32(frame[1:])
@@ -98,7 +98,7 @@ func (a *Reader) next() (last bool, err error) {
 		a.block = make([]byte, size)
 	}
 	a.block = a.block[:size]
-	if err := a.fill(a.block); err != nil {
+	if err := a.readFull(a.block); err != nil {
 		return false, err
 	}
 	if binary.BigEndian.Uint32(frame[5:]) != frameCRC(frame[:], a.block) {
@@ -112,17 +112,17 @@ func (a *Reader) next() (last bool, err error) {
 	return false, nil
 }
 
-func (a *Reader) parts(yield func(persistence.Part, error) bool) error {
+func (a *Reader) yieldParts(yield func(persistence.Part, error) bool) error {
 	c := cutter{rest: a.block}
 	for len(c.rest) > 0 {
-		p := c.part()
+		p := c.readPart()
 		if c.bad {
 			return fmt.Errorf("%w: no part after %s", ErrDamaged, a.counts)
 		}
 		if e, ok := p.(*persistence.Event); ok {
 			e.Position = a.order.position + 1
 		}
-		if err := a.order.add(p); err != nil {
+		if err := a.order.checkNext(p); err != nil {
 			return err
 		}
 		a.counts.Add(p)
@@ -133,9 +133,9 @@ func (a *Reader) parts(yield func(persistence.Part, error) bool) error {
 	return nil
 }
 
-// end compares the end frame with the counts and the hash of the parts. It refuses trailing bytes.
-func (a *Reader) end() error {
-	if err := a.order.end(); err != nil {
+// checkEndFrame compares the end frame with the counts and the hash of the parts. It refuses trailing bytes.
+func (a *Reader) checkEndFrame() error {
+	if err := a.order.requireAllShards(); err != nil {
 		return err
 	}
 	read := Sum{Counts: a.counts, SHA256: [sha256.Size]byte(a.sum.Sum(nil))}

@@ -34,7 +34,7 @@ const (
 	frameEnd   = 'z'
 )
 
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
+func castagnoliTable() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // Sum is the end of an archive: the counts of its parts and its checksum.
 type Sum struct {
@@ -45,18 +45,18 @@ type Sum struct {
 // Write writes content to w and returns the archive's sum. It does not sync w.
 func Write(w io.Writer, identity persistence.Identity, content persistence.Content) (Sum, error) {
 	a := &writer{to: w, sum: sha256.New(), block: make([]byte, frameBytes, frameBytes+blockBytes)}
-	if err := a.header(identity); err != nil {
+	if err := a.writeHeader(identity); err != nil {
 		return Sum{}, err
 	}
 	for part, err := range content {
 		if err == nil {
-			err = a.add(part)
+			err = a.addPart(part)
 		}
 		if err != nil {
 			return Sum{}, err
 		}
 	}
-	return a.end()
+	return a.writeEndFrame()
 }
 
 type writer struct {
@@ -67,14 +67,14 @@ type writer struct {
 	counts persistence.Counts
 }
 
-func (a *writer) header(identity persistence.Identity) error {
+func (a *writer) writeHeader(identity persistence.Identity) error {
 	h := append([]byte(magic), identity.Deployment[:]...)
 	h = append(h, identity.Store[:]...)
-	return a.write(binary.BigEndian.AppendUint32(h, crc32.Checksum(h, castagnoli())))
+	return a.writeBytes(binary.BigEndian.AppendUint32(h, crc32.Checksum(h, castagnoliTable())))
 }
 
-func (a *writer) add(p persistence.Part) error {
-	if err := a.order.add(p); err != nil {
+func (a *writer) addPart(p persistence.Part) error {
+	if err := a.order.checkNext(p); err != nil {
 		return err
 	}
 	a.counts.Add(p)
@@ -85,42 +85,42 @@ func (a *writer) add(p persistence.Part) error {
 	if len(a.block)-frameBytes < blockBytes {
 		return nil
 	}
-	return a.flush(frameBlock)
+	return a.flushBlock(frameBlock)
 }
 
-// flush writes the block with its frame.
-func (a *writer) flush(letter byte) error {
+// flushBlock writes the block with its frame.
+func (a *writer) flushBlock(letter byte) error {
 	frame := a.block[:frameBytes]
 	frame[0] = letter
 	binary.BigEndian.PutUint32(frame[1:], uint32(len(a.block)-frameBytes))
 	binary.BigEndian.PutUint32(frame[5:], frameCRC(frame, a.block[frameBytes:]))
-	err := a.write(a.block)
+	err := a.writeBytes(a.block)
 	a.block = a.block[:frameBytes]
 	return err
 }
 
 func frameCRC(frame, contents []byte) uint32 {
-	return crc32.Update(crc32.Checksum(frame[:5], castagnoli()), castagnoli(), contents)
+	return crc32.Update(crc32.Checksum(frame[:5], castagnoliTable()), castagnoliTable(), contents)
 }
 
-func (a *writer) write(b []byte) error {
+func (a *writer) writeBytes(b []byte) error {
 	a.sum.Write(b)
 	_, err := a.to.Write(b)
 	return err
 }
 
-func (a *writer) end() (Sum, error) {
-	if err := a.order.end(); err != nil {
+func (a *writer) writeEndFrame() (Sum, error) {
+	if err := a.order.requireAllShards(); err != nil {
 		return Sum{}, err
 	}
 	if len(a.block) > frameBytes {
-		if err := a.flush(frameBlock); err != nil {
+		if err := a.flushBlock(frameBlock); err != nil {
 			return Sum{}, err
 		}
 	}
 	s := Sum{Counts: a.counts, SHA256: [sha256.Size]byte(a.sum.Sum(nil))}
 	a.block = appendSum(a.block, s)
-	return s, a.flush(frameEnd)
+	return s, a.flushBlock(frameEnd)
 }
 
 func appendSum(dst []byte, s Sum) []byte {

@@ -42,7 +42,7 @@ func (r *boundedReader) Read(b []byte) (int, error) {
 		b = b[:r.left+1]
 	}
 	n, err := r.ReadCloser.Read(b)
-	if r.left -= n; r.left < 0 || r.records.count(b[:n]) > fullEvents {
+	if r.left -= n; r.left < 0 || r.records.countRecords(b[:n]) > fullEvents {
 		return 0, errInflated
 	}
 	return n, err
@@ -57,8 +57,8 @@ type recordCount struct {
 	skip   uint64 // bytes of the current record that are still to come
 }
 
-// count takes a piece and returns how many records have begun.
-func (c *recordCount) count(piece []byte) int {
+// countRecords takes a piece and returns how many records have begun.
+func (c *recordCount) countRecords(piece []byte) int {
 	for len(piece) > 0 && c.begun <= fullEvents {
 		if c.skip > 0 {
 			n := min(c.skip, uint64(len(piece)))

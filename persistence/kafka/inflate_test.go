@@ -19,10 +19,10 @@ func TestRecordsAreCountedAcrossPieces(t *testing.T) {
 		var c recordCount
 		for len(batch) > 0 {
 			n := rapid.IntRange(1, len(batch)).Draw(t, "piece")
-			c.count(batch[:n])
+			c.countRecords(batch[:n])
 			batch = batch[n:]
 		}
 		require.Equal(t, len(lengths), c.begun)
-		require.Equal(t, len(lengths)+1, c.count([]byte{0}))
+		require.Equal(t, len(lengths)+1, c.countRecords([]byte{0}))
 	})
 }

@@ -46,8 +46,8 @@ func newCodec(id persistence.Identity, p Proof) *codec {
 		prover: newProver(p)}
 }
 
-// encode returns the message of an event, which shares the event's payload.
-func (c *codec) encode(shard ident.Shard, e *persistence.Event) kafkago.Record {
+// encodeEvent returns the message of an event, which shares the event's payload.
+func (c *codec) encodeEvent(shard ident.Shard, e *persistence.Event) kafkago.Record {
 	headers := make([]kafkago.Header, 0, headersOfEvent)
 	add := func(key, value string) { headers = append(headers, kafkago.Header{Key: key, Value: []byte(value)}) }
 	add(headerContentType, contentType)
@@ -68,20 +68,20 @@ func (c *codec) encode(shard ident.Shard, e *persistence.Event) kafkago.Record {
 	}
 }
 
-// size returns what the message of an event adds to a request, at most.
-func (c *codec) size(e *persistence.Event) int {
+// maxMessageSize returns what the message of an event adds to a request, at most.
+func (c *codec) maxMessageSize(e *persistence.Event) int {
 	const framing = 1 << 10 // names of headers, fixed values, numbers, lengths
 	return framing + len(e.Workspace) + len(e.Payload) + len(e.ID) + len(e.Type) + len(e.Kind) + len(e.Stream)
 }
 
-// decode rebuilds the event of a message. The event counts only without an error, which is
+// decodeMessage rebuilds the event of a message. The event counts only without an error, which is
 // ErrForeign, ErrForged or ErrUnproven; the shard counts with ErrUnproven too.
-func (c *codec) decode(partition int, m *kafkago.Record) (shard ident.Shard, e persistence.Event, err error) {
-	key, err := contents(m.Key)
+func (c *codec) decodeMessage(partition int, m *kafkago.Record) (shard ident.Shard, e persistence.Event, err error) {
+	key, err := readContents(m.Key)
 	if err != nil {
 		return 0, e, err
 	}
-	if e.Payload, err = contents(m.Value); err != nil {
+	if e.Payload, err = readContents(m.Value); err != nil {
 		return 0, e, err
 	}
 	e.Workspace = string(key)
@@ -131,8 +131,8 @@ func (c *codec) decode(partition int, m *kafkago.Record) (shard ident.Shard, e p
 	return shard, e, err
 }
 
-// contents reads a key or value and gives its memory back.
-func contents(b kafkago.Bytes) ([]byte, error) {
+// readContents reads a key or value and gives its memory back.
+func readContents(b kafkago.Bytes) ([]byte, error) {
 	if b == nil {
 		return nil, nil
 	}

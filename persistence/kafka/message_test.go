@@ -31,13 +31,13 @@ func TestEventsComeBackExactly(t *testing.T) {
 			Payload:  rapid.SliceOfN(rapid.Byte(), 1, 300).Draw(t, "payload"),
 			Position: rapid.Uint64Min(1).Draw(t, "position"),
 		}
-		m := testCodec.encode(shard, &event)
+		m := testCodec.encodeEvent(shard, &event)
 		size := len(event.Payload) + len(event.Workspace)
 		for _, h := range m.Headers {
 			size += len(h.Key) + len(h.Value) + 8
 		}
-		require.Less(t, size, testCodec.size(&event))
-		gotShard, got, err := testCodec.decode(Partition(shard), &m)
+		require.Less(t, size, testCodec.maxMessageSize(&event))
+		gotShard, got, err := testCodec.decodeMessage(Partition(shard), &m)
 		require.NoError(t, err)
 		require.Equal(t, shard, gotShard)
 		require.Equal(t, event, got)
@@ -49,7 +49,7 @@ func TestTheLargestFits(t *testing.T) {
 	name := string(make([]byte, persistence.MaxName))
 	event := persistence.Event{ID: name, Workspace: name, Kind: name, Stream: name, Type: name,
 		Payload: make([]byte, persistence.MaxPayload)}
-	require.LessOrEqual(t, testCodec.size(&event), MaxMessageBytes)
+	require.LessOrEqual(t, testCodec.maxMessageSize(&event), MaxMessageBytes)
 }
 
 func TestForeignMessagesAreTold(t *testing.T) {
@@ -65,13 +65,13 @@ func TestForeignMessagesAreTold(t *testing.T) {
 		"version":        func(m *kafkago.Record) { set(m, headerVersion, "") },
 		"time":           func(m *kafkago.Record) { set(m, headerTime, "yesterday") },
 	} {
-		m := testCodec.encode(5, &event)
+		m := testCodec.encodeEvent(5, &event)
 		spoil(&m)
-		_, _, err := testCodec.decode(5, &m)
+		_, _, err := testCodec.decodeMessage(5, &m)
 		require.ErrorIs(t, err, ErrForeign, name)
 	}
-	m := testCodec.encode(5, &event)
-	_, _, err := testCodec.decode(5, &m)
+	m := testCodec.encodeEvent(5, &event)
+	_, _, err := testCodec.decodeMessage(5, &m)
 	require.NoError(t, err)
 }
 
@@ -104,12 +104,12 @@ func TestAChangedMessageIsForged(t *testing.T) {
 		"half a mac":           func(m *kafkago.Record) { set(m, headerProof, headerOf(m, headerProof)[:67]) },
 		"another key": func(m *kafkago.Record) {
 			other := newCodec(testIdentity, Proof{Keys: [][]byte{make([]byte, KeyBytes)}, Run: testProof.Run})
-			*m = other.encode(5, &event)
+			*m = other.encodeEvent(5, &event)
 		},
 	} {
-		m := testCodec.encode(5, &event)
+		m := testCodec.encodeEvent(5, &event)
 		change(&m)
-		_, _, err := testCodec.decode(5, &m)
+		_, _, err := testCodec.decodeMessage(5, &m)
 		require.ErrorIs(t, err, ErrForged, name)
 	}
 }
@@ -117,23 +117,23 @@ func TestAChangedMessageIsForged(t *testing.T) {
 // TestAMessageOfAnotherRunIsUnproven: a message of an earlier process or version is only a hint.
 func TestAMessageOfAnotherRunIsUnproven(t *testing.T) {
 	event := persistence.Event{ID: "evt_1", At: time.Unix(1, 0), Payload: []byte(`{}`), Position: 1, Version: 1}
-	m := newCodec(testIdentity, Proof{Keys: testProof.Keys, Run: ident.UUID{9}}).encode(5, &event)
-	shard, _, err := testCodec.decode(5, &m)
+	m := newCodec(testIdentity, Proof{Keys: testProof.Keys, Run: ident.UUID{9}}).encodeEvent(5, &event)
+	shard, _, err := testCodec.decodeMessage(5, &m)
 	require.ErrorIs(t, err, ErrUnproven)
 	require.EqualValues(t, 5, shard)
-	m = testCodec.encode(5, &event)
+	m = testCodec.encodeEvent(5, &event)
 	m.Headers = m.Headers[:headersOfEvent-1]
-	_, _, err = testCodec.decode(5, &m)
+	_, _, err = testCodec.decodeMessage(5, &m)
 	require.ErrorIs(t, err, ErrUnproven)
 }
 
 // TestAnOlderKeyChecks: while a data key rotates, messages under the older key still check.
 func TestAnOlderKeyChecks(t *testing.T) {
 	event := persistence.Event{ID: "evt_1", At: time.Unix(1, 0), Payload: []byte(`{}`), Position: 1, Version: 1}
-	m := testCodec.encode(5, &event)
+	m := testCodec.encodeEvent(5, &event)
 	newer := newCodec(testIdentity, Proof{Keys: [][]byte{make([]byte, KeyBytes), testProof.Keys[0]},
 		Run: testProof.Run})
-	_, _, err := newer.decode(5, &m)
+	_, _, err := newer.decodeMessage(5, &m)
 	require.NoError(t, err)
 }
 
@@ -151,7 +151,7 @@ func BenchmarkEncode(b *testing.B) {
 		Type: "card.frozen.v1", At: time.Unix(1, 5), Payload: bytes.Repeat([]byte("x"), 600)}
 	b.ReportAllocs()
 	for b.Loop() {
-		testCodec.encode(5, &event)
+		testCodec.encodeEvent(5, &event)
 	}
 }
 
@@ -167,12 +167,12 @@ func FuzzDecode(f *testing.F) {
 	f.Add("5", "1", "1", "2026-01-02T03:04:05Z")
 	f.Add("", "-1", "18446744073709551616", "0")
 	f.Fuzz(func(t *testing.T, shard, position, version, at string) {
-		m := testCodec.encode(5, &persistence.Event{At: time.Unix(1, 0), Position: 1})
+		m := testCodec.encodeEvent(5, &persistence.Event{At: time.Unix(1, 0), Position: 1})
 		set(&m, headerShard, shard)
 		set(&m, headerPosition, position)
 		set(&m, headerVersion, version)
 		set(&m, headerTime, at)
-		got, e, err := testCodec.decode(5, &m)
+		got, e, err := testCodec.decodeMessage(5, &m)
 		if err == nil && (Partition(got) != 5 || e.Position == 0 || e.At.IsZero()) {
 			t.Fatalf("shard %d, %+v", got, e)
 		}

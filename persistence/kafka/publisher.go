@@ -170,7 +170,7 @@ type part struct {
 	events  int
 }
 
-func (b *batch) full() bool { return len(b.messages) >= fullEvents || b.bytes >= fullBytes }
+func (b *batch) isFull() bool { return len(b.messages) >= fullEvents || b.bytes >= fullBytes }
 
 func newLane(p *Publisher, partition int) *lane {
 	l := &lane{p: p, partition: partition, wake: make(chan struct{}, 1)}
@@ -184,14 +184,14 @@ func newLane(p *Publisher, partition int) *lane {
 
 // run publishes until the context ends, or returns ErrTopic.
 func (l *lane) run(ctx context.Context) error {
-	if err := l.begin(ctx); err != nil {
+	if err := l.loadWithRetry(ctx); err != nil {
 		return err
 	}
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	for i := range l.shards {
 		s := l.shards[i]
-		watchers.Go(func() { l.watch(ctx, s.shard, s.sent) })
+		watchers.Go(func() { l.watchHead(ctx, s.shard, s.sent) })
 	}
 	save := time.NewTicker(l.p.o.SaveEvery)
 	defer save.Stop()
@@ -201,28 +201,28 @@ func (l *lane) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-save.C:
-			l.save(ctx)
+			l.saveCursors(ctx)
 		case <-l.wake:
-			if err := l.drain(ctx, save.C); err != nil {
+			if err := l.publishBacklog(ctx, save.C); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// begin finds the cursors and prepares the topic, however often that takes.
-func (l *lane) begin(ctx context.Context) error {
-	err := l.persist(ctx, func() error { return l.load(ctx) })
+// loadWithRetry finds the cursors and prepares the topic, however often that takes.
+func (l *lane) loadWithRetry(ctx context.Context) error {
+	err := l.retryUntilDone(ctx, func() error { return l.loadCursors(ctx) })
 	if err != nil {
 		return err
 	}
-	return l.persist(ctx, func() error {
+	return l.retryUntilDone(ctx, func() error {
 		l.tellBehind()
 		return l.p.topic.Prepare(ctx)
 	})
 }
 
-func (l *lane) load(ctx context.Context) error {
+func (l *lane) loadCursors(ctx context.Context) error {
 	for i := range l.shards {
 		s := &l.shards[i]
 		at, err := l.p.o.Journal.Cursor(ctx, CursorName, s.shard)
@@ -241,13 +241,13 @@ func (l *lane) tellBehind() {
 	}
 }
 
-// persist tries until it succeeds or the context ends (nil), or ErrTopic.
-func (l *lane) persist(ctx context.Context, try func() error) error {
+// retryUntilDone tries until it succeeds or the context ends (nil), or ErrTopic.
+func (l *lane) retryUntilDone(ctx context.Context, try func() error) error {
 	for ctx.Err() == nil {
 		err := try()
 		if err == nil {
 			l.retry.Reset()
-			l.worked()
+			l.noteSuccess()
 			return nil
 		}
 		if errors.Is(err, ErrTopic) {
@@ -255,15 +255,15 @@ func (l *lane) persist(ctx context.Context, try func() error) error {
 		}
 		if ctx.Err() == nil {
 			pause := l.retry.Next()
-			l.failed(err, pause)
+			l.noteFailure(err, pause)
 			persistence.Pause(ctx, pause)
 		}
 	}
 	return nil
 }
 
-// watch wakes the lane whenever a shard's head moves.
-func (l *lane) watch(ctx context.Context, shard ident.Shard, past uint64) {
+// watchHead wakes the lane whenever a shard's head moves.
+func (l *lane) watchHead(ctx context.Context, shard ident.Shard, past uint64) {
 	for {
 		err := l.p.o.Journal.Wait(ctx, shard, past)
 		if ctx.Err() != nil {
@@ -281,22 +281,22 @@ func (l *lane) watch(ctx context.Context, shard ident.Shard, past uint64) {
 	}
 }
 
-// drain publishes until nothing is left or the context ends, or returns ErrTopic.
-func (l *lane) drain(ctx context.Context, save <-chan time.Time) error {
+// publishBacklog publishes until nothing is left or the context ends, or returns ErrTopic.
+func (l *lane) publishBacklog(ctx context.Context, save <-chan time.Time) error {
 	linger := time.NewTimer(0)
 	defer linger.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-save:
-			l.save(ctx)
+			l.saveCursors(ctx)
 		default:
 		}
 		linger.Reset(l.p.o.Linger)
-		b, err := l.publish(ctx)
+		b, err := l.publishBatch(ctx)
 		if err != nil || ctx.Err() != nil || len(b.messages) == 0 {
 			return err
 		}
-		l.published(b)
+		l.notePublished(b)
 		if !b.more {
 			select {
 			case <-linger.C:
@@ -307,13 +307,13 @@ func (l *lane) drain(ctx context.Context, save <-chan time.Time) error {
 	return nil
 }
 
-// publish sends one request with what there is, however often that takes, and returns what Kafka has taken: nothing when there
+// publishBatch sends one request with what there is, however often that takes, and returns what Kafka has taken: nothing when there
 // was nothing, or the context has ended.
-func (l *lane) publish(ctx context.Context) (*batch, error) {
+func (l *lane) publishBatch(ctx context.Context) (*batch, error) {
 	var b *batch
 	missing := false
-	err := l.persist(ctx, func() (err error) {
-		if b, err = l.gather(ctx); err != nil || len(b.messages) == 0 {
+	err := l.retryUntilDone(ctx, func() (err error) {
+		if b, err = l.gatherBatch(ctx); err != nil || len(b.messages) == 0 {
 			return err
 		}
 		if missing {
@@ -321,7 +321,7 @@ func (l *lane) publish(ctx context.Context) (*batch, error) {
 				return err
 			}
 		}
-		first, err := l.p.topic.produce(ctx, l.partition, b.messages)
+		first, err := l.p.topic.produceMessages(ctx, l.partition, b.messages)
 		missing = isMissing(err)
 		if err == nil {
 			l.noteAppended(first, len(b.messages))
@@ -347,8 +347,8 @@ func isMissing(err error) bool {
 		errors.Is(err, protocol.ErrNoTopic) || errors.Is(err, protocol.ErrNoPartition)
 }
 
-// gather reads the events of the lane's shards after the sent ones, until the batch is full.
-func (l *lane) gather(ctx context.Context) (*batch, error) {
+// gatherBatch reads the events of the lane's shards after the sent ones, until the batch is full.
+func (l *lane) gatherBatch(ctx context.Context) (*batch, error) {
 	b := new(batch)
 	l.first = (l.first + 1) % len(l.shards)
 	for i := range l.shards {
@@ -357,7 +357,7 @@ func (l *lane) gather(ctx context.Context) (*batch, error) {
 		if head <= s.sent {
 			continue
 		}
-		if b.full() {
+		if b.isFull() {
 			b.more = true
 			break
 		}
@@ -367,25 +367,25 @@ func (l *lane) gather(ctx context.Context) (*batch, error) {
 		}
 		if len(events) > 0 {
 			l.p.o.Listener.Behind(s.shard, head-s.sent, events[0].At)
-			b.more = l.add(b, s, events) < head || b.more
+			b.more = l.addEvents(b, s, events) < head || b.more
 		}
 	}
 	return b, nil
 }
 
-// add appends a shard's events to the batch, as many as fit, and returns how far that is. The first of a batch always does.
-func (l *lane) add(b *batch, s *place, events []persistence.Event) (through uint64) {
+// addEvents appends a shard's events to the batch, as many as fit, and returns how far that is. The first of a batch always does.
+func (l *lane) addEvents(b *batch, s *place, events []persistence.Event) (through uint64) {
 	p := part{place: s, through: s.sent}
 	for i := range events {
 		e := &events[i]
 		if e.Position != p.through+1 {
 			panic(fmt.Sprintf("BUG: event %d of shard %d read after %d", e.Position, s.shard, p.through))
 		}
-		size := l.codec.size(e)
+		size := l.codec.maxMessageSize(e)
 		if len(b.messages) > 0 && b.bytes+size > MaxMessageBytes {
 			break
 		}
-		b.messages, b.bytes = append(b.messages, l.codec.encode(s.shard, e)), b.bytes+size
+		b.messages, b.bytes = append(b.messages, l.codec.encodeEvent(s.shard, e)), b.bytes+size
 		p.through, p.events = e.Position, p.events+1
 	}
 	if p.events > 0 {
@@ -394,7 +394,7 @@ func (l *lane) add(b *batch, s *place, events []persistence.Event) (through uint
 	return p.through
 }
 
-func (l *lane) published(b *batch) {
+func (l *lane) notePublished(b *batch) {
 	for _, p := range b.parts {
 		p.place.sent = p.through
 		l.p.o.Listener.Published(p.place.shard, p.through, p.events)
@@ -403,28 +403,28 @@ func (l *lane) published(b *batch) {
 	}
 }
 
-// save stores the cursors that have moved. One that could not be stored is stored the next time.
-func (l *lane) save(ctx context.Context) {
+// saveCursors stores the cursors that have moved. One that could not be stored is stored the next time.
+func (l *lane) saveCursors(ctx context.Context) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		if s.sent == s.saved {
 			continue
 		}
 		if err := l.p.o.Journal.SaveCursor(ctx, CursorName, s.shard, s.sent); err != nil {
-			l.failed(err, l.p.o.SaveEvery)
+			l.noteFailure(err, l.p.o.SaveEvery)
 			return
 		}
 		s.saved = s.sent
-		l.worked()
+		l.noteSuccess()
 	}
 }
 
-func (l *lane) failed(err error, pause time.Duration) {
+func (l *lane) noteFailure(err error, pause time.Duration) {
 	l.failing = true
 	l.p.o.Listener.PublishFailed(l.partition, err, pause)
 }
 
-func (l *lane) worked() {
+func (l *lane) noteSuccess() {
 	if l.failing {
 		l.failing = false
 		l.p.o.Listener.PublishResumed(l.partition)
@@ -435,5 +435,5 @@ func (l *lane) worked() {
 func (l *lane) saveLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	l.save(ctx)
+	l.saveCursors(ctx)
 }

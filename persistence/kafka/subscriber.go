@@ -130,10 +130,10 @@ func (r *reader) run(ctx context.Context) error {
 	defer check.Stop()
 	retry := persistence.Backoff{Min: r.s.o.RetryMin, Max: r.s.o.RetryMax}
 	for ctx.Err() == nil {
-		err := r.turn(ctx)
+		err := r.readOnce(ctx)
 		if err == nil {
 			retry.Reset()
-		} else if final(err) {
+		} else if isFinal(err) {
 			return err
 		} else if ctx.Err() == nil {
 			r.drained = true
@@ -143,21 +143,21 @@ func (r *reader) run(ctx context.Context) error {
 			}
 			persistence.Pause(ctx, pause)
 		}
-		if err := r.mend(ctx, check.C); err != nil {
+		if err := r.mendFeeds(ctx, check.C); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func final(err error) bool { return errors.Is(err, persistence.ErrAhead) || errors.Is(err, ErrTopic) }
+func isFinal(err error) bool { return errors.Is(err, persistence.ErrAhead) || errors.Is(err, ErrTopic) }
 
-// turn goes to the end of the partition the first time, and then reads it once.
-func (r *reader) turn(ctx context.Context) (err error) {
+// readOnce goes to the end of the partition the first time, and then reads it once.
+func (r *reader) readOnce(ctx context.Context) (err error) {
 	if !r.tailing {
-		return r.start(ctx)
+		return r.startAtEnd(ctx)
 	}
-	answer, err := r.s.topic.fetch(ctx, r.partition, r.offset, r.s.o.Wait)
+	answer, err := r.s.topic.fetchMessages(ctx, r.partition, r.offset, r.s.o.Wait)
 	if err != nil {
 		switch {
 		case errors.Is(err, kafkago.OffsetOutOfRange): // the topic was cut or made anew
@@ -168,27 +168,27 @@ func (r *reader) turn(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	p, err := r.read(answer)
+	p, err := r.decodeAnswer(answer)
 	if err != nil { // a second reading would find the same
 		r.tailing = false
 		return err
 	}
 	r.offset, r.drained = p.next, p.next >= answer.HighWatermark
-	return r.deliver(ctx, p)
+	return r.deliverPage(ctx, p)
 }
 
-// start takes the partition's end, and only then the journal's head: an event that is in neither is
+// startAtEnd takes the partition's end, and only then the journal's head: an event that is in neither is
 // published after that end.
-func (r *reader) start(ctx context.Context) error {
+func (r *reader) startAtEnd(ctx context.Context) error {
 	if err := r.s.topic.Prepare(ctx); err != nil {
 		return err
 	}
-	end, err := r.s.topic.end(ctx, r.partition)
+	end, err := r.s.topic.endOffset(ctx, r.partition)
 	if err != nil {
 		return err
 	}
 	for i := range r.feeds {
-		if err := r.settle(ctx, &r.feeds[i], r.feeds[i].CatchUp); err != nil {
+		if err := r.deliverAndNote(ctx, &r.feeds[i], r.feeds[i].CatchUp); err != nil {
 			return err
 		}
 	}
@@ -206,8 +206,8 @@ type page struct {
 	unproven [shardsOf]bool // a message said that the shard has an event, without a proof of this run
 }
 
-// read takes all messages of an answer. The answer is used up.
-func (r *reader) read(answer *kafkago.FetchResponse) (*page, error) {
+// decodeAnswer takes all messages of an answer. The answer is used up.
+func (r *reader) decodeAnswer(answer *kafkago.FetchResponse) (*page, error) {
 	p := &page{next: r.offset}
 	for {
 		m, err := answer.Records.ReadRecord()
@@ -220,7 +220,7 @@ func (r *reader) read(answer *kafkago.FetchResponse) (*page, error) {
 		if m.Offset < r.offset { // a request of the publisher is given whole, from its first message
 			continue
 		}
-		shard, event, err := r.codec.decode(r.partition, m)
+		shard, event, err := r.codec.decodeMessage(r.partition, m)
 		i := int(shard) / Partitions
 		switch {
 		case err == nil:
@@ -237,19 +237,19 @@ func (r *reader) read(answer *kafkago.FetchResponse) (*page, error) {
 	}
 }
 
-// deliver offers a page to the feeds that are in order. The others will read the journal. A feed of
+// deliverPage offers a page to the feeds that are in order. The others will read the journal. A feed of
 // which a message without a proof spoke reads the journal too, once a page however many there were.
-func (r *reader) deliver(ctx context.Context, p *page) error {
+func (r *reader) deliverPage(ctx context.Context, p *page) error {
 	for i := range r.feeds {
 		f := &r.feeds[i]
 		if len(p.events[i]) > 0 && f.again == nil {
-			err := r.settle(ctx, f, func(ctx context.Context) error { return f.Offer(ctx, p.events[i]) })
+			err := r.deliverAndNote(ctx, f, func(ctx context.Context) error { return f.Offer(ctx, p.events[i]) })
 			if err != nil {
 				return err
 			}
 		}
 		if p.unproven[i] && f.again == nil {
-			if err := r.settle(ctx, f, f.CatchUp); err != nil {
+			if err := r.deliverAndNote(ctx, f, f.CatchUp); err != nil {
 				return err
 			}
 		}
@@ -257,14 +257,14 @@ func (r *reader) deliver(ctx context.Context, p *page) error {
 	return nil
 }
 
-// settle delivers to a feed and notes the time of a retry. It returns final errors only.
-func (r *reader) settle(ctx context.Context, f *feed, deliver func(context.Context) error) error {
+// deliverAndNote delivers to a feed and notes the time of a retry. It returns final errors only.
+func (r *reader) deliverAndNote(ctx context.Context, f *feed, deliver func(context.Context) error) error {
 	err := deliver(ctx)
 	switch {
 	case err == nil:
 		f.again = nil
 		f.retry.Reset()
-	case final(err):
+	case isFinal(err):
 		return err
 	case ctx.Err() == nil:
 		pause := f.retry.Next()
@@ -274,8 +274,8 @@ func (r *reader) settle(ctx context.Context, f *feed, deliver func(context.Conte
 	return nil
 }
 
-// mend reads from the journal what a feed lacks: one that failed, after its pause, and at a check one whose events are late.
-func (r *reader) mend(ctx context.Context, check <-chan time.Time) error {
+// mendFeeds reads from the journal what a feed lacks: one that failed, after its pause, and at a check one whose events are late.
+func (r *reader) mendFeeds(ctx context.Context, check <-chan time.Time) error {
 	checking := false
 	select {
 	case <-check:
@@ -286,13 +286,13 @@ func (r *reader) mend(ctx context.Context, check <-chan time.Time) error {
 		f := &r.feeds[i]
 		select {
 		case <-f.again:
-			if err := r.settle(ctx, f, f.CatchUp); err != nil {
+			if err := r.deliverAndNote(ctx, f, f.CatchUp); err != nil {
 				return err
 			}
 		default:
 		}
 		if checking {
-			if err := r.check(ctx, f); err != nil {
+			if err := r.checkFeed(ctx, f); err != nil {
 				return err
 			}
 		}
@@ -300,13 +300,13 @@ func (r *reader) mend(ctx context.Context, check <-chan time.Time) error {
 	return nil
 }
 
-// check compares a feed with what the journal had at the check before.
-func (r *reader) check(ctx context.Context, f *feed) error {
+// checkFeed compares a feed with what the journal had at the check before.
+func (r *reader) checkFeed(ctx context.Context, f *feed) error {
 	late := r.drained && f.again == nil && f.At() < f.seen
 	f.seen = r.s.o.Journal.Head(f.Shard()).Position
 	if !late {
 		return nil
 	}
 	r.s.o.Listener.Gap(f.Shard(), f.At(), f.seen)
-	return r.settle(ctx, f, f.CatchUp)
+	return r.deliverAndNote(ctx, f, f.CatchUp)
 }

@@ -122,10 +122,10 @@ func (t *Topic) Close() {
 func (t *Topic) Prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	partitions, err := t.partitions(ctx)
+	partitions, err := t.countPartitions(ctx)
 	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
-		if err = t.create(ctx); err == nil {
-			partitions, err = t.partitions(ctx)
+		if err = t.createTopic(ctx); err == nil {
+			partitions, err = t.countPartitions(ctx)
 		}
 	}
 	if err != nil {
@@ -137,7 +137,7 @@ func (t *Topic) Prepare(ctx context.Context) error {
 	return t.checkMaxMessage(ctx)
 }
 
-func (t *Topic) partitions(ctx context.Context) (int, error) {
+func (t *Topic) countPartitions(ctx context.Context) (int, error) {
 	m, err := t.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{t.o.Topic}})
 	if err != nil {
 		return 0, err
@@ -150,8 +150,8 @@ func (t *Topic) partitions(ctx context.Context) (int, error) {
 	return 0, kafkago.UnknownTopicOrPartition
 }
 
-// create makes the topic. That another process was quicker is no error.
-func (t *Topic) create(ctx context.Context) error {
+// createTopic makes the topic. That another process was quicker is no error.
+func (t *Topic) createTopic(ctx context.Context) error {
 	answer, err := t.client.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{{
 		Topic: t.o.Topic, NumPartitions: Partitions, ReplicationFactor: t.o.Replicas,
 		ConfigEntries: []kafkago.ConfigEntry{{ConfigName: configMaxMessage, ConfigValue: strconv.Itoa(MaxMessageBytes)}},
@@ -186,9 +186,9 @@ func (t *Topic) checkMaxMessage(ctx context.Context) error {
 	return nil
 }
 
-// produce appends messages to a partition, returns when all replicas in sync have them, and says at
+// produceMessages appends messages to a partition, returns when all replicas in sync have them, and says at
 // which offset the first one is.
-func (t *Topic) produce(ctx context.Context, partition int, messages []kafkago.Record) (int64, error) {
+func (t *Topic) produceMessages(ctx context.Context, partition int, messages []kafkago.Record) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := t.client.Produce(ctx, &kafkago.ProduceRequest{
@@ -208,8 +208,8 @@ func (t *Topic) produce(ctx context.Context, partition int, messages []kafkago.R
 	return answer.BaseOffset, nil
 }
 
-// end returns the offset of the next message of a partition.
-func (t *Topic) end(ctx context.Context, partition int) (int64, error) {
+// endOffset returns the offset of the next message of a partition.
+func (t *Topic) endOffset(ctx context.Context, partition int) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	answer, err := t.client.ListOffsets(ctx, &kafkago.ListOffsetsRequest{Topics: map[string][]kafkago.OffsetRequest{
@@ -226,8 +226,8 @@ func (t *Topic) end(ctx context.Context, partition int) (int64, error) {
 	return 0, fmt.Errorf("end of partition %d: %w", partition, kafkago.UnknownTopicOrPartition)
 }
 
-// fetch reads a partition from an offset, waiting for something to come.
-func (t *Topic) fetch(ctx context.Context, partition int, offset int64, wait time.Duration) (*kafkago.FetchResponse, error) {
+// fetchMessages reads a partition from an offset, waiting for something to come.
+func (t *Topic) fetchMessages(ctx context.Context, partition int, offset int64, wait time.Duration) (*kafkago.FetchResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout+wait)
 	defer cancel()
 	answer, err := t.client.Fetch(ctx, &kafkago.FetchRequest{
