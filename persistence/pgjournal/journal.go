@@ -87,115 +87,13 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 	if j.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, fmt.Errorf("pgjournal: %w", err)
 	}
-	if err := j.loadState(ctx, o); err != nil {
+	opening := &opening{j, o}
+	if err := opening.loadState(ctx); err != nil {
 		j.pool.Close()
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	j.startWorkers(o, config.ConnConfig)
+	opening.startWorkers(config.ConnConfig)
 	return j, nil
-}
-
-func (j *Journal) loadState(ctx context.Context, o Options) error {
-	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
-	defer cancel()
-	if err := j.verifyIdentity(ctx, o); err != nil {
-		return err
-	}
-	if err := j.refreshHeads(ctx); err != nil {
-		return err
-	}
-	return j.loadDue(ctx)
-}
-
-// verifyIdentity checks the schema and the stamp of the store. It stamps a new store.
-func (j *Journal) verifyIdentity(ctx context.Context, o Options) error {
-	if err := j.checkSchema(ctx); err != nil {
-		return err
-	}
-	found, slots, shards, err := j.readStamp(ctx)
-	if errors.Is(err, pgx.ErrNoRows) {
-		if o.MustExist {
-			return fmt.Errorf("%w in this database", ErrNoStore)
-		}
-		if err = j.setStamp(ctx, o); err == nil {
-			found, slots, shards, err = j.readStamp(ctx)
-		}
-	}
-	switch {
-	case err != nil:
-		return err
-	case found != format:
-		return fmt.Errorf("%w: its format is %d, this program reads %d", ErrForeign, found, format)
-	case slots != ident.Slots || shards != ident.Shards:
-		return fmt.Errorf("%w: it has %d slots in %d shards, this program %d in %d",
-			ErrForeign, slots, shards, ident.Slots, ident.Shards)
-	case !o.Deployment.IsZero() && o.Deployment != j.identity.Deployment:
-		return fmt.Errorf("%w: its deployment is %x, not %x", ErrForeign, j.identity.Deployment, o.Deployment)
-	}
-	return nil
-}
-
-func (j *Journal) checkSchema(ctx context.Context) error {
-	want, err := newestSchema()
-	if err != nil {
-		return err
-	}
-	var found int64
-	var refusal *pgconn.PgError
-	err = j.pool.QueryRow(ctx, sqlSchema).Scan(&found)
-	switch {
-	case errors.As(err, &refusal) && refusal.Code == undefinedTable:
-		return fmt.Errorf("%w in this database: it was not migrated", ErrNoStore)
-	case err != nil:
-		return err
-	case found < want:
-		return fmt.Errorf("%w of this program: the schema is at %d, migrate it to %d", ErrNoStore, found, want)
-	case found > want:
-		return fmt.Errorf("%w: the schema is at %d, this program knows %d", ErrForeign, found, want)
-	}
-	return nil
-}
-
-func (j *Journal) readStamp(ctx context.Context) (format, slots, shards int, err error) {
-	var deployment, store [16]byte
-	err = j.pool.QueryRow(ctx, sqlStamp).Scan(&format, &slots, &shards, &deployment, &store)
-	j.identity = persistence.Identity{Deployment: deployment, Store: store}
-	return format, slots, shards, err
-}
-
-// setStamp stamps a new store. The stamp of another process that comes first stays.
-func (j *Journal) setStamp(ctx context.Context, o Options) (err error) {
-	// Both ids have the same instant: only a later incarnation has a Store later than its
-	// Deployment.
-	deployment, now := o.Deployment, o.Clock()
-	if deployment.IsZero() {
-		if deployment, err = ident.New(ident.SystemSlot, now, o.Entropy); err != nil {
-			return err
-		}
-	}
-	store, err := ident.New(ident.SystemSlot, now, o.Entropy)
-	if err != nil {
-		return err
-	}
-	_, err = j.pool.Exec(ctx, sqlSetStamp, format, ident.Slots, ident.Shards, [16]byte(deployment), [16]byte(store))
-	return err
-}
-
-func (j *Journal) startWorkers(o Options, config *pgx.ConnConfig) {
-	for range o.Lanes {
-		l := &lane{j: j, config: config, queue: make(chan *request, laneQueue)}
-		j.lanes = append(j.lanes, l)
-		j.workers.Go(l.serveQueue)
-		j.workers.Go(j.readRecords)
-	}
-	alive, end := context.WithCancel(context.Background())
-	j.done, j.stopWorkers = alive.Done(), end
-	j.workers.Go(func() { j.pollHeads(alive) })
-	j.workers.Go(func() {
-		j.cursors.Run(alive, func(err error) {
-			j.reportError(fmt.Errorf("journal cannot write cursors: %w", postgres.NameExhausted(err)))
-		})
-	})
 }
 
 // refreshHeads reads all heads. It reports a shard taken by another process, and a database that

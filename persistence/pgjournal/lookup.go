@@ -70,8 +70,11 @@ func (j *Journal) lookUp(ctx context.Context, key recordKey) (record persistence
 	}
 }
 
+// lookupReader answers the lookups of a journal. A journal has one for each lane.
+type lookupReader struct{ *Journal }
+
 // readRecords answers lookups until Close.
-func (j *Journal) readRecords() {
+func (j *lookupReader) readRecords() {
 	for first := range j.lookups {
 		some := j.gatherLookups(first)
 		j.answerLookups(some)
@@ -83,7 +86,7 @@ func (j *Journal) readRecords() {
 
 // gatherLookups takes the lookups queued behind the first, up to lookupMax. It drops those whose
 // context has ended.
-func (j *Journal) gatherLookups(first *lookup) []*lookup {
+func (j *lookupReader) gatherLookups(first *lookup) []*lookup {
 	some := []*lookup{first}
 	for len(some) < lookupMax {
 		select {
@@ -103,7 +106,7 @@ func (j *Journal) gatherLookups(first *lookup) []*lookup {
 
 // answerLookups reads the records of lookups in one round trip. If the server refuses a name as
 // malformed, each lookup gets a round trip of its own.
-func (j *Journal) answerLookups(some []*lookup) {
+func (j *lookupReader) answerLookups(some []*lookup) {
 	err := j.fetchRecords(some)
 	if err == nil {
 		return
@@ -122,7 +125,7 @@ func (j *Journal) answerLookups(some []*lookup) {
 // fetchRecords reads the records and then the heads of their shards, which it publishes first. So
 // no read returns data above the published head. Without an error each lookup has its record or
 // ErrNotFound.
-func (j *Journal) fetchRecords(some []*lookup) error {
+func (j *lookupReader) fetchRecords(some []*lookup) error {
 	shards, kinds, ids := make([]int16, len(some)), make([]string, len(some)), make([]string, len(some))
 	for i, l := range some {
 		shards[i], kinds[i], ids[i] = int16(l.shard), l.kind, l.id

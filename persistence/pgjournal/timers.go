@@ -10,20 +10,6 @@ import (
 	"purser/persistence/ident"
 )
 
-func (j *Journal) loadDue(ctx context.Context) error {
-	rows, err := j.pool.Query(ctx, sqlAllNextDue)
-	if err != nil {
-		return err
-	}
-	var id int16
-	var first *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&id, &first}, func() error {
-		j.shards[id].due.Observe(0, timeOrZero(first))
-		return nil
-	})
-	return err
-}
-
 // Timers implements persistence.Journal. It queries the server only when a timer may be due. Raise
 // makes it see the timers that another process has written. Timers of one instant are ordered by
 // kind, stream and key.

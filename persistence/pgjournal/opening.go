@@ -1,0 +1,139 @@
+package pgjournal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/postgres"
+)
+
+// opening is a journal whose Open has not returned. It reads the state of the store and starts the
+// workers.
+type opening struct {
+	*Journal
+	options Options
+}
+
+func (j *opening) loadState(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
+	defer cancel()
+	if err := j.verifyIdentity(ctx); err != nil {
+		return err
+	}
+	if err := j.refreshHeads(ctx); err != nil {
+		return err
+	}
+	return j.loadDue(ctx)
+}
+
+// verifyIdentity checks the schema and the stamp of the store. It stamps a new store.
+func (j *opening) verifyIdentity(ctx context.Context) error {
+	if err := j.checkSchema(ctx); err != nil {
+		return err
+	}
+	found, slots, shards, err := j.readStamp(ctx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		if j.options.MustExist {
+			return fmt.Errorf("%w in this database", ErrNoStore)
+		}
+		if err = j.setStamp(ctx); err == nil {
+			found, slots, shards, err = j.readStamp(ctx)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case found != format:
+		return fmt.Errorf("%w: its format is %d, this program reads %d", ErrForeign, found, format)
+	case slots != ident.Slots || shards != ident.Shards:
+		return fmt.Errorf("%w: it has %d slots in %d shards, this program %d in %d",
+			ErrForeign, slots, shards, ident.Slots, ident.Shards)
+	case !j.options.Deployment.IsZero() && j.options.Deployment != j.identity.Deployment:
+		return fmt.Errorf("%w: its deployment is %x, not %x", ErrForeign, j.identity.Deployment, j.options.Deployment)
+	}
+	return nil
+}
+
+func (j *opening) checkSchema(ctx context.Context) error {
+	want, err := newestSchema()
+	if err != nil {
+		return err
+	}
+	var found int64
+	var refusal *pgconn.PgError
+	err = j.pool.QueryRow(ctx, sqlSchema).Scan(&found)
+	switch {
+	case errors.As(err, &refusal) && refusal.Code == undefinedTable:
+		return fmt.Errorf("%w in this database: it was not migrated", ErrNoStore)
+	case err != nil:
+		return err
+	case found < want:
+		return fmt.Errorf("%w of this program: the schema is at %d, migrate it to %d", ErrNoStore, found, want)
+	case found > want:
+		return fmt.Errorf("%w: the schema is at %d, this program knows %d", ErrForeign, found, want)
+	}
+	return nil
+}
+
+func (j *opening) readStamp(ctx context.Context) (format, slots, shards int, err error) {
+	var deployment, store [16]byte
+	err = j.pool.QueryRow(ctx, sqlStamp).Scan(&format, &slots, &shards, &deployment, &store)
+	j.identity = persistence.Identity{Deployment: deployment, Store: store}
+	return format, slots, shards, err
+}
+
+// setStamp stamps a new store. The stamp of another process that comes first stays.
+func (j *opening) setStamp(ctx context.Context) (err error) {
+	// Both ids have the same instant: only a later incarnation has a Store later than its
+	// Deployment.
+	deployment, now := j.options.Deployment, j.options.Clock()
+	if deployment.IsZero() {
+		if deployment, err = ident.New(ident.SystemSlot, now, j.options.Entropy); err != nil {
+			return err
+		}
+	}
+	store, err := ident.New(ident.SystemSlot, now, j.options.Entropy)
+	if err != nil {
+		return err
+	}
+	_, err = j.pool.Exec(ctx, sqlSetStamp, format, ident.Slots, ident.Shards, [16]byte(deployment), [16]byte(store))
+	return err
+}
+
+func (j *opening) startWorkers(config *pgx.ConnConfig) {
+	for range j.options.Lanes {
+		l := &lane{j: j.Journal, config: config, queue: make(chan *request, laneQueue)}
+		j.lanes = append(j.lanes, l)
+		j.workers.Go(l.serveQueue)
+		j.workers.Go((&lookupReader{j.Journal}).readRecords)
+	}
+	alive, end := context.WithCancel(context.Background())
+	j.done, j.stopWorkers = alive.Done(), end
+	j.workers.Go(func() { j.pollHeads(alive) })
+	j.workers.Go(func() {
+		j.cursors.Run(alive, func(err error) {
+			j.reportError(fmt.Errorf("journal cannot write cursors: %w", postgres.NameExhausted(err)))
+		})
+	})
+}
+
+func (j *opening) loadDue(ctx context.Context) error {
+	rows, err := j.pool.Query(ctx, sqlAllNextDue)
+	if err != nil {
+		return err
+	}
+	var id int16
+	var first *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &first}, func() error {
+		j.shards[id].due.Observe(0, timeOrZero(first))
+		return nil
+	})
+	return err
+}
