@@ -88,9 +88,14 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	return a, nil
 }
 
+// closedIdle is the text of net/http's error for a connection that the server closed before the
+// request was written. The package exports no value for it.
+const closedIdle = "server closed idle connection"
+
 // whyUnanswered returns the likely cause of a request without an answer.
 func whyUnanswered(err error) string {
-	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		strings.HasSuffix(err.Error(), closedIdle) {
 		return "the connection was closed without an answer: the server stops, or this address has caused too many " +
 			"refused requests, whose connections a server closes for some seconds: PURSER_REFUSALS"
 	}
