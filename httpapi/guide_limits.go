@@ -42,6 +42,8 @@ var recordLimits = []struct {
 	{"webhook endpoints of a workspace", webhook.MaxPerWorkspace},
 	{"pending deliveries of a webhook endpoint", webhook.MaxPending},
 	{"bytes of a checkout link's metadata", checkout.MaxMetadata},
+	{"payments that a checkout link stores", checkout.MaxPayments},
+	{"of these, payments under a hundredth of the link's amount", checkout.MaxSmallPayments},
 	{"days of a statement", maxStatementDays},
 	{"lines of a statement", maxStatementLines},
 }

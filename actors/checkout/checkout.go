@@ -37,6 +37,8 @@ const (
 	MaxListed        = 16      // assets or chains in a request
 	MaxSelections    = 100     // stored selections of a pair; a later selection is answered but not stored
 	MaxPayments      = 200     // stored transfers of at least a cent; later ones are ignored
+	MaxSmallPayments = 100     // of these, transfers of less than a smallShare-th of the link's amount
+	smallShare       = 100     // so the other MaxPayments-MaxSmallPayments add up to the amount
 	MaxStrays        = 16      // stored transfers of other tokens or of less than a cent
 	MaxSightings     = 4       // stored blocks of one transfer
 	maxObservedBytes = 256     // of an address or a hash

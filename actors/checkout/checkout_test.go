@@ -52,11 +52,16 @@ func TestSessionSizeIsBounded(t *testing.T) {
 	}
 	require.Equal(t, checkout.NotedFull, seen("FAKE", "25000000", checkout.MaxStrays))
 	require.Equal(t, checkout.NotedFull, seen("USDC", "9999", 0), "less than a cent")
-	for n := range checkout.MaxPayments {
+	for n := range checkout.MaxSmallPayments {
 		require.Equal(t, checkout.NotedNew, seen("USDC", "10000", n+1), "strays do not count towards MaxPayments")
 	}
+	require.Equal(t, checkout.NotedFull, seen("USDC", "249999", checkout.MaxPayments), "under a hundredth of the amount")
+	for n := checkout.MaxSmallPayments; n < checkout.MaxPayments; n++ {
+		require.Equal(t, checkout.NotedNew, seen("USDC", "250000", n+1), "dust leaves places free")
+	}
 	require.Equal(t, checkout.NotedFull, seen("USDC", "25000000", checkout.MaxPayments+1))
-	require.Equal(t, int64(checkout.MaxPayments), s.Money().ReceivedCents)
+	require.Equal(t, int64(checkout.MaxSmallPayments)+25*(checkout.MaxPayments-checkout.MaxSmallPayments), s.Money().ReceivedCents)
+	require.GreaterOrEqual(t, s.Money().ReceivedCents, s.AmountUsdCents, "full of payments, and paid")
 
 	for block := range 3 * checkout.MaxSightings {
 		o := checkout.Observed{Chain: "ethereum", Asset: "USDC", Address: addressOf("ethereum"), TxHash: "USDC1",

@@ -95,18 +95,30 @@ func (s *State) observationEvent(m decision.Meta, o Observed, units *big.Int) (d
 	return nil, NotedKnown
 }
 
-// newPaymentEvent returns the event of a new payment, or NotedFull when no more are stored.
+// newPaymentEvent returns the event of a new payment, or NotedFull when no more are stored. Small
+// payments leave places free, so that a stranger cannot keep the true payment out with dust: to fill
+// the other places takes the link's amount.
 func (s *State) newPaymentEvent(p Payment, at decision.Stamp) (decision.Event, Noted) {
-	strays := 0
+	strays, small := 0, 0
 	for i := range s.Payments {
-		if s.Payments[i].isStray() {
+		switch {
+		case s.Payments[i].isStray():
 			strays++
+		case s.isSmall(&s.Payments[i]):
+			small++
 		}
 	}
-	if p.isStray() && strays >= MaxStrays || !p.isStray() && len(s.Payments)-strays >= MaxPayments {
+	switch counted := len(s.Payments) - strays; {
+	case p.isStray() && strays >= MaxStrays, !p.isStray() && counted >= MaxPayments,
+		!p.isStray() && s.isSmall(&p) && small >= MaxSmallPayments:
 		return nil, NotedFull
 	}
 	return PaymentSeen{ID: s.ID, Workspace: s.Workspace, Payment: p, At: at}, NotedNew
+}
+
+// isSmall reports whether a payment is worth less than a smallShare-th of the link's amount.
+func (s *State) isSmall(p *Payment) bool {
+	return s.centsOf(p.Asset, parseUnits(p.Units)) < (s.AmountUsdCents+smallShare-1)/smallShare
 }
 
 // applyConsequences applies the consequences of the payments to the state, a copy, and returns

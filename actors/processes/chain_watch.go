@@ -221,6 +221,9 @@ func (w *chainWatch) Addresses(chain string) (addresses []watch.Address) {
 	return addresses
 }
 
+// errTooManyPayments reports a payment beyond the limits of a session (checkout.MaxPayments).
+var errTooManyPayments = errors.New("at most checkout.MaxPayments are stored")
+
 // Report implements watch.PaymentSink: it gives the session the observation. A session drops a
 // repeat. An observation for a session that is no longer watched is dropped.
 func (w *chainWatch) Report(ctx context.Context, o partner.Observation) error {
@@ -233,8 +236,12 @@ func (w *chainWatch) Report(ctx context.Context, o partner.Observation) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
-	_, err := w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindCheckout, Stream: session, Workspace: workspace,
+	reply, err := w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindCheckout, Stream: session, Workspace: workspace,
 		Command: checkout.Observed(o)})
+	if reply == checkout.NotedFull {
+		w.runtime.Complain("a session has too many payments, and one more is not stored", errTooManyPayments,
+			"session", session, "chain", o.Chain, "tx", o.TxHash, "asset", o.Asset, "units", o.Amount)
+	}
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.InvalidBody) { // a repeat would be refused too
 		w.runtime.Complain("a session does not take an observation", err, "session", session, "chain", o.Chain,
 			"tx", o.TxHash)
