@@ -213,8 +213,8 @@ type shard struct {
 }
 
 // Start takes the shards, checks that both stores belong together, brings the authorizer to the
-// journal's head and starts the loops. The returned System answers at once; Ready reports when reads
-// are current. After an error other than ErrStores the caller may try again.
+// journal's head and starts the loops. The returned System answers at once; Ready reports when
+// reads are current. After an error other than ErrStores the caller may try again.
 func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err

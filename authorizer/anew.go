@@ -24,9 +24,9 @@ var (
 
 // FollowAnew resets a closed store to position 0 of every shard of a journal: another journal of
 // the same deployment, or an older state of the same one. It drops rules, ledgerCents and
-// reservations, which Follow restores; log, cardCents, holds, spends and repeats stay. The parameter
-// holds, per shard, the decision up to which the journal has the log. Later entries count as not relayed
-// and are kept until they are.
+// reservations, which Follow restores; log, cardCents, holds, spends and repeats stay. The
+// parameter holds, per shard, the decision up to which the journal has the log. Later entries count
+// as not relayed and are kept until they are.
 //
 // The log must reach the journal, or FollowAnew returns ErrLogBehind or ErrHole and changes
 // nothing. It is durable when it returns nil. After a crash in between, Open returns ErrHalfAnew

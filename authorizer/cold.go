@@ -9,8 +9,8 @@ import (
 	"purser/persistence/money"
 )
 
-// read fetches the inputs of a ticket's decision from the store. They are valid as long as the shard
-// has not changed since the read began; fill checks that under the lock.
+// read fetches the inputs of a ticket's decision from the store. They are valid as long as the
+// shard has not changed since the read began; fill checks that under the lock.
 func (e *Engine) read(t *ticket) (err error) {
 	l := &t.load
 	*l = loaded{at: t.shard.changes.Load()}

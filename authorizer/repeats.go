@@ -58,8 +58,8 @@ func networkIDOf(route byte, id string) networkID {
 	return n
 }
 
-// remembered is a message's record for its repeats: the answer, and the position of its entry in the
-// log. A tombstone stands for an authorization that was reversed before it came.
+// remembered is a message's record for its repeats: the answer, and the position of its entry in
+// the log. A tombstone stands for an authorization that was reversed before it came.
 type remembered struct {
 	tombstone     bool
 	fingerprint   [16]byte

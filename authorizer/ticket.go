@@ -77,8 +77,8 @@ const (
 	left
 )
 
-// loaded has the inputs that were read from the store before the lock. They are valid as long as the
-// shard's change counter equals at.
+// loaded has the inputs that were read from the store before the lock. They are valid as long as
+// the shard's change counter equals at.
 type loaded struct {
 	done      bool
 	at        uint64

@@ -135,8 +135,8 @@ func (l *bookedLimit) noteAcknowledged() {
 	}
 }
 
-// noteRefused books that the last update was not acknowledged. Until the next acknowledgement it may be
-// in effect or not.
+// noteRefused books that the last update was not acknowledged. Until the next acknowledgement it
+// may be in effect or not.
 func (l *bookedLimit) noteRefused() {
 	if l.doubtful == 0 {
 		l.doubtful = l.sent
@@ -165,7 +165,8 @@ func (l *bookedLimit) describeWanted() string {
 	return text
 }
 
-// openBounds starts the bounds for reads of the treasury: the current balance, less swipes from now on.
+// openBounds starts the bounds for reads of the treasury: the current balance, less swipes from now
+// on.
 func (p *portfolio) openBounds() {
 	for _, t := range p.tenants {
 		t.before = t.depositedCents + t.moved.Load()

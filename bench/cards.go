@@ -52,9 +52,9 @@ func newGiven(c Config) *given {
 
 func (g *given) card(i int) *card { return &card{token: g.Token(i), tenant: &g.tenants[g.Owner(i)]} }
 
-// runExistingCards runs over existing cards. It swipes cards that are in memory, cards that are not, and
-// enough cards to fill the memory and evict others. Then it kills the server and compares the
-// spends.
+// runExistingCards runs over existing cards. It swipes cards that are in memory, cards that are
+// not, and enough cards to fill the memory and evict others. Then it kills the server and compares
+// the spends.
 func (r *run) runExistingCards(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Cards)

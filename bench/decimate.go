@@ -83,8 +83,8 @@ func (m *Moment) setGauge(name string, v float64) {
 	m.Gauges[name] = max(m.Gauges[name], v)
 }
 
-// decimateMoments merges neighbouring samples until at most keptMoments are left. A merged sample has the
-// mean rate and median, and the largest p99 and gauges, so that every stall stays visible.
+// decimateMoments merges neighbouring samples until at most keptMoments are left. A merged sample
+// has the mean rate and median, and the largest p99 and gauges, so that every stall stays visible.
 func decimateMoments(all Moments) Moments {
 	of := (len(all) + keptMoments - 1) / keptMoments
 	var kept Moments

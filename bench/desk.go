@@ -180,8 +180,9 @@ func (d *desk) readDollars(ctx context.Context, t *tenant) (availableCents, held
 	return 0, 0, errors.New("bench: GET /api/treasury shows no dollars")
 }
 
-// awaitBalance waits until a workspace has the expected available balance, and returns the balance. It
-// gives up when the balance has not changed for a while. It retries while the server cannot answer.
+// awaitBalance waits until a workspace has the expected available balance, and returns the balance.
+// It gives up when the balance has not changed for a while. It retries while the server cannot
+// answer.
 func (d *desk) awaitBalance(ctx context.Context, t *tenant, want int64) (has int64, err error) {
 	for last, since := int64(-1), time.Now(); ; last = has {
 		if has, _, err = d.readDollars(ctx, t); err == nil && has == want || errors.Is(err, ErrLimited) {

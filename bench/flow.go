@@ -76,9 +76,14 @@ func (w *worker) closeWires() {
 	w.rest.closeConnection()
 }
 
-// sendMeasured sends a request and records its latency since it was due. ok is false when there was no
-// answer and the outcome is unknown. The latency of such a request is recorded too.
-func (w *worker) sendMeasured(c *wire, measure int, due time.Time, method, path string) (status int, answer []byte, ok bool) {
+// sendMeasured sends a request and records its latency since it was due. ok is false when there was
+// no answer and the outcome is unknown. The latency of such a request is recorded too.
+func (w *worker) sendMeasured(
+	c *wire,
+	measure int,
+	due time.Time,
+	method, path string,
+) (status int, answer []byte, ok bool) {
 	body := w.body
 	if method == "GET" {
 		body = nil
@@ -123,7 +128,9 @@ func (w *worker) countBytes(outcome []byte) {
 
 // noteDifference records an answer that differs from the expected one.
 func (w *worker) noteDifference(what string, status int, answer []byte, want string) {
-	w.faults.addDifference(fmt.Sprintf("%s: answered %d %s, want %s", what, status, answer[:min(len(answer), 300)], want))
+	w.faults.addDifference(
+		fmt.Sprintf("%s: answered %d %s, want %s", what, status, answer[:min(len(answer), 300)], want),
+	)
 }
 
 // nextID returns a network id that is unique over all runs. The next call overwrites it.
@@ -206,8 +213,8 @@ type pace struct {
 	unsent             atomic.Int64 // requests that were due before the end and not sent
 }
 
-// nextDue returns the time at which the next request is due, which may be past. ok is false after the
-// end.
+// nextDue returns the time at which the next request is due, which may be past. ok is false after
+// the end.
 func (p *pace) nextDue() (due time.Time, ok bool) {
 	if p.period == 0 {
 		now := time.Now()
@@ -249,8 +256,8 @@ func (p *pace) sendDueTimes(ctx context.Context) {
 // watch is called with every sample of a load, and adds figures of the server.
 type watch interface{ sampleMetrics(m *Moment) }
 
-// runFlows runs flows concurrently for the load's duration and returns a stage for each. The error is
-// the context's.
+// runFlows runs flows concurrently for the load's duration and returns a stage for each. The error
+// is the context's.
 func (r *run) runFlows(ctx context.Context, l *Load, w watch, flows ...flow) ([]Stage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -313,9 +320,18 @@ func (d *drive) sampleMoment(now time.Time, interval time.Duration) Moment {
 func (r *run) collectStages(l *Load, drives []*drive) []Stage {
 	var all []Stage
 	for _, d := range drives {
-		s := Stage{Name: l.Name + d.name, Workload: l.Workload, Connections: d.connections, Rate: d.rate, Spread: l.Spread,
-			Unsent: d.pace.unsent.Load(), Moments: d.moments, Outcomes: map[string]int64{}, Wrong: d.faults.count,
-			Differences: d.faults.first}
+		s := Stage{
+			Name:        l.Name + d.name,
+			Workload:    l.Workload,
+			Connections: d.connections,
+			Rate:        d.rate,
+			Spread:      l.Spread,
+			Unsent:      d.pace.unsent.Load(),
+			Moments:     d.moments,
+			Outcomes:    map[string]int64{},
+			Wrong:       d.faults.count,
+			Differences: d.faults.first,
+		}
 		s.Seconds = min(time.Since(d.pace.from), d.pace.until.Sub(d.pace.from)).Seconds()
 		for i, name := range d.traffic.measures() {
 			m := newMeasure(name, d.recorder.allLatencies(i), s.Seconds)

@@ -40,7 +40,8 @@ func ReadMedians(dir string, names []string) (*Medians, error) {
 	return d, nil
 }
 
-// requireComparable returns an error that names the first difference of two reports in loads or goals.
+// requireComparable returns an error that names the first difference of two reports in loads or
+// goals.
 func (r *Report) requireComparable(other *Report) error {
 	if mine, its := r.describeSubjects(), other.describeSubjects(); !slices.Equal(mine, its) {
 		for i := range max(len(mine), len(its)) {
@@ -59,7 +60,8 @@ func elementAt(all []string, i int) string {
 	return "nothing"
 }
 
-// describeSubjects describes the loads and goals of a report in order, so that reports can be compared.
+// describeSubjects describes the loads and goals of a report in order, so that reports can be
+// compared.
 func (r *Report) describeSubjects() (all []string) {
 	for i := range r.Stages {
 		s := &r.Stages[i]
@@ -67,8 +69,11 @@ func (r *Report) describeSubjects() (all []string) {
 		if s.Searched {
 			loop = "open at the rate that a search found"
 		}
-		all = append(all, fmt.Sprintf("load %q of %s, %d connections, spread %q, %s", s.Name, s.Workload, s.Connections, s.Spread,
-			loop))
+		all = append(
+			all,
+			fmt.Sprintf("load %q of %s, %d connections, spread %q, %s", s.Name, s.Workload, s.Connections, s.Spread,
+				loop),
+		)
 		for _, m := range s.usedMeasures() {
 			all = append(all, fmt.Sprintf("load %q, measure %q", s.Name, m.Name))
 		}
@@ -130,11 +135,16 @@ func (d *Medians) allSheets() []sheet {
 }
 
 func (d *Medians) loadSheet() sheet {
-	s := sheet{"medians of the loads", [][]string{{"load", "measure", "/s", "p50", "p99", "p99.9", "of empty", "of floor"}}}
+	s := sheet{
+		"medians of the loads",
+		[][]string{{"load", "measure", "/s", "p50", "p99", "p99.9", "of empty", "of floor"}},
+	}
 	for i := range d.reports[0].Stages {
 		for j, m := range d.reports[0].Stages[i].usedMeasures() {
 			show := func(form func(float64) string, read func(*Report, *Stage, *Measure) (float64, bool)) string {
-				values, told := d.valuesOf(func(r *Report) (float64, bool) { return read(r, &r.Stages[i], &r.Stages[i].usedMeasures()[j]) })
+				values, told := d.valuesOf(
+					func(r *Report) (float64, bool) { return read(r, &r.Stages[i], &r.Stages[i].usedMeasures()[j]) },
+				)
 				if !told {
 					return "–"
 				}
@@ -161,7 +171,10 @@ func (d *Medians) figureSheet() sheet {
 		for _, f := range d.reports[0].Stages[i].Figures {
 			values, told := d.valuesOf(func(r *Report) (float64, bool) { return r.Stages[i].figureOf(f.Name) })
 			if told {
-				s.rows = append(s.rows, append([]string{d.reports[0].Stages[i].Name, f.Name, f.Unit}, withMedian(values)...))
+				s.rows = append(
+					s.rows,
+					append([]string{d.reports[0].Stages[i].Name, f.Name, f.Unit}, withMedian(values)...),
+				)
 			}
 		}
 	}
@@ -206,7 +219,12 @@ func (d *Medians) runSheet() sheet {
 		for _, first := range d.reports[0].Yardstick.Empty {
 			cell := "–"
 			if e := r.Yardstick.emptyOf(first.Connections); e != nil {
-				cell = fmt.Sprintf("%.0f/s, p50 %s, p99 %s", e.PerSecond, showMicros(e.P50Micros), showMicros(e.P99Micros))
+				cell = fmt.Sprintf(
+					"%.0f/s, p50 %s, p99 %s",
+					e.PerSecond,
+					showMicros(e.P50Micros),
+					showMicros(e.P99Micros),
+				)
 			}
 			row = append(row, cell)
 		}
@@ -215,7 +233,8 @@ func (d *Medians) runSheet() sheet {
 	return s
 }
 
-// differingFacts lists the facts in which the runs differ, although medians assume that they are equal.
+// differingFacts lists the facts in which the runs differ, although medians assume that they are
+// equal.
 func (d *Medians) differingFacts() string {
 	var what []string
 	for _, fact := range []string{"server", "store", "authorizer"} {

@@ -28,7 +28,8 @@ type portfolio struct {
 	frozen, terminated, groceriesOnly, oneMerchantOnly, tight, poor *card
 }
 
-// issuePortfolio creates workspaces, deposits and cards, and returns when the dollars are available.
+// issuePortfolio creates workspaces, deposits and cards, and returns when the dollars are
+// available.
 func issuePortfolio(ctx context.Context, d *desk, c Config) (*portfolio, error) {
 	p := &portfolio{tenants: make([]*tenant, c.Workspaces), plain: make([]*card, c.Cards), limits: make([]bookedLimit, c.Cards)}
 	err := forEach(ctx, c.Workspaces, func(ctx context.Context, i int) (err error) {
@@ -136,8 +137,8 @@ func (p *portfolio) picker(spread string) func(w *worker) *card {
 	panic("BUG: a spread that was validated is not known: " + spread)
 }
 
-// settleWorkspaces waits until every workspace has its expected balance after the run's swipes, and returns
-// the differences.
+// settleWorkspaces waits until every workspace has its expected balance after the run's swipes, and
+// returns the differences.
 func (r *run) settleWorkspaces(ctx context.Context, s *Stage) error {
 	if n := s.Outcomes[noAnswer]; n > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d requests had no answer, so that the dollars could not be compared", n))

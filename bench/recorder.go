@@ -79,7 +79,8 @@ func recordNanos(h *hdrhistogram.Histogram, nanos int64) {
 	}
 }
 
-// momentLatencies returns the latencies since the last call, and the number of requests without a decision.
+// momentLatencies returns the latencies since the last call, and the number of requests without a
+// decision.
 func (r *recorder) momentLatencies() (sum *hdrhistogram.Histogram, undecided int64) {
 	sum = newHistogram(momentDigits)
 	for i := range r.lanes {

@@ -71,7 +71,8 @@ func (t *storm) unit(w *worker, due time.Time) {
 	w.body = s.appendBody(w.body[:0])
 	status, answer, err := w.network.sendRequest("POST", authorizations, w.body)
 	killed := t.killed.Load()
-	if w.stopped = t.over.Load(); err != nil || killed && status == 503 { // the server is starting and has decided nothing
+	if w.stopped = t.over.Load(); err != nil ||
+		killed && status == 503 { // the server is starting and has decided nothing
 		outcome := noAnswer
 		if killed {
 			outcome, c.broken = whileDown, true
@@ -138,8 +139,8 @@ func (t *storm) isApproved(w *worker, s *swipe, status int, answer []byte) bool 
 	return false
 }
 
-// runRecovery kills the server in a storm of swipes, several times, and measures the time to the first
-// correct swipe. The storm repeats swipes without an answer until they have one. Afterwards
+// runRecovery kills the server in a storm of swipes, several times, and measures the time to the
+// first correct swipe. The storm repeats swipes without an answer until they have one. Afterwards
 // recovery repeats the last messages, which must have no second effect.
 func (r *run) runRecovery(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
@@ -217,7 +218,13 @@ func (t *storm) killAndWait(ctx context.Context, l *Load, w *worker) (time.Durat
 			s = t.nextSwipe(w) // a repeat would get the same decline
 		}
 		if time.Since(began) > startWithin {
-			return 0, fmt.Errorf("bench: no correct swipe within %s of a start: %d %s %v", startWithin, status, answer, err)
+			return 0, fmt.Errorf(
+				"bench: no correct swipe within %s of a start: %d %s %v",
+				startWithin,
+				status,
+				answer,
+				err,
+			)
 		}
 		if err := pause(ctx, askAgainAfter); err != nil {
 			return 0, err
@@ -262,8 +269,8 @@ func (t *storm) repeatAll(s *Stage) error {
 	return nil
 }
 
-// repeatExchange sends a message until the answer is no timeout. A server that has just started may time
-// out.
+// repeatExchange sends a message until the answer is no timeout. A server that has just started may
+// time out.
 func (w *worker) repeatExchange(e *exchange) (status int, answer []byte, err error) {
 	for range repeatTries {
 		status, answer, err = w.network.sendRequest("POST", e.path, e.body)
@@ -275,8 +282,8 @@ func (w *worker) repeatExchange(e *exchange) (status int, answer []byte, err err
 	return status, answer, err
 }
 
-// resolveMessage sends a message until its answer is final. An immediate timeout is final: it is the
-// stored answer.
+// resolveMessage sends a message until its answer is final. An immediate timeout is final: it is
+// the stored answer.
 func (w *worker) resolveMessage(path string, body []byte) (status int, answer []byte, err error) {
 	for range repeatTries {
 		began := time.Now()

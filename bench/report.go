@@ -131,8 +131,8 @@ func newMeasure(name string, h *hdrhistogram.Histogram, seconds float64) Measure
 	return m
 }
 
-// judgeAnswers adds up the wrong and missing answers. A rate that was not held is a missed goal and no
-// failure.
+// judgeAnswers adds up the wrong and missing answers. A rate that was not held is a missed goal and
+// no failure.
 func (r *Report) judgeAnswers() {
 	r.Wrong, r.Unanswered = 0, 0
 	for i := range r.Stages {

@@ -44,8 +44,8 @@ func (t *clients) unit(w *worker, due time.Time) {
 	}
 }
 
-// pickOwnCard draws one of the cards that only this connection updates. Each connection has a range of
-// cards, which belong to many workspaces.
+// pickOwnCard draws one of the cards that only this connection updates. Each connection has a range
+// of cards, which belong to many workspaces.
 func (t *clients) pickOwnCard(w *worker) (*card, *bookedLimit) {
 	from, to := w.index*len(t.cards.plain)/t.workers, (w.index+1)*len(t.cards.plain)/t.workers
 	i := from + w.random.IntN(to-from)
@@ -99,7 +99,12 @@ func (t *clients) getTreasury(w *worker, due time.Time) {
 	}
 	available, told := centsField(dollarsOf(answer), "availableCents")
 	if countWrong(w, getTreasury, due, status, told && owner.mayShow(available)) {
-		w.noteDifference("GET treasury", status, answer, fmt.Sprintf("%d to %d cents available", owner.leastBalance(), owner.before))
+		w.noteDifference(
+			"GET treasury",
+			status,
+			answer,
+			fmt.Sprintf("%d to %d cents available", owner.leastBalance(), owner.before),
+		)
 	}
 }
 
@@ -108,8 +113,8 @@ const limitField = "monthlyLimitUsdCents"
 // describesCard reports whether a document is that of the card, whose id is its first member.
 func describesCard(answer []byte, c *card) bool { return string(textField(answer, "id")) == c.id }
 
-// countWrong counts an answer and reports whether it is wrong. A 503 is not wrong: it reports a full
-// queue, or a store that does not answer.
+// countWrong counts an answer and reports whether it is wrong. A 503 is not wrong: it reports a
+// full queue, or a store that does not answer.
 func countWrong(w *worker, call int, due time.Time, status int, right bool) bool {
 	w.countOutcome(restNames[call] + " " + strconv.Itoa(status))
 	if status == 503 {
@@ -127,7 +132,12 @@ func (r *run) runREST(ctx context.Context, l *Load) ([]Stage, error) {
 		part.Name, part.Duration = l.Name+": "+name, l.Duration/restCalls
 		var shares [restCalls]int
 		shares[call] = 1
-		stages, err := r.runFlows(ctx, &part, nil, flow{traffic: r.newClients(l.Connections, shares), connections: l.Connections})
+		stages, err := r.runFlows(
+			ctx,
+			&part,
+			nil,
+			flow{traffic: r.newClients(l.Connections, shares), connections: l.Connections},
+		)
 		if err == nil {
 			err = r.compareLimits(ctx, &stages[0])
 		}
@@ -143,9 +153,18 @@ func (r *run) runREST(ctx context.Context, l *Load) ([]Stage, error) {
 // runMixed runs swipes and REST calls concurrently, each at its rate.
 func (r *run) runMixed(ctx context.Context, l *Load) ([]Stage, error) {
 	shares := [restCalls]int{patchCard: l.RESTRate, getCard: l.ReadRate, getTreasury: l.ReadRate}
-	stages, err := r.runFlows(ctx, l, r.watchBacklog(),
+	stages, err := r.runFlows(
+		ctx,
+		l,
+		r.watchBacklog(),
 		flow{name: ": swipes", traffic: r.newSwipes(l), connections: l.Connections, rate: l.Rate},
-		flow{name: ": REST", traffic: r.newClients(l.Connections, shares), connections: l.Connections, rate: l.RESTRate + 2*l.ReadRate})
+		flow{
+			name:        ": REST",
+			traffic:     r.newClients(l.Connections, shares),
+			connections: l.Connections,
+			rate:        l.RESTRate + 2*l.ReadRate,
+		},
+	)
 	if l.ReadRate == 0 {
 		stages[1].Measures = stages[1].Measures[:1]
 	}
@@ -176,7 +195,14 @@ func (r *run) compareLimits(ctx context.Context, s *Stage) error {
 		c, booked := r.cards.plain[updated[i]], &r.cards.limits[updated[i]]
 		shown, err := r.desk.readLimit(ctx, c)
 		if err == nil && !booked.mayShow(shown) {
-			wrong.addDifference(fmt.Sprintf("GET card %s shows a monthly limit of %d cents after the load, want %s", c.id, shown, booked.describeWanted()))
+			wrong.addDifference(
+				fmt.Sprintf(
+					"GET card %s shows a monthly limit of %d cents after the load, want %s",
+					c.id,
+					shown,
+					booked.describeWanted(),
+				),
+			)
 		}
 		booked.compared = booked.sent
 		return err

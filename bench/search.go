@@ -18,9 +18,9 @@ const (
 	stepDown      = 0.9 // after a rate that a probe held and the whole duration did not
 )
 
-// searchRate finds the highest rate that is held by bisection over short loads, then confirms it for
-// the whole duration. The notes of the last stage name every tried rate. A faulty probe ends the
-// search and is the last stage.
+// searchRate finds the highest rate that is held by bisection over short loads, then confirms it
+// for the whole duration. The notes of the last stage name every tried rate. A faulty probe ends
+// the search and is the last stage.
 func (r *run) searchRate(ctx context.Context, l *Load) ([]Stage, error) {
 	var notes []string
 	var last Stage
@@ -64,8 +64,8 @@ func (s *Stage) heldText() string {
 	return "not held: " + strings.Join(s.NotHeld, "; ")
 }
 
-// highestHeld finds the highest rate that the probe holds, to within closeEnough, by doubling and then
-// bisection.
+// highestHeld finds the highest rate that the probe holds, to within closeEnough, by doubling and
+// then bisection.
 func highestHeld(first int, probe func(rate int) (held bool, err error)) (int, error) {
 	low, high := 0, first
 	for range maxDoublings {

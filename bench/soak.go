@@ -74,7 +74,11 @@ func openAccount(ctx context.Context, d *desk, i int) (*account, error) {
 	}
 	a := &account{tenant: t, books: books{available: soakFundsCents}, month: time.Now().UTC().Month()}
 	for range soakCards {
-		c, err := d.issueCard(ctx, t, rules{"perTxnLimitUsdCents": soakPerTxnCents, "monthlyLimitUsdCents": soakMonthCents})
+		c, err := d.issueCard(
+			ctx,
+			t,
+			rules{"perTxnLimitUsdCents": soakPerTxnCents, "monthlyLimitUsdCents": soakMonthCents},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -92,8 +96,22 @@ var acts = [...]struct {
 	percent int
 	do      func(t *soak, w *worker, a *account, due time.Time)
 }{
-	{40, (*soak).authorizeSwipe}, {10, (*soak).incrementHold}, {12, (*soak).reverseHold}, {15, (*soak).clearHold}, {7, (*soak).refundClearing},
-	{7, (*soak).repeatMessage}, {3, (*soak).changeLimit}, {3, (*soak).toggleFreeze}, {2, (*soak).compareAny}, {1, (*soak).compareDollars},
+	{
+		40,
+		(*soak).authorizeSwipe,
+	},
+	{10, (*soak).incrementHold},
+	{12, (*soak).reverseHold},
+	{15, (*soak).clearHold},
+	{7, (*soak).refundClearing},
+	{
+		7,
+		(*soak).repeatMessage,
+	},
+	{3, (*soak).changeLimit},
+	{3, (*soak).toggleFreeze},
+	{2, (*soak).compareAny},
+	{1, (*soak).compareDollars},
 }
 
 func (t *soak) unit(w *worker, due time.Time) {
@@ -178,7 +196,11 @@ func (t *soak) authorizeSwipe(w *worker, a *account, due time.Time) {
 	want := a.books.bookAuthorization(c, nil, s.cents, partial)
 	answer, ok := t.sendDecided(w, a, due, want)
 	if ok && want.reason == "approved" {
-		h := &bookedHold{card: c, networkID: string(s.id), authorizationID: string(textField(answer, "authorizationId"))}
+		h := &bookedHold{
+			card:            c,
+			networkID:       string(s.id),
+			authorizationID: string(textField(answer, "authorizationId")),
+		}
 		a.books.bookHold(h, want.approved)
 		a.books.keepHold(h)
 	}
@@ -202,7 +224,8 @@ func (t *soak) incrementHold(w *worker, a *account, due time.Time) {
 	}
 }
 
-// sendDecided sends an authorization and compares its decision. It returns false without a decision.
+// sendDecided sends an authorization and compares its decision. It returns false without a
+// decision.
 func (t *soak) sendDecided(w *worker, a *account, due time.Time, want verdict) (answer []byte, ok bool) {
 	status, answer := t.sendUntilAnswered(w, a, due, authorizations)
 	reason := textField(answer, "reason")
@@ -243,7 +266,8 @@ func (t *soak) reverseHold(w *worker, a *account, due time.Time) {
 	w.countOutcome("message " + strconv.Itoa(status))
 	a.books.bookReversal(h, cents)
 	left, told := centsField(answer, "heldAmountCents")
-	right := status == 200 && told && left == h.held && string(textField(answer, "authorizationId")) == h.authorizationID
+	right := status == 200 && told && left == h.held &&
+		string(textField(answer, "authorizationId")) == h.authorizationID
 	a.checkAnswer(w, reversals, status, answer, right, fmt.Sprintf("%s with %d held", h.authorizationID, h.held))
 }
 
@@ -258,7 +282,14 @@ func (t *soak) clearHold(w *worker, a *account, due time.Time) {
 	status, answer := t.sendUntilAnswered(w, a, due, clearings)
 	w.countOutcome("message " + strconv.Itoa(status))
 	a.books.bookClearing(h, cents, final)
-	a.checkAnswer(w, clearings, status, answer, status == 200 && string(textField(answer, "status")) == "posted", "posted")
+	a.checkAnswer(
+		w,
+		clearings,
+		status,
+		answer,
+		status == 200 && string(textField(answer, "status")) == "posted",
+		"posted",
+	)
 }
 
 func (t *soak) refundClearing(w *worker, a *account, due time.Time) {
@@ -274,7 +305,14 @@ func (t *soak) refundClearing(w *worker, a *account, due time.Time) {
 	status, answer := t.sendUntilAnswered(w, a, due, refunds)
 	w.countOutcome("message " + strconv.Itoa(status))
 	a.books.available += cents
-	a.checkAnswer(w, refunds, status, answer, status == 200 && string(textField(answer, "status")) == "posted", "posted")
+	a.checkAnswer(
+		w,
+		refunds,
+		status,
+		answer,
+		status == 200 && string(textField(answer, "status")) == "posted",
+		"posted",
+	)
 }
 
 // presentmentOf begins the body of a clearing or refund.
@@ -303,7 +341,12 @@ func (t *soak) changeLimit(w *worker, a *account, due time.Time) {
 	c := a.anyCard(w)
 	changed := *c
 	changed.month, changed.perTxn = c.spent+1+w.random.Int64N(soakMonthCents), 1+w.random.Int64N(2*soakPerTxnCents)
-	w.body = fmt.Appendf(w.body[:0], `{"monthlyLimitUsdCents":%d,"perTxnLimitUsdCents":%d}`, changed.month, changed.perTxn)
+	w.body = fmt.Appendf(
+		w.body[:0],
+		`{"monthlyLimitUsdCents":%d,"perTxnLimitUsdCents":%d}`,
+		changed.month,
+		changed.perTxn,
+	)
 	t.updateCard(w, a, c, changed, due)
 }
 
@@ -353,7 +396,13 @@ func (c *bookedCard) comparedTerms() string {
 func termsOf(answer []byte) string {
 	month, _ := centsField(answer, limitField)
 	perTxn, _ := centsField(answer, "perTxnLimitUsdCents")
-	return fmt.Sprintf("%s %s, at most %d a month and %d at once", textField(answer, "id"), textField(answer, "state"), month, perTxn)
+	return fmt.Sprintf(
+		"%s %s, at most %d a month and %d at once",
+		textField(answer, "id"),
+		textField(answer, "state"),
+		month,
+		perTxn,
+	)
 }
 
 func (t *soak) compareDollars(w *worker, a *account, due time.Time) {
@@ -373,7 +422,15 @@ func (t *soak) compareAny(w *worker, a *account, due time.Time) {
 func (t *soak) compareCard(w *worker, a *account, c *bookedCard, due time.Time) {
 	t.compareBooks(w, a, due, "/api/cards/"+c.id, func(answer []byte) (got, want string) {
 		spent, _ := centsField(answer, "monthSpendUsdCents")
-		return fmt.Sprintf("%s, %d spent", termsOf(answer), spent), fmt.Sprintf("%s, %d spent", c.comparedTerms(), c.spent)
+		return fmt.Sprintf(
+				"%s, %d spent",
+				termsOf(answer),
+				spent,
+			), fmt.Sprintf(
+				"%s, %d spent",
+				c.comparedTerms(),
+				c.spent,
+			)
 	})
 }
 
@@ -384,9 +441,15 @@ func (c *bookedCard) stateName() string {
 	return "active"
 }
 
-// compareBooks reads until the answer equals the books, because balances and a card's spend follow the
-// relay of decisions, which is later than their answers.
-func (t *soak) compareBooks(w *worker, a *account, due time.Time, path string, of func(answer []byte) (got, want string)) {
+// compareBooks reads until the answer equals the books, because balances and a card's spend follow
+// the relay of decisions, which is later than their answers.
+func (t *soak) compareBooks(
+	w *worker,
+	a *account,
+	due time.Time,
+	path string,
+	of func(answer []byte) (got, want string),
+) {
 	w.rest.setBearer(a.tenant.key)
 	var got, want string
 	for range comparePolls {

@@ -69,9 +69,9 @@ func (w *wire) setBearer(bearer string) {
 	}
 }
 
-// sendRequest sends a request and returns the status and the answer, which the next request overwrites.
-// After an error the outcome of the request is unknown, and the next request opens a new
-// connection. A nil body sends none.
+// sendRequest sends a request and returns the status and the answer, which the next request
+// overwrites. After an error the outcome of the request is unknown, and the next request opens a
+// new connection. A nil body sends none.
 func (w *wire) sendRequest(method, path string, body []byte) (status int, answer []byte, err error) {
 	if err = w.ensureConnected(); err != nil {
 		return 0, nil, err
@@ -152,8 +152,8 @@ func (w *wire) readResponse() (int, error) {
 	return status, nil
 }
 
-// readHeader reads the headers. It returns the length of the body, -1 when none is given, and whether
-// the server closes the connection.
+// readHeader reads the headers. It returns the length of the body, -1 when none is given, and
+// whether the server closes the connection.
 func (w *wire) readHeader() (length int, last bool, err error) {
 	length = -1
 	for {

@@ -80,8 +80,8 @@ func (r *run) measureAgain(ctx context.Context, report *Report) error {
 	return nil
 }
 
-// measureYardstick measures syncs in the disk's directory, and an empty handler over one connection and over
-// the connections of each load.
+// measureYardstick measures syncs in the disk's directory, and an empty handler over one connection
+// and over the connections of each load.
 func measureYardstick(ctx context.Context, c Config) (Yardstick, error) {
 	var y Yardstick
 	zeroed, err := measureSync(c.DiskDir, c.YardstickFor, true)

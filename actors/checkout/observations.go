@@ -96,8 +96,8 @@ func (s *State) observationEvent(m decision.Meta, o Observed, units *big.Int) (d
 }
 
 // newPaymentEvent returns the event of a new payment, or NotedFull when no more are stored. Small
-// payments leave places free, so that a stranger cannot keep the true payment out with dust: to fill
-// the other places takes the link's amount.
+// payments leave places free, so that a stranger cannot keep the true payment out with dust: to
+// fill the other places takes the link's amount.
 func (s *State) newPaymentEvent(p Payment, at decision.Stamp) (decision.Event, Noted) {
 	strays, small := 0, 0
 	for i := range s.Payments {

@@ -13,8 +13,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// metrics counts the events of the authorizer, its server and the actors. Values that a scrape reads
-// from their source are in gauges.go.
+// metrics counts the events of the authorizer, its server and the actors. Values that a scrape
+// reads from their source are in gauges.go.
 type metrics struct {
 	registry *prometheus.Registry
 

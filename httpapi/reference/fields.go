@@ -29,8 +29,8 @@ func (d *description) describeParameter(source map[string]any) Field {
 	return f
 }
 
-// listFields lists the members of an object, depth first. The variants of a schema follow each other,
-// and a member that two variants share is listed once.
+// listFields lists the members of an object, depth first. The variants of a schema follow each
+// other, and a member that two variants share is listed once.
 func (d *description) listFields(schema map[string]any) []Field {
 	var fields []Field
 	d.collectFields(&fields, schema, "", 0)

@@ -71,8 +71,8 @@ func (d *description) exampleOf(parameter, operation map[string]any) string {
 	return "id" + sampleID
 }
 
-// addParameter puts a parameter into the request. Of those that may be left out only the idempotency key is
-// sent.
+// addParameter puts a parameter into the request. Of those that may be left out only the
+// idempotency key is sent.
 func (r *request) addParameter(parameter map[string]any, value string) {
 	name := asText(parameter["name"])
 	required, _ := parameter["required"].(bool)
@@ -130,7 +130,8 @@ func (r *request) curlSample() string {
 	return b.String() + "\n"
 }
 
-// splitVariable returns the text before the variable of a header's value, and the variable, "" for none.
+// splitVariable returns the text before the variable of a header's value, and the variable, "" for
+// none.
 func splitVariable(value string) (before, variable string) {
 	before, variable, _ = strings.Cut(value, "$")
 	return before, variable
@@ -248,8 +249,8 @@ func rawString(s string) string {
 // maxLine is how many characters an object or a list takes on one line.
 const maxLine = 60
 
-// indentedJSON writes a value as JSON. Short objects and lists take one line; indent begins every line
-// but the first.
+// indentedJSON writes a value as JSON. Short objects and lists take one line; indent begins every
+// line but the first.
 func indentedJSON(value any, indent string) string {
 	switch v := value.(type) {
 	case []any:

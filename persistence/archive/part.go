@@ -142,7 +142,8 @@ func (c *cutter) readHash() (h [32]byte) {
 
 func (c *cutter) readSlot() ident.Slot { return ident.Slot(c.readNumber(ident.Slots - 1)) }
 
-// readPart reads the next part; the position of an event is for the caller to set. nil when it is none.
+// readPart reads the next part; the position of an event is for the caller to set. nil when it is
+// none.
 func (c *cutter) readPart() persistence.Part {
 	const any64, any32 = uint64(math.MaxInt64), uint64(math.MaxUint32) // Postgres has no unsigned numbers
 	switch c.readByte() {

@@ -8,8 +8,8 @@ import (
 	"purser/persistence"
 )
 
-// FuzzPart feeds the decoder of parts without the checksums before it. An accepted part is written and
-// read again unchanged.
+// FuzzPart feeds the decoder of parts without the checksums before it. An accepted part is written
+// and read again unchanged.
 func FuzzPart(f *testing.F) {
 	for _, p := range []persistence.Part{&persistence.ShardHead{Shard: 1}, &persistence.Event{ID: "e"},
 		&persistence.Record{Kind: "k"}, &persistence.Once{Scope: "s"}, &persistence.Timer{Key: "k"},

@@ -133,7 +133,8 @@ func (a *Reader) yieldParts(yield func(persistence.Part, error) bool) error {
 	return nil
 }
 
-// checkEndFrame compares the end frame with the counts and the hash of the parts. It refuses trailing bytes.
+// checkEndFrame compares the end frame with the counts and the hash of the parts. It refuses
+// trailing bytes.
 func (a *Reader) checkEndFrame() error {
 	if err := a.order.requireAllShards(); err != nil {
 		return err

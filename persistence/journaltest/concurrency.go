@@ -93,8 +93,8 @@ func (f *fixture) race(make func(i int) *persistence.Batch, lost func(error)) in
 	return won
 }
 
-// fenced has the last position that a fenced writer knows to be committed, and the last that may be.
-// They differ when the writer was fenced in the middle of a commit.
+// fenced has the last position that a fenced writer knows to be committed, and the last that may
+// be. They differ when the writer was fenced in the middle of a commit.
 type fenced struct{ told, asked uint64 }
 
 // writeUntilFenced appends one event after another, and repeats those that were not written.

@@ -133,7 +133,8 @@ var contentTests = map[string]func(*fixture){
 	"a context ends a walk":        snapshotContext,
 }
 
-// snapshotInstant: each batch moves two counters of one shard together; no snapshot may see them apart, at any moment.
+// snapshotInstant: each batch moves two counters of one shard together; no snapshot may see them
+// apart, at any moment.
 func snapshotInstant(f *fixture) {
 	var appending sync.WaitGroup
 	stop := make(chan struct{})

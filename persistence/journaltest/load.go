@@ -59,8 +59,9 @@ func (l *Load) Use(j persistence.Journal) error {
 	return nil
 }
 
-// Continue takes the shards anew after a failed Step, on the same journal or on another, and continues
-// after its events. A batch that was asked and not answered is there or not. No step may be under way.
+// Continue takes the shards anew after a failed Step, on the same journal or on another, and
+// continues after its events. A batch that was asked and not answered is there or not. No step may
+// be under way.
 func (l *Load) Continue(j persistence.Journal) error {
 	if err := l.Use(j); err != nil {
 		return err
@@ -125,8 +126,8 @@ func loadOnce(i int, n uint64) persistence.Once {
 
 func loadDue(n uint64) time.Time { return Start.Add(time.Duration(n) * time.Second) }
 
-// Verify requires that the journal holds every answered batch, perhaps some more that were asked, each
-// whole, and nothing else. told is the result of Told at or before the crash.
+// Verify requires that the journal holds every answered batch, perhaps some more that were asked,
+// each whole, and nothing else. told is the result of Told at or before the crash.
 func (l *Load) Verify(j persistence.Journal, told Told) error {
 	var errs []error
 	for i := range loadShards {

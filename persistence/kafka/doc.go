@@ -14,34 +14,35 @@
 // # Promises
 //
 // The topic has every event of a shard, in the order of positions, leaving out repeats. A publisher
-// keeps a cursor in the journal. The backlog for Kafka is the journal after that cursor, so no queue
-// grows when Kafka is down, and no event is skipped. Kafka acknowledges a request when all replicas
-// in sync have it. The cursor is saved after, about every second, so a crash repeats about a second
-// of events. A lost acknowledgement repeats a batch. kafka-go has no idempotent producer.
+// keeps a cursor in the journal. The backlog for Kafka is the journal after that cursor, so no
+// queue grows when Kafka is down, and no event is skipped. Kafka acknowledges a request when all
+// replicas in sync have it. The cursor is saved after, about every second, so a crash repeats about
+// a second of events. A lost acknowledgement repeats a batch. kafka-go has no idempotent producer.
 //
 // A consumer in another language keeps one position per shard, drops events at or below it, and
-// ignores messages of another purser-store: after a restore from a backup a journal is another store
-// and gives positions anew.
+// ignores messages of another purser-store: after a restore from a backup a journal is another
+// store and gives positions anew.
 //
 // kafka-go's Writer was not used, for two reasons. It queues batches, and when one has failed for
-// good it continues with the next: a gap in the topic. And it holds back every batch that is not full
-// for its timeout. Here each partition has one lane with one request in flight; events that arrive
-// meanwhile are the next batch. After a request that leaves no event waiting, a lane begins none
-// until Linger (100 ms) after its start, so a lone event leaves at once and a stream in batches.
+// good it continues with the next: a gap in the topic. And it holds back every batch that is not
+// full for its timeout. Here each partition has one lane with one request in flight; events that
+// arrive meanwhile are the next batch. After a request that leaves no event waiting, a lane begins
+// none until Linger (100 ms) after its start, so a lone event leaves at once and a stream in
+// batches.
 //
 // # Reading
 //
 // The subscription reads the partitions without a consumer group: its position is the handler's
-// positions alone, a restart waits for no session to expire, and the owner of a shard reads it. When
-// it starts on a partition it takes the topic's end, reads each shard from the journal up to the
-// head, and continues in the topic from that end: events that are not in the journal then are
+// positions alone, a restart waits for no session to expire, and the owner of a shard reads it.
+// When it starts on a partition it takes the topic's end, reads each shard from the journal up to
+// the head, and continues in the topic from that end: events that are not in the journal then are
 // published after it. The topic is thus the live tail, and its retention may be short.
 //
-// A gap is filled from the journal. So is a shard whose newest events did not come within CheckEvery
-// although the reader is at the end or cannot reach Kafka: lost messages and an absent Kafka delay a
-// consumer by that time, no more. A shard whose handler fails drops the messages of the topic and
-// reads the journal after its pause, so that it delays and keeps nothing. A Handle that takes long
-// does delay the seven other shards of its partition.
+// A gap is filled from the journal. So is a shard whose newest events did not come within
+// CheckEvery although the reader is at the end or cannot reach Kafka: lost messages and an absent
+// Kafka delay a consumer by that time, no more. A shard whose handler fails drops the messages of
+// the topic and reads the journal after its pause, so that it delays and keeps nothing. A Handle
+// that takes long does delay the seven other shards of its partition.
 //
 // # Proof
 //
@@ -81,5 +82,6 @@
 //
 // # Outside its scope
 //
-// The package decodes no payload, compresses nothing (set compression.type on the topic) and deletes nothing.
+// The package decodes no payload, compresses nothing (set compression.type on the topic) and
+// deletes nothing.
 package kafka

@@ -19,8 +19,8 @@ import (
 
 // Behaviour that only a broker in the test's control can show.
 
-// listenAlone listens at a loopback address of this process alone, so that no other process takes the
-// port while the broker is down. On a machine with one loopback address it is that one.
+// listenAlone listens at a loopback address of this process alone, so that no other process takes
+// the port while the broker is down. On a machine with one loopback address it is that one.
 func listenAlone(network, address string) (net.Listener, error) {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -358,8 +358,8 @@ func (c *consumer) found() error {
 	return c.fault
 }
 
-// ofBroker reports that Kafka took too long, or does not know a new topic or its leader yet: a retry
-// mends it.
+// ofBroker reports that Kafka took too long, or does not know a new topic or its leader yet: a
+// retry mends it.
 func ofBroker(err error) bool {
 	var timed net.Error
 	return errors.As(err, &timed) && timed.Timeout() ||

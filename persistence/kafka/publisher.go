@@ -31,8 +31,8 @@ const (
 	shardsOf    = ident.Shards / Partitions // per partition
 )
 
-// PublisherListener receives the steps of a publisher, on the goroutine of the step. It must be quick
-// and safe for concurrent use.
+// PublisherListener receives the steps of a publisher, on the goroutine of the step. It must be
+// quick and safe for concurrent use.
 type PublisherListener interface {
 	// Published: Kafka has so many more events of the shard, the last at the position.
 	Published(shard ident.Shard, through uint64, events int)
@@ -373,7 +373,8 @@ func (l *lane) gatherBatch(ctx context.Context) (*batch, error) {
 	return b, nil
 }
 
-// addEvents appends a shard's events to the batch, as many as fit, and returns how far that is. The first of a batch always does.
+// addEvents appends a shard's events to the batch, as many as fit, and returns how far that is. The
+// first of a batch always does.
 func (l *lane) addEvents(b *batch, s *place, events []persistence.Event) (through uint64) {
 	p := part{place: s, through: s.sent}
 	for i := range events {
@@ -403,7 +404,8 @@ func (l *lane) notePublished(b *batch) {
 	}
 }
 
-// saveCursors stores the cursors that have moved. One that could not be stored is stored the next time.
+// saveCursors stores the cursors that have moved. One that could not be stored is stored the next
+// time.
 func (l *lane) saveCursors(ctx context.Context) {
 	for i := range l.shards {
 		s := &l.shards[i]

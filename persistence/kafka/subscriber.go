@@ -177,8 +177,8 @@ func (r *reader) readOnce(ctx context.Context) (err error) {
 	return r.deliverPage(ctx, p)
 }
 
-// startAtEnd takes the partition's end, and only then the journal's head: an event that is in neither is
-// published after that end.
+// startAtEnd takes the partition's end, and only then the journal's head: an event that is in
+// neither is published after that end.
 func (r *reader) startAtEnd(ctx context.Context) error {
 	if err := r.s.topic.Prepare(ctx); err != nil {
 		return err
@@ -274,7 +274,8 @@ func (r *reader) deliverAndNote(ctx context.Context, f *feed, deliver func(conte
 	return nil
 }
 
-// mendFeeds reads from the journal what a feed lacks: one that failed, after its pause, and at a check one whose events are late.
+// mendFeeds reads from the journal what a feed lacks: one that failed, after its pause, and at a
+// check one whose events are late.
 func (r *reader) mendFeeds(ctx context.Context, check <-chan time.Time) error {
 	checking := false
 	select {

@@ -56,9 +56,9 @@ const (
 	calmL0        = l0Compact
 )
 
-// Open opens the store with the gate closed and opens the gate after. It sets the memtable bounds and
-// the compaction scheduler of the options, and bounds of the top level where they are unset. Writers
-// of tables pause. All other options are the caller's.
+// Open opens the store with the gate closed and opens the gate after. It sets the memtable bounds
+// and the compaction scheduler of the options, and bounds of the top level where they are unset.
+// Writers of tables pause. All other options are the caller's.
 //
 // A store with damaged files is refused with ErrDamaged. The store gets the format Format.
 func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
@@ -162,9 +162,9 @@ func watchCorruption(o *pebble.Options) *corruption {
 	return met
 }
 
-// MakeDir makes a store's directory and syncs its entry and those of the parents that it makes, because
-// a store is lost with a directory that a power loss removes. Pebble syncs only the directories that it
-// makes itself, and a store is locked before Pebble opens it.
+// MakeDir makes a store's directory and syncs its entry and those of the parents that it makes,
+// because a store is lost with a directory that a power loss removes. Pebble syncs only the
+// directories that it makes itself, and a store is locked before Pebble opens it.
 func MakeDir(fs vfs.FS, dir string) error {
 	parents := []string{fs.PathDir(dir)}
 	for {

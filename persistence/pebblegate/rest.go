@@ -12,17 +12,18 @@ import (
 )
 
 // Limits of how a table is written beside swipes. A flush or a compaction without pauses takes a
-// processor for 50 ms and more, and on two processors every swipe of that time queues for the other. So
-// its writer pauses after each piece, which is half a millisecond of its work, and takes a third of a
-// processor for three times as long. A store whose tables are behind has them written without pauses:
-// there the writer only yields, because the runtime would preempt it after ten milliseconds.
+// processor for 50 ms and more, and on two processors every swipe of that time queues for the
+// other. So its writer pauses after each piece, which is half a millisecond of its work, and takes
+// a third of a processor for three times as long. A store whose tables are behind has them written
+// without pauses: there the writer only yields, because the runtime would preempt it after ten
+// milliseconds.
 const (
 	pieceBytes = 32 << 10
 	pieceRest  = time.Millisecond
 )
 
-// resting is a file system on which a flush or a compaction pauses after each piece. The tables of a
-// backup are copied without pauses.
+// resting is a file system on which a flush or a compaction pauses after each piece. The tables of
+// a backup are copied without pauses.
 type resting struct {
 	vfs.FS
 	gate *gate

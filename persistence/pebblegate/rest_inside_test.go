@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// On one processor other goroutines run while a table is written without pauses. Writers of a log or a
-// backup do not yield.
+// On one processor other goroutines run while a table is written without pauses. Writers of a log
+// or a backup do not yield.
 func TestAWriterOfTablesYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	fs := resting{vfs.NewMem(), &gate{}}
@@ -58,8 +58,8 @@ func (c *counted) Write(p []byte) (int, error) {
 	return c.File.Write(p)
 }
 
-// TestATableIsWrittenInPieces finds every byte in the file after each call that promises it, and every
-// failure returned.
+// TestATableIsWrittenInPieces finds every byte in the file after each call that promises it, and
+// every failure returned.
 func TestATableIsWrittenInPieces(t *testing.T) {
 	for name, end := range map[string]func(*table) error{
 		"sync":      (*table).Sync,
@@ -111,8 +111,8 @@ func put(t *testing.T, db *pebble.DB, random *rand.Rand) {
 	require.NoError(t, db.Set(value[:16], value, pebble.NoSync))
 }
 
-// The writer of a store's tables pauses after each piece while they keep up, and does not when memtables
-// wait for them.
+// The writer of a store's tables pauses after each piece while they keep up, and does not when
+// memtables wait for them.
 func TestTablesAreWrittenWithRestsUntilTheyAreBehind(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	db, g, err := closed("store", &pebble.Options{FS: vfs.NewMem()})

@@ -73,8 +73,8 @@ func (j *Journal) commitGroup(id ident.Shard, now time.Time, group []*persistenc
 	return nil
 }
 
-// appending is a group on its way into a shard. It looks into its own cache first, so that a batch sees
-// the ones before it.
+// appending is a group on its way into a shard. It looks into its own cache first, so that a batch
+// sees the ones before it.
 type appending struct {
 	j         *Journal
 	id        ident.Shard
@@ -88,8 +88,8 @@ type appending struct {
 	committed bool
 }
 
-// commit makes the staged batches durable, then shows them. The probe is closed first, because it would
-// keep tables and memtables from being removed during the sync, and does not see the commit.
+// commit makes the staged batches durable, then shows them. The probe is closed first, because it
+// would keep tables and memtables from being removed during the sync, and does not see the commit.
 func (a *appending) commit() error {
 	if err := a.probe.close(); err != nil {
 		return err
@@ -123,8 +123,8 @@ func (a *appending) abort(err error) error {
 }
 
 // stage checks one batch and writes it. A refusal is in the outcome; the error is the store's. All
-// checks come before the first write. A taken once-key precedes a wrong version, because a repeat gets
-// the first answer.
+// checks come before the first write. A taken once-key precedes a wrong version, because a repeat
+// gets the first answer.
 func (a *appending) stage(b *persistence.Batch) (persistence.Outcome, error) {
 	refusal, err := a.checkOnces(b)
 	if refusal == nil && err == nil {

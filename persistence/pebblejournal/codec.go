@@ -136,8 +136,8 @@ func (r *reader) tail() []byte {
 	return r.take(uint64(len(r.rest)))
 }
 
-// payload returns a copy of the rest, decompressed if it is packed. A block's stated size is used only
-// within the limit of a batch.
+// payload returns a copy of the rest, decompressed if it is packed. A block's stated size is used
+// only within the limit of a batch.
 func (r *reader) payload(packed bool) []byte {
 	stored := r.tail()
 	if !packed || r.bad {

@@ -103,8 +103,8 @@ func crashes(t *testing.T, load *journaltest.Load, noSync bool, unsynced int) []
 	return taken
 }
 
-// TestCrash crashes at every write and after the last answer. Answered batches are there; the others are
-// whole or absent.
+// TestCrash crashes at every write and after the last answer. Answered batches are there; the
+// others are whole or absent.
 func TestCrash(t *testing.T) {
 	for _, unsynced := range []int{0, 50, 100} {
 		t.Run(fmt.Sprintf("%d%% of the unsynced survives", unsynced), func(t *testing.T) {

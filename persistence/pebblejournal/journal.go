@@ -193,7 +193,8 @@ func (j *Journal) leave() { j.life.RUnlock() }
 
 var errClosed = errors.New("journal closed")
 
-// ready returns why the store may not be read. A call that had to wait for a lock checks again after it.
+// ready returns why the store may not be read. A call that had to wait for a lock checks again
+// after it.
 func (j *Journal) ready() error {
 	if j.closed {
 		return unavailable(errClosed)

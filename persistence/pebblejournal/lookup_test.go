@@ -18,8 +18,8 @@ import (
 	"purser/persistence/journaltest"
 )
 
-// restless is a journal that moves its memtable into a table before every second Append, so that groups
-// find keys in both.
+// restless is a journal that moves its memtable into a table before every second Append, so that
+// groups find keys in both.
 type restless struct {
 	*Journal
 	t       journaltest.T
@@ -67,8 +67,8 @@ func shardOf(t *testing.T, fs vfs.FS) (*Journal, uint64) {
 	return j, heads[0].Epoch
 }
 
-// TestAnAuditReadsWhatIsStored: the newest events come from memory, except for a caller that asks for
-// stored ones.
+// TestAnAuditReadsWhatIsStored: the newest events come from memory, except for a caller that asks
+// for stored ones.
 func TestAnAuditReadsWhatIsStored(t *testing.T) {
 	j, epoch := shardOf(t, vfs.NewMem())
 	event := persistence.Event{Kind: "card", Stream: "a", Version: 1, At: journaltest.Start, Payload: []byte("committed")}
@@ -87,8 +87,8 @@ func TestAnAuditReadsWhatIsStored(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestGroupOfTwoCommits: a group that is too large for one commit continues in the next with the state
-// of the first.
+// TestGroupOfTwoCommits: a group that is too large for one commit continues in the next with the
+// state of the first.
 func TestGroupOfTwoCommits(t *testing.T) {
 	fs := vfs.NewMem()
 	j, epoch := shardOf(t, fs)

@@ -96,7 +96,8 @@ func TestOpenRefusesOtherStores(t *testing.T) {
 	}
 }
 
-// TestOpenOfAnEarlierFormat: the program before, which cannot read later writes, must refuse the store.
+// TestOpenOfAnEarlierFormat: the program before, which cannot read later writes, must refuse the
+// store.
 func TestOpenOfAnEarlierFormat(t *testing.T) {
 	fs := vfs.NewMem()
 	db, err := pebble.Open("journal", &pebble.Options{FS: fs})
@@ -271,8 +272,8 @@ func TestNothingIsShownBeforeItIsSynced(t *testing.T) {
 	require.NoError(t, j.Close())
 }
 
-// TestAFailedSyncStopsTheJournal: the batch is ambiguous, and no call is answered any more, not even a
-// waiting one.
+// TestAFailedSyncStopsTheJournal: the batch is ambiguous, and no call is answered any more, not
+// even a waiting one.
 func TestAFailedSyncStopsTheJournal(t *testing.T) {
 	j, f, fatal, answer := stalled(t, true)
 	shown := make(chan error, 2)

@@ -44,7 +44,8 @@ type Options struct {
 	// Entropy and Clock make the identity of a new store; nil is the system's.
 	Entropy io.Reader
 	Clock   func() time.Time
-	// NoSync answers before the sync. A crash then loses answered batches: for tests that must fail.
+	// NoSync answers before the sync. A crash then loses answered batches: for tests that must
+	// fail.
 	NoSync bool
 	// Fatal is called once, when a commit failed, before its Append returns. It should end the process; when it returns, the
 	// journal answers ErrUnavailable for ever, calls that are inside Pebble may hang, and Close leaves the directory locked.

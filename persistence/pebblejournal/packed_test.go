@@ -56,8 +56,8 @@ func TestEventLayouts(t *testing.T) {
 	}
 }
 
-// TestCorruptBlocks: a block that is cut or states a wrong size is an error, and none allocates more than
-// the limit of a batch.
+// TestCorruptBlocks: a block that is cut or states a wrong size is an error, and none allocates
+// more than the limit of a batch.
 func TestCorruptBlocks(t *testing.T) {
 	block := s2.Encode(nil, bytes.Repeat([]byte("payload "), packFrom))
 	_, n := binary.Uvarint(block)

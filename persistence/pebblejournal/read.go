@@ -16,8 +16,8 @@ const (
 	shardBytes    = 2       // table and shard at the start of a key
 )
 
-// look begins a read of a shard: the store shows only synced data there until the returned function is
-// called.
+// look begins a read of a shard: the store shows only synced data there until the returned function
+// is called.
 func (j *Journal) look(ctx context.Context, id ident.Shard) (unlock func(), err error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
@@ -68,8 +68,8 @@ func (j *Journal) walk(
 	return nil
 }
 
-// Events implements persistence.Journal. It takes no lock: events at or below the head are synced and
-// never rewritten. The newest events come from memory.
+// Events implements persistence.Journal. It takes no lock: events at or below the head are synced
+// and never rewritten. The newest events come from memory.
 func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err

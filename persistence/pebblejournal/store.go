@@ -30,8 +30,8 @@ type store struct {
 	onNote  func(error)
 }
 
-// Exists reports whether the directory holds a journal's store; a nil fs is the operating system's. It
-// makes nothing.
+// Exists reports whether the directory holds a journal's store; a nil fs is the operating system's.
+// It makes nothing.
 func Exists(fs vfs.FS, dir string) bool {
 	if fs == nil {
 		fs = vfs.Default
@@ -127,8 +127,8 @@ func (s *store) fail(err error) {
 	s.onFail(err)
 }
 
-// backgroundError receives every failed flush and compaction, in their own goroutine. Pebble retries at
-// once; in a broken store it would do so for ever.
+// backgroundError receives every failed flush and compaction, in their own goroutine. Pebble
+// retries at once; in a broken store it would do so for ever.
 func (s *store) backgroundError(err error) {
 	s.onNote(err)
 	if s.failure() != nil {

@@ -51,8 +51,12 @@ func (s Stores) openDirectory(use JournalOptions) (persistence.Journal, error) {
 		Fatal: use.Fatal, Note: use.Note})
 	switch {
 	case errors.Is(err, pebblejournal.ErrNoStore) && authorizer.Exists(nil, AuthorizerDir(s.DataDir)):
-		return nil, fmt.Errorf("%s is missing, but %s is there: put the journal back, or remove the whole data directory to begin anew (%w)",
-			JournalDir(s.DataDir), AuthorizerDir(s.DataDir), err)
+		return nil, fmt.Errorf(
+			"%s is missing, but %s is there: put the journal back, or remove the whole data directory to begin anew (%w)",
+			JournalDir(s.DataDir),
+			AuthorizerDir(s.DataDir),
+			err,
+		)
 	case err != nil:
 		return nil, WithRepair(err, JournalDir(s.DataDir), repairJournal)
 	}
@@ -60,23 +64,48 @@ func (s Stores) openDirectory(use JournalOptions) (persistence.Journal, error) {
 }
 
 func (s Stores) openDatabase(ctx context.Context, use JournalOptions) (persistence.Journal, error) {
-	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: s.DatabaseURL, Deployment: use.Deployment,
-		MustExist: use.MustExist, Migrate: use.Migrate, Processors: use.Processors, Clock: use.Clock, Entropy: use.Entropy,
-		Note: use.Note, Fatal: use.Fatal})
+	journal, err := pgjournal.Open(ctx, pgjournal.Options{
+		URL:        s.DatabaseURL,
+		Deployment: use.Deployment,
+		MustExist:  use.MustExist,
+		Migrate:    use.Migrate,
+		Processors: use.Processors,
+		Clock:      use.Clock,
+		Entropy:    use.Entropy,
+		Note:       use.Note,
+		Fatal:      use.Fatal,
+	})
 	switch {
 	case errors.Is(err, pgjournal.ErrForeign):
-		return nil, fmt.Errorf("the database of DATABASE_URL is not that of %s, or a newer purser's: name the right one (%w)",
-			s.DataDir, err)
+		return nil, fmt.Errorf(
+			"the database of DATABASE_URL is not that of %s, or a newer purser's: name the right one (%w)",
+			s.DataDir,
+			err,
+		)
 	case errors.Is(err, pgjournal.ErrNoStore) && pebblejournal.Exists(nil, JournalDir(s.DataDir)):
-		return nil, fmt.Errorf("the database of DATABASE_URL has no journal, but %s is there: `purser migrate-journal` moves it, "+
-			"or name the right database (%w)", JournalDir(s.DataDir), err)
+		return nil, fmt.Errorf(
+			"the database of DATABASE_URL has no journal, but %s is there: `purser migrate-journal` moves it, "+
+				"or name the right database (%w)",
+			JournalDir(s.DataDir),
+			err,
+		)
 	case errors.Is(err, pgjournal.ErrNoStore) && authorizer.Exists(nil, AuthorizerDir(s.DataDir)):
-		return nil, fmt.Errorf("the database of DATABASE_URL has no journal, but %s is there: name the right database, put its backup back, "+
-			"or remove the whole data directory to begin anew (%w)", AuthorizerDir(s.DataDir), err)
+		return nil, fmt.Errorf(
+			"the database of DATABASE_URL has no journal, but %s is there: name the right database, put its backup back, "+
+				"or remove the whole data directory to begin anew (%w)",
+			AuthorizerDir(s.DataDir),
+			err,
+		)
 	case errors.Is(err, pgjournal.ErrNoStore):
-		return nil, fmt.Errorf("the database of DATABASE_URL has no journal: `purser migrate` or a start makes it (%w)", err)
+		return nil, fmt.Errorf(
+			"the database of DATABASE_URL has no journal: `purser migrate` or a start makes it (%w)",
+			err,
+		)
 	case errors.Is(err, pgjournal.ErrUnsafe):
-		return nil, fmt.Errorf("the database of DATABASE_URL may lose what it has committed: switch its fsync and full_page_writes on (%w)", err)
+		return nil, fmt.Errorf(
+			"the database of DATABASE_URL may lose what it has committed: switch its fsync and full_page_writes on (%w)",
+			err,
+		)
 	case err != nil:
 		return nil, err
 	}

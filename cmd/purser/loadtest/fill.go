@@ -118,8 +118,8 @@ func (s stock) funds(data string, now time.Time) (cents []int64, err error) {
 }
 
 // unended returns an error when holds of a shard may have expired: the released amounts look like
-// dollars that were never spent. The first decision of the log shows it, because it stays in the log
-// for as long as its hold lives.
+// dollars that were never spent. The first decision of the log shows it, because it stays in the
+// log for as long as its hold lives.
 func unended(engine *authorizer.Engine, shard ident.Shard, now time.Time) error {
 	if engine.Synced(shard) == 0 {
 		return nil

@@ -156,8 +156,8 @@ func TestBenchOfAServerOfItsOwn(t *testing.T) {
 
 // Stores that are filled without the server are the server's own: it starts on them, approves
 // swipes of their cards, takes those decisions into the balances, and keeps them over a kill. The
-// test repeats all of it with loads that last twice as long when the traffic did not fill the cache,
-// because a machine may be overloaded.
+// test repeats all of it with loads that last twice as long when the traffic did not fill the
+// cache, because a machine may be overloaded.
 func TestBenchOfCardsThatAreThereAlready(t *testing.T) {
 	t.Setenv("PURSER_AUTHORIZER_CACHE", "16MiB") // a share of it for each shard: less than the cards take
 	for during := 200 * time.Millisecond; ; during *= 2 {
@@ -244,8 +244,8 @@ func TestAServerOfItsOwnThatDoesNotStart(t *testing.T) {
 	require.ErrorContains(t, err, "PURSER_BACKLOG_MAX")
 }
 
-// The error of a child that dies during a run has its last words and its exit status, before its log
-// is removed with its directory: at the kill of a recovery, or at the end of the run.
+// The error of a child that dies during a run has its last words and its exit status, before its
+// log is removed with its directory: at the kill of a recovery, or at the end of the run.
 func TestAServerOfItsOwnThatDies(t *testing.T) {
 	for name, find := range map[string]func(*ownServer) error{"kill": (*ownServer).Kill, "end": (*ownServer).close} {
 		t.Run(name, func(t *testing.T) {

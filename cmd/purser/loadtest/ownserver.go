@@ -29,8 +29,8 @@ const (
 	ownAskEvery    = 20 * time.Millisecond
 	ownAskWithin   = 10 * time.Second // an answer of one that is asked whether it is ready
 	ownLogBytes    = 8000             // of the end of its log, when it ends by itself: a panic with its stack
-	// The ports of a server that is killed and started again are below the ephemeral range, so that no
-	// other process gets one while the server is down.
+	// The ports of a server that is killed and started again are below the ephemeral range, so that
+	// no other process gets one while the server is down.
 	leastOwnPort = 10_000
 	mostOwnPort  = 16_000
 	ownPortTries = 1000

@@ -123,11 +123,11 @@ type OpenStores struct {
 //
 // The journal's instant comes first and the authorizer's after it. So the authorizer has every
 // decision of the journal. Its log, which keeps relayed entries for days, begins at or before the
-// first decision that the journal lacks: the relay sends the rest. A restore follows the events anew
-// that the authorizer has followed beyond the journal. The other order could give a journal with
-// decisions whose numbers the log gives to others. The bank comes last for the same reason: it has
-// every deposit that the journal has announced, and repeats reports that the journal may lack. So
-// does the ramp. The sandbox's chains have every block that a watcher has settled.
+// first decision that the journal lacks: the relay sends the rest. A restore follows the events
+// anew that the authorizer has followed beyond the journal. The other order could give a journal
+// with decisions whose numbers the log gives to others. The bank comes last for the same reason: it
+// has every deposit that the journal has announced, and repeats reports that the journal may lack.
+// So does the ramp. The sandbox's chains have every block that a watcher has settled.
 func writeBackup(ctx context.Context, s OpenStores, to string, now time.Time) (m Manifest, err error) {
 	if err := requireAbsent(to); err != nil {
 		return m, err

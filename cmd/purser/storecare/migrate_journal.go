@@ -23,7 +23,8 @@ type MigrateJournalCmd struct {
 	To      string `name:"to" env:"DATABASE_URL" secret:"" required:"" help:"Postgres that shall have the journal; a database without one."`
 }
 
-// Run moves the journal while no server has the directory. It can be run again after any interruption.
+// Run moves the journal while no server has the directory. It can be run again after any
+// interruption.
 func (m *MigrateJournalCmd) Run(out io.Writer) error {
 	place, err := placeName(m.To)
 	if err != nil {

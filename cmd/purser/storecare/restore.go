@@ -163,8 +163,10 @@ func (s *Restoration) requireRoom() error {
 	case s.keep && !authorizer.Exists(nil, datadir.AuthorizerDir(s.DataDir)):
 		return fmt.Errorf("there is no authorizer to keep: %s is missing", datadir.AuthorizerDir(s.DataDir))
 	case !s.keep && there(datadir.AuthorizerDir(s.DataDir)):
-		return fmt.Errorf("%s is there: restore with --keep-authorizer if it is newer than the backup, or move it away first",
-			datadir.AuthorizerDir(s.DataDir))
+		return fmt.Errorf(
+			"%s is there: restore with --keep-authorizer if it is newer than the backup, or move it away first",
+			datadir.AuthorizerDir(s.DataDir),
+		)
 	}
 	for _, of := range datadir.SandboxDirs {
 		if !s.keep && there(of(s.DataDir)) {
@@ -190,8 +192,8 @@ func (s *Restoration) Begin(plan RestorePlan) error {
 	return errors.Join(faults...)
 }
 
-// BuildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the sandbox's. Kept stores are copied
-// too, because a restore that fails must not have changed them.
+// BuildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the
+// sandbox's. Kept stores are copied too, because a restore that fails must not have changed them.
 func (s *Restoration) BuildAuthorizer() error {
 	dir := datadir.RestoringDir(s.DataDir)
 	var err error
@@ -208,7 +210,10 @@ func (s *Restoration) BuildAuthorizer() error {
 	case errors.Is(err, authorizer.ErrForeign):
 		return fmt.Errorf("the authorizer is not of the backup's deployment: %w", err)
 	case errors.Is(err, authorizer.ErrHole):
-		return fmt.Errorf("the backup is too old for this authorizer: %w; restore without it and lose what it decided since", err)
+		return fmt.Errorf(
+			"the backup is too old for this authorizer: %w; restore without it and lose what it decided since",
+			err,
+		)
 	case errors.Is(err, authorizer.ErrLogBehind):
 		return fmt.Errorf("the authorizer is older than the backup: %w; restore without it", err)
 	case err != nil:
@@ -218,8 +223,13 @@ func (s *Restoration) BuildAuthorizer() error {
 }
 
 func (s *Restoration) authorizerOptions() authorizer.Options {
-	return authorizer.Options{Dir: datadir.AuthorizerDir(datadir.RestoringDir(s.DataDir)), Deployment: s.From.DeploymentID, Clock: time.Now,
-		Entropy: rand.Reader, Fatal: func(err error) { panic(fmt.Sprintf("the new authorizer's store has failed: %v", err)) }}
+	return authorizer.Options{
+		Dir:        datadir.AuthorizerDir(datadir.RestoringDir(s.DataDir)),
+		Deployment: s.From.DeploymentID,
+		Clock:      time.Now,
+		Entropy:    rand.Reader,
+		Fatal:      func(err error) { panic(fmt.Sprintf("the new authorizer's store has failed: %v", err)) },
+	}
 }
 
 // checkpointAuthorizer copies a closed store of any deployment.
@@ -281,8 +291,12 @@ func (s *Restoration) BuildJournal(ctx context.Context, plan RestorePlan) (err e
 func (s *Restoration) LoadJournal(ctx context.Context, identity persistence.Identity) error {
 	if s.DatabaseURL == "" {
 		return s.From.archive(func(r *archive.Reader) error {
-			return pebblejournal.Load(ctx, pebblejournal.Options{Dir: datadir.JournalDir(datadir.RestoringDir(s.DataDir))}, identity,
-				NextIncarnation(r.Content()))
+			return pebblejournal.Load(
+				ctx,
+				pebblejournal.Options{Dir: datadir.JournalDir(datadir.RestoringDir(s.DataDir))},
+				identity,
+				NextIncarnation(r.Content()),
+			)
 		})
 	}
 	if err := pgjournal.Migrate(ctx, s.DatabaseURL); err != nil {
@@ -319,10 +333,10 @@ func (s *Restoration) requireOwn(ctx context.Context, identity persistence.Ident
 // NextIncarnation returns the content with which the next incarnation begins. Events and positions
 // are the same, but other events will follow them than before, so an outside consumer that has
 // handled more must start again from 0. Consumers keep their positions by the store's identity. The
-// outbox keeps its positions in the journal, and they are dropped, because the topic has no event of
-// this incarnation. All other cursors are the runtime's. Their effects are in the content and are as
-// old as it: the relay continues where this journal has the log, and a reaction from 0 would repeat
-// effects whose once-keys have expired.
+// outbox keeps its positions in the journal, and they are dropped, because the topic has no event
+// of this incarnation. All other cursors are the runtime's. Their effects are in the content and
+// are as old as it: the relay continues where this journal has the log, and a reaction from 0 would
+// repeat effects whose once-keys have expired.
 func NextIncarnation(content persistence.Content) persistence.Content {
 	return func(yield func(persistence.Part, error) bool) {
 		for part, err := range content {

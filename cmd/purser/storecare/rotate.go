@@ -245,7 +245,13 @@ func (c *RotateCmd) requireStarted(first string) error {
 func (c *RotateCmd) secretInUse(ctx context.Context, first string) (inUse bool, err error) {
 	unlock, err := datadir.LockUsed(c.DataDir)
 	if errors.Is(err, datadir.ErrInUse) {
-		answer, err := adminport.Ask[secretAnswer](ctx, c.DataDir, "secret", secretQuestion{Name: c.Secret}, maxKeysText)
+		answer, err := adminport.Ask[secretAnswer](
+			ctx,
+			c.DataDir,
+			"secret",
+			secretQuestion{Name: c.Secret},
+			maxKeysText,
+		)
 		return answer.InUse, err
 	}
 	if err != nil {
@@ -284,14 +290,18 @@ func AnswerSecret(c *settings.Config, body []byte) (answer secretAnswer, err err
 		return answer, err
 	}
 	if !slices.Contains(settings.HeldSecretFiles(), question.Name) {
-		return answer, fault.New(fault.InvalidBody, "name is not one of "+strings.Join(settings.HeldSecretFiles(), ", "))
+		return answer, fault.New(
+			fault.InvalidBody,
+			"name is not one of "+strings.Join(settings.HeldSecretFiles(), ", "),
+		)
 	}
 	text, err := settings.ReadSecret(filepath.Join(c.DataDir, question.Name))
 	if err != nil {
 		return answer, err
 	}
 	for _, held := range c.HeldSecrets() {
-		answer.InUse = answer.InUse || held.File == question.Name && slices.Contains(held.Values, datadir.SplitSecrets(text)[0])
+		answer.InUse = answer.InUse ||
+			held.File == question.Name && slices.Contains(held.Values, datadir.SplitSecrets(text)[0])
 	}
 	return answer, nil
 }
@@ -311,8 +321,11 @@ func (c *RotateCmd) newPartnerSecret() (secrets []string, err error) {
 		return nil, err
 	}
 	if secrets = strings.Split(text, ","); len(secrets) > 1 {
-		return nil, fmt.Errorf("%s is rotating: end that first with `purser rotate %s --finish`", settings.PartnerSecretFile,
-			settings.PartnerSecretFile)
+		return nil, fmt.Errorf(
+			"%s is rotating: end that first with `purser rotate %s --finish`",
+			settings.PartnerSecretFile,
+			settings.PartnerSecretFile,
+		)
 	}
 	return secrets, nil
 }

@@ -7,11 +7,11 @@ import (
 	"runtime"
 )
 
-// InCalls is how many threads are in a system call at any moment under load: in a server the writers
-// of the stores' logs, in the load generator the threads that sleep until the next request is due.
-// Go's scheduler takes the processor of such a thread for busy for a while. On two processors no
-// thread then polls the network, and a swipe waits for the sync of the journal. Measured on two
-// processors without a quota.
+// InCalls is how many threads are in a system call at any moment under load: in a server the
+// writers of the stores' logs, in the load generator the threads that sleep until the next request
+// is due. Go's scheduler takes the processor of such a thread for busy for a while. On two
+// processors no thread then polls the network, and a swipe waits for the sync of the journal.
+// Measured on two processors without a quota.
 const InCalls = 2
 
 // SpareProcessors gives Go's scheduler as many processors more, and returns how many it had.
