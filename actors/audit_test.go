@@ -34,15 +34,19 @@ func (b *gatedBank) Tokenize(ctx context.Context, a partner.Account) (string, er
 }
 
 // interleavingJournal is a journal whose snapshots call interleave once each, after a shard's
-// events were read and before its records are.
+// events were read and before its records are. taken, unless it is nil, is called after each snapshot.
 type interleavingJournal struct {
 	persistence.Journal
 	shard      ident.Shard
 	interleave func()
+	taken      func()
 }
 
 func (m *interleavingJournal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	s, err := m.Journal.(audit.Journal).Snapshot(ctx)
+	if m.taken != nil {
+		m.taken()
+	}
 	return &interleavingSnapshot{Snapshot: s, journal: m}, err
 }
 
@@ -102,4 +106,23 @@ func TestAnAuditBesideSwipesIsClean(t *testing.T) {
 	journal := &interleavingJournal{Journal: w.journal, shard: slotOf(ws).Shard(), interleave: swipe}
 	require.Empty(t, w.runAuditOn(journal).Findings)
 	require.Greater(t, swipes, 1)
+}
+
+// A deposit and a card's change settle between the snapshots of the journal and of the authorizer, at
+// every look. The audit reads the events that the authorizer has followed meanwhile.
+func TestAnAuditReadsTheEventsThatTheAuthorizerHasFollowed(t *testing.T) {
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
+	defer func() { w.stop() }()
+	ws := w.newWorkspace(5)
+	w.deposit(ws, 100_000)
+	c := w.mintCard(ws, 50_000, 50_000)
+	changes := 0
+	journal := &interleavingJournal{Journal: w.journal, shard: slotOf(ws).Shard(), interleave: func() {}, taken: func() {
+		changes++
+		w.deposit(ws, 700)
+		require.NoError(t, w.setCardState(c, []string{"active", "frozen"}[changes%2]))
+		w.settledBalance(ws)
+	}}
+	require.Empty(t, w.runAuditOn(journal).Findings)
+	require.Positive(t, changes)
 }

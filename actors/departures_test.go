@@ -106,14 +106,21 @@ func TestAKeptEndpointBecomesTheOwners(t *testing.T) {
 	}
 }
 
-// An endpoint whose registration passed the checks before its maker was removed receives nothing.
-func TestAnEndpointOfAStrangerReceivesNothing(t *testing.T) {
-	h, v, silent := newMadeHooks(t, newSender(t)), newReceiver(t, 200), newReceiver(t, 200)
-	id, others := h.sendPing(h.registerBy(eve, silent.URL)), h.registerBy(ann, v.URL)
-	for range 3 {
-		h.awaitDelivered(h.sendPing(others))
-		h.clock.turn(2 * time.Minute)
+// An endpoint whose registration passed the checks before its maker was removed, or became a member,
+// receives nothing.
+func TestAnEndpointOfAStrangerOrMemberReceivesNothing(t *testing.T) {
+	for name, maker := range map[string]string{"stranger": eve, "member": bob} {
+		t.Run(name, func(t *testing.T) {
+			h, v, silent := newMadeHooks(t, newSender(t)), newReceiver(t, 200), newReceiver(t, 200)
+			h.tellWorkspace(workspace.Invite{UserID: bob, Role: workspace.Member, By: workspace.Principal{UserID: ann}})
+			h.clock.turn(time.Second) // the end of bob's role removes no later endpoint
+			id, others := h.sendPing(h.registerBy(maker, silent.URL)), h.registerBy(ann, v.URL)
+			for range 3 {
+				h.awaitDelivered(h.sendPing(others))
+				h.clock.turn(2 * time.Minute)
+			}
+			require.Empty(t, silent.requests())
+			require.Empty(t, h.readDelivery(id).Attempts)
+		})
 	}
-	require.Empty(t, silent.requests())
-	require.Empty(t, h.readDelivery(id).Attempts)
 }

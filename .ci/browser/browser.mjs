@@ -17,10 +17,11 @@ export const launch = () => chromium.launch({
 // faults are what was wrong, by any page, as long as it was open.
 export const faults = [];
 
-// judge goes somewhere, takes a picture of the whole page and says what is wrong with it.
-export async function judge(page, name, go, picture) {
+// judge goes somewhere, takes a picture of the whole page and says what is wrong with it. A word in the
+// console that matches expected is no fault.
+export async function judge(page, name, go, picture, expected = null) {
   const fault = (text) => { faults.push(text); console.log(`${name}: ${text}`); };
-  page.on("console", (message) => { if (message.type() === "error") fault(message.text()); });
+  page.on("console", (message) => { if (message.type() === "error" && !expected?.test(message.text())) fault(message.text()); });
   page.on("pageerror", (error) => fault(error.message));
   await go();
   await page.screenshot({ path: picture, fullPage: true });

@@ -13,17 +13,19 @@ const browser = await launch();
 
 const index = await (await fetch(`${base}/docs`)).text();
 const guides = [...index.matchAll(/href="(\/docs\/[a-z-]+)"/g)].map((found) => found[1]);
-const paths = [...new Set(["/docs", ...guides, "/docs/api", "/docs/api/cards", "/docs/api/network", "/docs/search?q=frozen", "/docs/nothing"])];
+const missing = "/docs/nothing"; // a page that is not found
+const paths = [...new Set(["/docs", ...guides, "/docs/api", "/docs/api/cards", "/docs/api/network", "/docs/search?q=frozen", missing])];
 for (const path of paths) {
   for (const [width, colorScheme] of [[390, "light"], [390, "dark"], [1280, "light"], [1280, "dark"]]) {
     const context = await browser.newContext({ viewport: { width, height: 844 }, colorScheme });
     const page = await context.newPage();
     page.setDefaultTimeout(within);
     const name = `docs${path.slice("/docs".length).replaceAll(/[^a-z]+/g, "-")}-${width}-${colorScheme}`;
-    if (path === "/docs/nothing") page.on("response", (answer) => { if (answer.status() !== 404 && answer.url().endsWith(path)) faults.push("found nothing"); });
-    const missing = faults.length;
-    await judge(page, name, () => page.goto(base + path), join(shots, `${name}.png`));
-    if (path === "/docs/nothing") faults.splice(missing, faults.length, ...faults.slice(missing).filter((text) => !text.includes("404")));
+    const go = async () => {
+      const status = (await page.goto(base + path)).status();
+      if (status !== (path === missing ? 404 : 200)) faults.push(`${name}: status ${status}`);
+    };
+    await judge(page, name, go, join(shots, `${name}.png`), path === missing ? /status of 404/ : null);
     await context.close();
   }
 }

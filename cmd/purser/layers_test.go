@@ -111,7 +111,7 @@ var (
 		"httpapi/openapi":             {},
 		"httpapi/openapi/openapitest": {"httpapi/openapi"},
 		"httpapi/password":            {},
-		"httpapi/reference":           {},
+		"httpapi/reference":           {"persistence/ident"},
 		"httpapi/statement":           {"persistence/money"},
 		"httpapi/web":                 {},
 		"httpapi/webhook":             {},

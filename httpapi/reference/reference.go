@@ -53,8 +53,8 @@ type description struct {
 }
 
 // New reads a description in JSON. An operation with several tags appears under the first. Groups
-// have the order of the document's tags, operations that of their paths' names. fallback names the
-// scheme of operations that state no security.
+// have the order of the document's tags, operations that of their paths' names. An operation with a
+// tag or credentials that are not known is an error.
 func New(text []byte) ([]Group, error) {
 	d := description{host: restHost}
 	if err := json.Unmarshal(text, &d.root); err != nil {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"purser/persistence/ident"
 )
 
 // Sample is a whole program that makes one request and prints the answer.
@@ -37,11 +39,12 @@ var (
 // sampleID ends the ids of samples: they look like ids, and no record has them.
 const sampleID = "_01m7wd7tg0fk6t3h1v99wgrfte"
 
-// prefixes are those of ids by the names that x-ids gives to kinds of records (see
-// persistence/ident).
-var prefixes = map[string]string{"agent": "agt", "card": "card", "checkout_session": "cs", "conversion": "cnv",
-	"counterparty": "rcp", "invitation": "inv", "key": "key", "payout": "po", "ramp_order": "ro", "ramp_session": "rs",
-	"ramp_wallet": "wal", "user": "usr", "webhook_delivery": "whd", "webhook_endpoint": "whe"}
+// prefixes are those of ids by the names that x-ids gives to kinds of records.
+var prefixes = map[string]string{"agent": ident.Agent, "card": ident.Card, "checkout_session": ident.Checkout,
+	"conversion": ident.Conversion, "counterparty": ident.Counterparty, "invitation": ident.Invitation,
+	"key": ident.Key, "payout": ident.Payout, "ramp_order": ident.RampOrder, "ramp_session": ident.RampSession,
+	"ramp_wallet": ident.RampWallet, "user": ident.User, "webhook_delivery": ident.Delivery,
+	"webhook_endpoint": ident.Endpoint}
 
 // request is what the samples of an operation send. The path has its parameters filled in.
 type request struct {

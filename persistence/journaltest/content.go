@@ -193,6 +193,7 @@ func snapshotReads(f *fixture) {
 	f.must(batch(event("card", "s", 2)))
 	s, err := f.j.(persistence.Archiver).Snapshot(f.ctx)
 	require.NoError(f.t, err)
+	defer func() { require.NoError(f.t, s.Close()) }()
 	f.must(batch(event("card", "s", 3), record("card", "a", "", `"new"`), record("card", "c", "", `"c"`)))
 
 	first, err := s.Events(f.ctx, f.shard, 0, 1)
@@ -216,7 +217,6 @@ func snapshotReads(f *fixture) {
 		documents, after = append(documents, string(page[0].Document)), page[0].ID
 	}
 	require.Equal(f.t, []string{`"old"`, `"b"`}, documents)
-	require.NoError(f.t, s.Close())
 }
 
 func snapshotContext(f *fixture) {

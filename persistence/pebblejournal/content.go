@@ -1,7 +1,6 @@
 package pebblejournal
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -84,26 +83,15 @@ func (s *snapshot) Records(
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	start := prefixRecord(id, kind)
-	from := start
-	if past != "" {
-		from = next(keyRecord(id, kind, past))
+	p := newRecordPage(id, kind, past, limit)
+	c, err := s.view.cursor(p.from, p.to)
+	if err == nil {
+		err = c.each(p.add)
 	}
-	c, err := s.view.cursor(from, after(start))
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	var records []persistence.Record
-	limit = persistence.PageLimit(limit)
-	err = c.each(func(key, value []byte) (bool, error) {
-		record, err := decodeRecord(kind, string(key[len(start):]), bytes.Clone(value))
-		records = append(records, record)
-		return len(records) < limit, err
-	})
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	return records, nil
+	return p.records, nil
 }
 
 // Content implements persistence.Snapshot.

@@ -183,22 +183,36 @@ func list(v view, id ident.Shard, kind, workspace, parent string, page persisten
 
 // Records implements persistence.Journal.
 func (j *Journal) Records(ctx context.Context, id ident.Shard, kind, past string, limit int) ([]persistence.Record, error) {
-	start := prefixRecord(id, kind)
-	from := start
-	if past != "" {
-		from = next(keyRecord(id, kind, past))
-	}
-	var records []persistence.Record
-	limit = persistence.PageLimit(limit)
-	err := j.walk(ctx, id, from, after(start), func(key, value []byte) (bool, error) {
-		record, err := decodeRecord(kind, string(key[len(start):]), bytes.Clone(value))
-		records = append(records, record)
-		return len(records) < limit, err
-	})
-	if err != nil {
+	p := newRecordPage(id, kind, past, limit)
+	if err := j.walk(ctx, id, p.from, p.to, p.add); err != nil {
 		return nil, err
 	}
-	return records, nil
+	return p.records, nil
+}
+
+// recordPage collects the records of a kind in a shard after an id, in the order of their ids.
+type recordPage struct {
+	kind     string
+	prefix   int    // bytes of a key before the id
+	from, to []byte // range of the keys
+	limit    int
+	records  []persistence.Record
+}
+
+func newRecordPage(id ident.Shard, kind, past string, limit int) *recordPage {
+	start := prefixRecord(id, kind)
+	p := &recordPage{kind: kind, prefix: len(start), from: start, to: after(start), limit: persistence.PageLimit(limit)}
+	if past != "" {
+		p.from = next(keyRecord(id, kind, past))
+	}
+	return p
+}
+
+// add takes the next key of the range, and reports whether the page has room for more.
+func (p *recordPage) add(key, value []byte) (more bool, err error) {
+	record, err := decodeRecord(p.kind, string(key[p.prefix:]), bytes.Clone(value))
+	p.records = append(p.records, record)
+	return len(p.records) < p.limit, err
 }
 
 // Once implements persistence.Journal.
