@@ -44,7 +44,7 @@ func startSet(t *testing.T, data string, set func(*settings.Settings)) *daemon {
 	set(&s)
 	config, err := s.Config()
 	require.NoError(t, err)
-	m := newDaemon(config, talkative())
+	m := newDaemon(config, debugLogger())
 	require.NoError(t, m.Start(t.Context()))
 	return m
 }
@@ -276,13 +276,13 @@ func TestSecretsComeFromFiles(t *testing.T) {
 func TestSecretsOfFlagsAreNotInTheCommandLine(t *testing.T) {
 	t.Parallel()
 	secret := "a secret that " + "nobody reads"
-	p, said := begin(t, command(program{path: build(t)}, t.TempDir(), "serve", "--network-secret", secret))
+	p, said := startCommand(t, purserCommand(program{path: buildProgram(t)}, t.TempDir(), "serve", "--network-secret", secret))
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.cmd.Process.Pid))
 	require.NoError(t, err)
 	require.Contains(t, string(line), "serve")
 	require.NotContains(t, string(line), "nobody reads")
 	p.admin = "http://" + said["admin"]
-	require.Equal(t, "purser", p.ask("/debug/pprof/cmdline"))
+	require.Equal(t, "purser", p.adminPage("/debug/pprof/cmdline"))
 	network := apiclient.New("http://"+said["authorizer"], secret)
 	a, err := network.Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: []byte("{}")})
 	require.NoError(t, err)

@@ -99,14 +99,14 @@ func differences(a, b map[string]string) (n int) {
 // killed with SIGKILL, once after its first start and once after its second. An open then refuses
 // the store, or reads every value.
 func TestAttackDamageToADeploymentIsRefused(t *testing.T) {
-	purser, data := program{path: build(t)}, t.TempDir()
+	purser, data := program{path: buildProgram(t)}, t.TempDir()
 	older := vfs.NewMem()
 	random := rand.New(rand.NewPCG(14, 7))
 	var all damagetest.Outcome
 	for _, name := range []string{"young", "of a second start"} {
 		p := launch(t, purser, data)
-		succeed(t, purser, data, "demo", "--url", p.rest, "--authorizer-url", p.network, "--admin-url", p.admin)
-		p.end(t, syscall.SIGKILL)
+		requireSuccess(t, purser, data, "demo", "--url", p.rest, "--authorizer-url", p.network, "--admin-url", p.admin)
+		p.signalAndWait(t, syscall.SIGKILL)
 		image := imageOf(t, data)
 		for _, dir := range pebbleDirs {
 			whole, err := contentOf(t, image.CrashClone(vfs.CrashCloneCfg{}), dir)

@@ -46,7 +46,7 @@ func (d *smallDisk) leave(t *testing.T, free int64) {
 		require.NoError(t, syscall.Statfs(d.dir, &s))
 		used := int64(s.Blocks-s.Bfree) * s.Bsize
 		return exec.Command("mount", "-o", fmt.Sprint("remount,size=", used+free), d.dir).Run() == nil
-	}, stateWithin, askAgain)
+	}, stateTimeout, pollInterval)
 }
 
 // swipeStream sends one-cent authorizations of one card from several connections and keeps the
@@ -69,7 +69,7 @@ type swipeAnswer struct {
 func (s *swipeStream) runUntil(t *testing.T, p *process, holds func() bool) {
 	t.Helper()
 	var streams sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), stateWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
 	defer cancel()
 	for range 8 {
 		streams.Go(func() {
@@ -85,7 +85,7 @@ func (s *swipeStream) sendNext(ctx context.Context, p *process) (alive bool) {
 	body := marshal(fields{"id": fmt.Sprint("swipe-", s.n.Add(1)), "cardToken": s.token, "amountCents": 1,
 		"currency": "USD",
 		"merchant": fields{"name": strings.Repeat("Cafe ", 8), "mcc": "5812"}})
-	a, err := p.as(p.network, p.secret).Send(ctx, apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: body})
+	a, err := p.client(p.network, p.secret).Send(ctx, apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: body})
 	switch {
 	case err != nil:
 		return false
@@ -105,7 +105,7 @@ func (s *swipeStream) requireAll(t *testing.T, p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, was := range s.answered {
-		a, err := p.as(p.network, p.secret).SendUntilDecided(t.Context(),
+		a, err := p.client(p.network, p.secret).SendUntilDecided(t.Context(),
 			apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: was.body})
 		require.NoError(t, err)
 		require.Equal(t, was.raw, string(a.Raw))
@@ -115,7 +115,7 @@ func (s *swipeStream) requireAll(t *testing.T, p *process) {
 // launchFull starts a server on a disk without room for approvals.
 func launchFull(t *testing.T, purser program, data string) *process {
 	t.Helper()
-	p, said := begin(t, command(purser, data, "serve"))
+	p, said := startCommand(t, purserCommand(purser, data, "serve"))
 	p.rest, p.network, p.admin = "http://"+said["http"], "http://"+said["authorizer"], "http://"+said["admin"]
 	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))
 	require.NoError(t, err)
@@ -130,12 +130,12 @@ func swipesOnASmallDisk(t *testing.T) (*smallDisk, program, string, *process, *s
 	if d == nil {
 		return nil, program{}, "", nil, nil
 	}
-	purser := program{path: build(t), env: []string{fmt.Sprint("PURSER_DISK_RESERVE=", settings.MinDiskReserve)}}
+	purser := program{path: buildProgram(t), env: []string{fmt.Sprint("PURSER_DISK_RESERVE=", settings.MinDiskReserve)}}
 	data := filepath.Join(d.dir, "data")
 	p := launch(t, purser, data)
 	tn := &tenant{bearer: signUp(t, p, 0)}
-	tn.mustPost(t, p, "/api/treasury/deposits", announcement(1_000_000_00), 202)
-	s := &swipeStream{token: tn.mustPost(t, p, "/api/cards", newCard(), 200).answer.Text("card", "partnerCardToken")}
+	tn.mustPost(t, p, "/api/treasury/deposits", depositRequest(1_000_000_00), 202)
+	s := &swipeStream{token: tn.mustPost(t, p, "/api/cards", cardRequest(), 200).answer.Text("card", "partnerCardToken")}
 	p.await(t, "funds", func() bool {
 		a := p.cardMessage(t, "/v1/authorizations", oneDollar(fmt.Sprint("probe-", s.n.Add(1)), s.token))
 		return a.Text("decision") == "approved"
@@ -153,15 +153,15 @@ func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 		return
 	}
 	rounds, room := 1, int64(1<<20)
-	if os.Getenv(fullVariable) != "" {
+	if os.Getenv(fullLengthVariable) != "" {
 		rounds, room = 8, 128<<20
 	}
 	for round := range rounds {
 		d.leave(t, settings.MinDiskReserve+room)
 		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
-		p.drained(t)
+		p.awaitEmptyBacklog(t)
 		require.NotEmpty(t, s.answered)
-		require.Empty(t, p.end(t, syscall.SIGTERM), "a clean end: %s", p.log.last(linesShown))
+		require.Empty(t, p.signalAndWait(t, syscall.SIGTERM), "a clean end: %s", p.log.tail(logTailLines))
 		require.Contains(t, p.log.String(), "approvals and requests that store more are refused until space is free")
 
 		d.leave(t, pebblegate.FlushBytes+8<<20) // less than the reserve, and enough for a start
@@ -176,12 +176,12 @@ func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 		require.Equal(t, "system_unavailable", p.cardMessage(t, "/v1/authorizations",
 			oneDollar(fmt.Sprint("full-", round), s.token)).Text("reason"))
 		d.leave(t, 1<<30)
-		p.await(t, "readiness", func() bool { return strings.Contains(p.ask("/readyz"), "ready") })
+		p.await(t, "readiness", func() bool { return strings.Contains(p.adminPage("/readyz"), "ready") })
 		p.swipeFor(t, s.token, fmt.Sprint("again-", round))
 		s.refused.Store(0)
 	}
 	s.requireAll(t, p)
-	p.drained(t)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+	p.awaitEmptyBacklog(t)
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 }

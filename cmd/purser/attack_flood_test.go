@@ -133,7 +133,7 @@ func (f flood) rage(ctx context.Context, address string) {
 // launchWith starts a server that may have so many files open.
 func launchWith(t *testing.T, purser program, data string, files int) *process {
 	t.Helper()
-	return launchAs(t, data, limited(command(purser, data, "serve"), files))
+	return launchCommand(t, data, limited(purserCommand(purser, data, "serve"), files))
 }
 
 func limited(cmd *exec.Cmd, files int) *exec.Cmd {
@@ -190,7 +190,7 @@ func attacked(t *testing.T, p *process, data string, rate int, lasts time.Durati
 	if raging.Process != nil {
 		require.NoError(t, raging.Wait())
 	}
-	require.NoError(t, err, p.log.last(linesShown))
+	require.NoError(t, err, p.log.tail(logTailLines))
 	stage := report.Stages[0]
 	require.Zero(t, report.Wrong, "%v", stage.Differences)
 	require.Zero(t, stage.Outcomes["no answer"])
@@ -202,7 +202,7 @@ func attacked(t *testing.T, p *process, data string, rate int, lasts time.Durati
 // memory is given back, and the audit is clean. In its long form each flood is paired with
 // the same swipes without it.
 func TestAttackFloods(t *testing.T) {
-	purser, full := program{path: build(t)}, os.Getenv(fullVariable) != ""
+	purser, full := program{path: buildProgram(t)}, os.Getenv(fullLengthVariable) != ""
 	purser.env = []string{"PURSER_BODY_BUDGET=4MiB", "PURSER_REFUSALS=20"}
 	data := filepath.Join(t.TempDir(), "data")
 	p := launchWith(t, purser, data, floodFiles)
@@ -217,9 +217,9 @@ func TestAttackFloods(t *testing.T) {
 	seen := p.scrape(t)
 	require.Positive(t, seen["purser_connections_refused_total"]+seen["purser_connections_cut_total"],
 		"the flood has filled the port")
-	require.Positive(t, labelled(p.ask("/metrics"), "purser_connections_refused_total", `reason="refusals"`))
+	require.Positive(t, labelled(p.adminPage("/metrics"), "purser_connections_refused_total", `reason="refusals"`))
 	require.EqualValues(t, 4<<20, seen["purser_body_budget_bytes"])
-	require.Positive(t, labelled(p.ask("/metrics"), "purser_rate_limited_total", `limit="report-address"`))
+	require.Positive(t, labelled(p.adminPage("/metrics"), "purser_rate_limited_total", `limit="report-address"`))
 	p.await(t, "the memory of bodies", func() bool { return p.scrape(t)["purser_body_bytes"] == 0 })
 	p.await(t, "an answer of REST", func() bool {
 		resp, err := p.http.Get(p.rest + "/api/v1/openapi.json")
@@ -228,9 +228,9 @@ func TestAttackFloods(t *testing.T) {
 		}
 		return errors.Join(resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK
 	})
-	p.drained(t)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+	p.awaitEmptyBacklog(t)
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 }
 
 // pairs measures swipes at 1,000 a second without a flood and with it, in turns, and requires of
@@ -252,13 +252,13 @@ func (p *process) pairs(t *testing.T, data string, f flood) {
 // A start under too low a limit of open files is refused and names the number needed. The lowest
 // sufficient limit serves.
 func TestAStartWithTooFewDescriptorsIsRefused(t *testing.T) {
-	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
+	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
 	for _, files := range []int{64, 256, 800} {
-		out, err := limited(command(purser, data, "serve"), files).CombinedOutput()
+		out, err := limited(purserCommand(purser, data, "serve"), files).CombinedOutput()
 		require.Error(t, err)
 		require.Contains(t, string(out), fmt.Sprintf("the limit of open files is %d, and purser needs 928", files))
 		require.NoDirExists(t, data)
 	}
 	p := launchWith(t, purser, data, 928)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 }

@@ -82,7 +82,7 @@ var clientHello = sync.OnceValue(func() []byte {
 // of whole handshakes computes on the processors of the server here, at idle priority, and four
 // threads that compute at idle priority and send nothing slow the swipes as much.
 func TestAttackFloodsOfTLS(t *testing.T) {
-	if os.Getenv(fullVariable) == "" {
+	if os.Getenv(fullLengthVariable) == "" {
 		floodTLS(t, newCertificate(t), floodsOfTLS())
 		return
 	}
@@ -93,13 +93,13 @@ func TestAttackFloodsOfTLS(t *testing.T) {
 
 // floodTLS floods a server with a certificate.
 func floodTLS(t *testing.T, files testCertificate, floods []flood) {
-	purser, full := program{path: build(t)}, os.Getenv(fullVariable) != ""
+	purser, full := program{path: buildProgram(t)}, os.Getenv(fullLengthVariable) != ""
 	purser.env = []string{"PURSER_REFUSALS=20", "PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key}
 	data := filepath.Join(t.TempDir(), "data")
 	p := launchWith(t, purser, data, floodFiles)
 	p.authorities = files.client(t).RootCAs
 	counted := func() (unread, refused float64) {
-		text := p.ask("/metrics")
+		text := p.adminPage("/metrics")
 		return labelled(text, "purser_connections_unread_total", `reason="handshake"`),
 			labelled(text, "purser_connections_refused_total", `reason="refusals"`)
 	}
@@ -118,7 +118,7 @@ func floodTLS(t *testing.T, files testCertificate, floods []flood) {
 	require.Positive(t, refused, "connections without a request fill the bucket of their address")
 	rest := asker{from: "127.0.0.1", to: p.rest, tls: files.client(t)}
 	p.await(t, "an answer of REST", func() bool { return rest.status(t, rootFor("")) == 200 })
-	p.drained(t)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+	p.awaitEmptyBacklog(t)
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 }

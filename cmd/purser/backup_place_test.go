@@ -173,7 +173,7 @@ func TestAKilledBackupIsRemovedByTheNext(t *testing.T) {
 // reports whether the directory was left.
 func backupKilled(t *testing.T, data, to string) bool {
 	t.Helper()
-	cmd := exec.Command(program{path: build(t)}.path, "backup", "--data-dir", data, to)
+	cmd := exec.Command(program{path: buildProgram(t)}.path, "backup", "--data-dir", data, to)
 	cmd.Env = append(os.Environ(), "PURSER_DATA_DIR="+data)
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
@@ -190,7 +190,7 @@ func backupKilled(t *testing.T, data, to string) bool {
 			}
 		}
 		return len(ended) > 0
-	}, stateWithin, askAgain)
+	}, stateTimeout, pollInterval)
 	_ = cmd.Process.Kill()
 	<-ended
 	return len(marks()) == 1

@@ -23,7 +23,7 @@ func TestTheBookFollowsTheProgram(t *testing.T) {
 	}
 	url := makeDatabase(t, database, "book")
 	config := onDatabase(t, t.TempDir(), url)
-	m := newDaemon(config, talkative())
+	m := newDaemon(config, debugLogger())
 	require.NoError(t, m.Start(t.Context()))
 	p := m.operator()
 	p.awaitReady(t)

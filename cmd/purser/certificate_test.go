@@ -143,7 +143,7 @@ func TestACertificateIsReadAnew(t *testing.T) {
 // renewed pair is used from the next handshake on; half-open handshakes fill no port.
 func TestTheServerSpeaksTLS(t *testing.T) {
 	files := newCertificate(t)
-	purser := program{path: build(t), env: []string{"PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key,
+	purser := program{path: buildProgram(t), env: []string{"PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key,
 		"PURSER_TRUSTED_PROXIES=" + testProxy, "PURSER_PROXY_PROTOCOL=rest"}}
 	p := launchWith(t, purser, filepath.Join(t.TempDir(), "data"), floodFiles)
 	rest := asker{from: "127.0.0.1", to: p.rest, tls: files.client(t)}
@@ -170,7 +170,7 @@ func TestTheServerSpeaksTLS(t *testing.T) {
 	network.tls = rest.tls
 	p.depositBy(t, rest.tls)
 	p.holdHandshakes(t, rest, network)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 }
 
 // depositBy signs up with a browser's cookie over TLS and waits for a deposit, which the sandbox
@@ -180,7 +180,7 @@ func (p *process) depositBy(t *testing.T, config *tls.Config) {
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
 	session := apiclient.New(strings.Replace(p.rest, "http://", "https://", 1), "")
-	session.HTTP.Transport = judge.Through(transport)
+	session.HTTP.Transport = responseJudge.Through(transport)
 	must := func(c *apiclient.Client, path string, body fields) apiclient.Answer {
 		a, err := c.Send(t.Context(), apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(),
 			Body: marshal(body)})
@@ -193,7 +193,7 @@ func (p *process) depositBy(t *testing.T, config *tls.Config) {
 	key := *session
 	key.Bearer = must(session, "/api/auth/keys",
 		fields{"label": "storm", "scopes": []string{"read:treasury", "write:treasury"}}).Text("secret")
-	must(&key, "/api/treasury/deposits", announcement(100_00))
+	must(&key, "/api/treasury/deposits", depositRequest(100_00))
 	p.await(t, "a settled deposit", func() bool {
 		a, err := key.Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/treasury"})
 		return err == nil && fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]) == "10000"
@@ -207,7 +207,7 @@ func (p *process) reload(t *testing.T, files testCertificate, rest asker) *tls.C
 	require.NoError(t, os.WriteFile(files.key, []byte("not a key"), 0o600))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	p.await(t, "a refused pair", func() bool {
-		return labelled(p.ask("/metrics"), "purser_tls_reloads_total",
+		return labelled(p.adminPage("/metrics"), "purser_tls_reloads_total",
 			`outcome="failed"`) == 1
 	})
 	require.Equal(t, 200, rest.status(t, rootFor("")), "the pair before is in use")
@@ -215,7 +215,7 @@ func (p *process) reload(t *testing.T, files testCertificate, rest asker) *tls.C
 	rest.tls = files.renew(t, 2)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	p.await(t, "the renewed pair", func() bool { return rest.status(t, rootFor("")) == 200 })
-	require.Positive(t, labelled(p.ask("/metrics"), "purser_tls_reloads_total", `outcome="done"`))
+	require.Positive(t, labelled(p.adminPage("/metrics"), "purser_tls_reloads_total", `outcome="done"`))
 	return rest.tls
 }
 
@@ -233,8 +233,8 @@ func (p *process) holdHandshakes(t *testing.T, rest, network asker) {
 	}
 	require.Equal(t, 200, network.status(t, p.swipeOf("beside a flood")))
 	p.await(t, "a full port", func() bool { // the kernel holds connections that a busy server has not accepted yet
-		return labelled(p.ask("/metrics"), "purser_connections_refused_total", `reason="full"`) > 0
+		return labelled(p.adminPage("/metrics"), "purser_connections_refused_total", `reason="full"`) > 0
 	})
 	p.await(t, "an answer beside the flood", func() bool { return rest.status(t, rootFor("")) == 200 })
-	require.Positive(t, labelled(p.ask("/metrics"), "purser_connections_cut_total", `port="REST"`))
+	require.Positive(t, labelled(p.adminPage("/metrics"), "purser_connections_cut_total", `port="REST"`))
 }

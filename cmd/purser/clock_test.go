@@ -46,7 +46,7 @@ func riseAt(t *testing.T, data string, wall *stepped, change ...func(*settings.C
 	for _, f := range change {
 		f(&config)
 	}
-	m := newDaemon(config, talkative())
+	m := newDaemon(config, debugLogger())
 	m.clocks = wall.clocks()
 	return m, m.rise(t)
 }
@@ -58,14 +58,14 @@ type clockVictim struct {
 	token   string
 	swipe   apiclient.Request
 	swiped  apiclient.Answer
-	deposit *post
+	deposit *restPost
 }
 
 func newClockVictim(t *testing.T, p *process) *clockVictim {
 	t.Helper()
 	tn := &tenant{bearer: signUp(t, p, 0)}
-	v := &clockVictim{tenant: tn, p: p, deposit: tn.mustPost(t, p, "/api/treasury/deposits", announcement(50_00), 202)}
-	v.token = tn.mustPost(t, p, "/api/cards", newCard(), 200).answer.Text("card", "partnerCardToken")
+	v := &clockVictim{tenant: tn, p: p, deposit: tn.mustPost(t, p, "/api/treasury/deposits", depositRequest(50_00), 202)}
+	v.token = tn.mustPost(t, p, "/api/cards", cardRequest(), 200).answer.Text("card", "partnerCardToken")
 	p.await(t, "the deposit", func() bool { return v.available(t) == 50_00 })
 	v.swipe = apiclient.Request{Method: "POST", Path: "/v1/authorizations",
 		Body: marshal(fields{"id": "once", "cardToken": v.token,
@@ -77,14 +77,14 @@ func newClockVictim(t *testing.T, p *process) *clockVictim {
 
 func (v *clockVictim) send(t *testing.T) apiclient.Answer {
 	t.Helper()
-	a, err := v.p.as(v.p.network, v.p.secret).SendUntilDecided(t.Context(), v.swipe)
+	a, err := v.p.client(v.p.network, v.p.secret).SendUntilDecided(t.Context(), v.swipe)
 	require.NoError(t, err)
 	return a
 }
 
 func (v *clockVictim) available(t *testing.T) int64 {
 	t.Helper()
-	a, err := v.p.api(v.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+	a, err := v.p.sendToREST(v.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
 	require.Equal(t, 200, a.Status, string(a.Raw))
 	cents, err := strconv.ParseInt(fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]), 10, 64)
@@ -96,7 +96,7 @@ func (v *clockVictim) available(t *testing.T) int64 {
 func (v *clockVictim) unharmed(t *testing.T) {
 	t.Helper()
 	require.Equal(t, string(v.swiped.Raw), string(v.send(t).Raw), "the network's message is remembered")
-	a, err := v.p.api(v.bearer, v.deposit.request)
+	a, err := v.p.sendToREST(v.bearer, v.deposit.request)
 	require.NoError(t, err)
 	require.True(t, a.Replayed, "the Idempotency-Key is remembered: %s", a.Raw)
 	require.Equal(t, string(v.deposit.answer.Raw), string(a.Raw))
@@ -182,7 +182,7 @@ func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
 	m, p := riseAt(t, t.TempDir(), wall, func(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
 	bearer := signUp(t, p, 0)
 	status := func() int {
-		a, err := p.as(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
+		a, err := p.client(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
 		require.NoError(t, err)
 		return a.Status
 	}
@@ -201,7 +201,7 @@ func TestAnAcceptedStepChangesNoLimit(t *testing.T) {
 	m, p := riseAt(t, data, wall, func(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
 	bearer := signUp(t, p, 0)
 	status := func() int {
-		a, err := p.as(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
+		a, err := p.client(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
 		require.NoError(t, err)
 		return a.Status
 	}
@@ -272,7 +272,7 @@ func TestTimeIsNeverBeforeTheNewestDecision(t *testing.T) {
 func TestAClockMarkThatIsNoneIsNamed(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, datadir.WriteChecksummed(clockFile(data), clockMarkForm, []byte(`{"trusted":"2026-01-01T00:00:00Z"}`)))
-	require.ErrorContains(t, newDaemon(testConfig(t, data), talkative()).Start(t.Context()), clockFile(data))
+	require.ErrorContains(t, newDaemon(testConfig(t, data), debugLogger()).Start(t.Context()), clockFile(data))
 }
 
 // TestADamagedClockMarkIsRefused: with one damaged digit the trusted time was of the year 3026, in

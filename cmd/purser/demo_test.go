@@ -29,7 +29,7 @@ func TestTheDemoEndsWhereItIsRefused(t *testing.T) {
 		c.set(&s)
 		config, err := s.Config()
 		require.NoError(t, err)
-		m := newDaemon(config, talkative())
+		m := newDaemon(config, debugLogger())
 		require.NoError(t, m.Start(t.Context()))
 		out, err := runDemo(t, data)
 		require.ErrorContains(t, err, c.says, out)

@@ -29,7 +29,7 @@ func riseOn(t *testing.T, data string, free *atomic.Int64) (*daemon, *process) {
 	t.Helper()
 	config := testConfig(t, data)
 	config.SandboxDelay, config.RateLimits.Off = 0, true
-	m := newDaemon(config, talkative())
+	m := newDaemon(config, debugLogger())
 	m.DiskFree = func(string) (int64, error) { return free.Load(), nil }
 	return m, m.rise(t)
 }
@@ -42,7 +42,7 @@ func (m *daemon) awaitRoom(t *testing.T, p *process, r authorizer.Room) {
 // cardMessage sends a message of the card network once.
 func (p *process) cardMessage(t *testing.T, path string, body fields) apiclient.Answer {
 	t.Helper()
-	a, err := p.as(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
+	a, err := p.client(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
 	require.NoError(t, err)
 	return a
 }
@@ -66,7 +66,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	data := t.TempDir()
 	m, p := riseOn(t, data, &free)
 	v := newClockVictim(t, p)
-	other := v.mustPost(t, p, "/api/cards", newCard(), 200).answer.Text("card", "id")
+	other := v.mustPost(t, p, "/api/cards", cardRequest(), 200).answer.Text("card", "id")
 
 	free.Store(m.config.DiskReserve - 1)
 	m.awaitRoom(t, p, authorizer.RoomForFacts)
@@ -77,21 +77,21 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.Equal(t, string(v.swiped.Raw), string(v.send(t).Raw), "a repeat is answered")
 	cleared := p.cardMessage(t, "/v1/clearings", clearingOf("clear", v.swiped.Text("authorizationId"), v.token, 100))
 	require.Equal(t, 200, cleared.Status, string(cleared.Raw))
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 
-	refused, err := p.as(p.rest, v.bearer).Send(t.Context(),
-		apiclient.Request{Method: "POST", Path: "/api/cards", Body: marshal(newCard())})
+	refused, err := p.client(p.rest, v.bearer).Send(t.Context(),
+		apiclient.Request{Method: "POST", Path: "/api/cards", Body: marshal(cardRequest())})
 	require.NoError(t, err)
 	require.Equal(t, 503, refused.Status)
 	require.Equal(t, "unavailable", refused.Text("error"))
 	require.Contains(t, refused.Text("message"), "nothing changed")
-	frozen, err := p.as(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
+	frozen, err := p.client(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
 		Body: marshal(fields{"state": "frozen"})})
 	require.NoError(t, err)
 	require.Equal(t, 200, frozen.Status, string(frozen.Raw))
 	const most = 1_000 // merchants in an allowlist
 	long := slices.Repeat([]string{strings.Repeat("x", 80)}, most)
-	widened, err := p.as(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
+	widened, err := p.client(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
 		Body: marshal(fields{"merchantAllowlist": long})})
 	require.NoError(t, err)
 	require.Equal(t, 503, widened.Status, "a body that fills the reserve")
@@ -108,7 +108,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	m.awaitRoom(t, p, authorizer.RoomForNone)
 	cleared = p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
 	require.Equal(t, 503, cleared.Status, string(cleared.Raw))
-	unfrozen, err := p.as(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
+	unfrozen, err := p.client(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
 		Body: marshal(fields{"state": "active"})})
 	require.NoError(t, err)
 	require.Equal(t, 503, unfrozen.Status, "the last reserve is for the relay and a start")
@@ -154,12 +154,12 @@ func TestRoomReturnsOnlyWithMoreThanItsThreshold(t *testing.T) {
 func TestTheReserveGrowsByTheBacklog(t *testing.T) {
 	config := testConfig(t, t.TempDir())
 	free := func(string) (int64, error) { return config.DiskReserve + 1000*relayBytes - 1, nil }
-	d := newDiskGuard(config, free, talkative())
+	d := newDiskGuard(config, free, debugLogger())
 	d.backlog, d.told = func() int64 { return 1000 }, func(authorizer.Room) {}
 	d.measureDisks()
 	require.Equal(t, authorizer.RoomForFacts, authorizer.Room(d.room.Load()))
 	config.DatabaseURL = "postgres://elsewhere/"
-	d = newDiskGuard(config, free, talkative())
+	d = newDiskGuard(config, free, debugLogger())
 	d.backlog, d.told = func() int64 { return 1000 }, func(authorizer.Room) {}
 	d.measureDisks()
 	require.Equal(t, authorizer.RoomForAll, authorizer.Room(d.room.Load()))
@@ -175,7 +175,7 @@ func TestAFullDiskIsNamedOnceWithItsStores(t *testing.T) {
 			return 0, syscall.EIO
 		}
 		return config.DiskReserve - 1<<20, nil
-	}, talkative())
+	}, debugLogger())
 	d.device = func(dir string) (uint64, error) {
 		if dir == ramp {
 			return 2, nil
@@ -198,7 +198,7 @@ func TestADiskThatCannotBeMeasuredIsNamed(t *testing.T) {
 			return 0, syscall.EIO
 		}
 		return 1 << 40, nil
-	}, talkative())
+	}, debugLogger())
 	d.measureDisks()
 	require.NoError(t, d.roomFault())
 	broken.Store(true)
@@ -234,14 +234,14 @@ func TestRelayedDecisionsFitTheirShareOfTheReserve(t *testing.T) {
 	data := t.TempDir()
 	_, p := riseOn(t, data, &free)
 	v := newClockVictim(t, p)
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 	before := sizeOf(t, datadir.JournalDir(data))
 	const swipes = 400
 	for i := range swipes {
 		p.cardMessage(t, "/v1/authorizations", fields{"id": fmt.Sprint("s", i), "cardToken": v.token, "amountCents": 1,
 			"currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})
 	}
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 	each := (sizeOf(t, datadir.JournalDir(data)) - before) / swipes
 	t.Logf("a relayed decision grows the journal's directory by %d bytes", each)
 	require.Less(t, each, int64(relayBytes))

@@ -30,11 +30,11 @@ const (
 func TestAttackFrozenProcess(t *testing.T) {
 	t.Parallel()
 	rounds := frozenRounds
-	if os.Getenv(fullVariable) != "" {
+	if os.Getenv(fullLengthVariable) != "" {
 		rounds = frozenRoundsFull
 	}
 	data := filepath.Join(t.TempDir(), "data")
-	p := launch(t, program{path: build(t)}, data)
+	p := launch(t, program{path: buildProgram(t)}, data)
 	v := newClockVictim(t, p)
 	for round := range rounds {
 		swipes := make([]*frozenSwipe, frozenConnections)
@@ -55,7 +55,7 @@ func TestAttackFrozenProcess(t *testing.T) {
 		}
 		sent := time.Now()
 		require.Eventually(t, func() bool { return time.Since(sent) > 2*hold.AnswerWithin }, time.Minute,
-			askAgain)
+			pollInterval)
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
 		for _, s := range swipes {
 			answer := s.answer(t)
@@ -65,8 +65,8 @@ func TestAttackFrozenProcess(t *testing.T) {
 	}
 	p.swipeFor(t, v.token, "afterwards")
 	require.Equal(t, int64(29_00), v.available(t), "the frozen swipes hold nothing")
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, program{path: build(t)}, data, "audit"), "agree to the cent")
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, program{path: buildProgram(t)}, data, "audit"), "agree to the cent")
 }
 
 // freeze stops the process and returns when the kernel says that it is stopped.
@@ -78,7 +78,7 @@ func (p *process) freeze(t *testing.T) {
 		require.NoError(t, err)
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		return strings.HasPrefix(rest, "T")
-	}, time.Minute, askAgain)
+	}, time.Minute, pollInterval)
 }
 
 // frozenSwipe is one authorization on a connection of its own.
@@ -108,7 +108,7 @@ func (s *frozenSwipe) send(t *testing.T, v *clockVictim, id string, cents int64)
 
 func (s *frozenSwipe) answer(t *testing.T) string {
 	t.Helper()
-	require.NoError(t, s.conn.SetReadDeadline(time.Now().Add(processWithin)))
+	require.NoError(t, s.conn.SetReadDeadline(time.Now().Add(processTimeout)))
 	resp, err := http.ReadResponse(s.in, nil)
 	require.NoError(t, err)
 	defer resp.Body.Close()

@@ -35,7 +35,7 @@ func TestHealthReportsReadinessAndReasons(t *testing.T) {
 
 // The program prints the same version with --version and with the command.
 func TestVersionIsAFlagToo(t *testing.T) {
-	purser := build(t)
+	purser := buildProgram(t)
 	flag, err := exec.Command(purser, "--version").Output()
 	require.NoError(t, err)
 	command, err := exec.Command(purser, "version").Output()

@@ -30,7 +30,7 @@ const (
 // at a random moment. After the restart all 64 ask again: there has been one effect, and everybody is told of it in one answer.
 func TestOneKeyManyClientsAndAKill(t *testing.T) {
 	t.Parallel()
-	onEachStores(t, killAmidOneKey)
+	onEachStoreSet(t, killAmidOneKey)
 }
 
 func killAmidOneKey(t *testing.T, purser program, full bool) {
@@ -43,13 +43,13 @@ func killAmidOneKey(t *testing.T, purser program, full bool) {
 	for round := range rounds {
 		r := s.request(round)
 		s.strikeAmid(t, p, r, time.Duration(random.Int64N(int64(strikeWithin))))
-		require.Equal(t, "signal: killed", p.ended(t))
+		require.Equal(t, "signal: killed", p.awaitExit(t))
 		p = launch(t, purser, data)
 		s.settle(t, p, r)
 		s.expect(t, p, round+1)
 	}
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 	t.Logf("%d rounds of %d clients: %d answers before a kill, %d requests cut off, %d answers after it, %d of them replayed; "+
 		"in %d rounds the kill came before any answer, in %d of these with the effect done; %d effects", rounds, sameKeyClients,
 		s.before, s.cut, s.after, s.replayed, s.untold, s.untoldDone, s.effects)
@@ -85,9 +85,9 @@ func (s *sameKey) request(round int) apiclient.Request {
 	r := apiclient.Request{Method: "POST", IdempotencyKey: apiclient.NewIdempotencyKey()}
 	switch round % 3 {
 	case 0:
-		r.Path, r.Body = "/api/cards", marshal(newCard())
+		r.Path, r.Body = "/api/cards", marshal(cardRequest())
 	case 1:
-		r.Path, r.Body = "/api/treasury/deposits", marshal(announcement(1_00))
+		r.Path, r.Body = "/api/treasury/deposits", marshal(depositRequest(1_00))
 	default:
 		r.Path, r.Body = "/api/auth/keys", marshal(fields{"label": fmt.Sprint("round ", round), "scopes": []string{"read:cards"}})
 	}
@@ -117,10 +117,10 @@ func (s *sameKey) all(p *process, r apiclient.Request, begin func()) (answers []
 	for range sameKeyClients {
 		clients.Go(func() {
 			<-start
-			a, err := p.api(s.bearer, r)
-			for try := 0; err == nil && unknown(a) && try < mostProbes; try++ { // whatever it was that a busy machine does not know
+			a, err := p.sendToREST(s.bearer, r)
+			for try := 0; err == nil && unchangedOrUnknown(a) && try < maxProbes; try++ { // whatever it was that a busy machine does not know
 				s.unknown.Add(1)
-				a, err = p.api(s.bearer, r)
+				a, err = p.sendToREST(s.bearer, r)
 			}
 			if err != nil {
 				lost.Add(1)
@@ -181,7 +181,7 @@ func (s *sameKey) expect(t *testing.T, p *process, rounds int) {
 	})
 	deposits := 0
 	p.await(t, "the deposits", func() bool {
-		a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+		a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 		require.NoError(t, err)
 		available, err := strconv.Atoi(fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]))
 		require.NoError(t, err)
@@ -199,7 +199,7 @@ func (s *sameKey) count(t *testing.T, p *process, path string, is func(map[strin
 	t.Helper()
 	n := 0
 	for next := "?limit=100"; next != ""; {
-		a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: path + next})
+		a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: path + next})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		for _, row := range a.Rows("data") {

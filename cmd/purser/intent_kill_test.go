@@ -30,12 +30,12 @@ const intentRounds = 50
 // answer is in the agent's log.
 func TestOneIntentManyClientsAndAKill(t *testing.T) {
 	t.Parallel()
-	onEachStores(t, killAmidOneIntent)
+	onEachStoreSet(t, killAmidOneIntent)
 }
 
 func killAmidOneIntent(t *testing.T, purser program, full bool) {
 	data := filepath.Join(t.TempDir(), "data")
-	seed, rounds := chooseSeed(t), min(chooseRounds(t, full && os.Getenv(fullVariable) != ""), intentRounds)
+	seed, rounds := chooseSeed(t), min(chooseRounds(t, full && os.Getenv(fullLengthVariable) != ""), intentRounds)
 	random := rand.New(rand.NewPCG(seed, 2))
 	p := launch(t, purser, data)
 	s := &oneIntent{sameKey: sameKey{tenant: &tenant{bearer: signUp(t, p, 0)}}, answered: map[string]int{}}
@@ -44,7 +44,7 @@ func killAmidOneIntent(t *testing.T, purser program, full bool) {
 		r := s.submission(t, fmt.Sprint("order-", round))
 		after := time.Duration(random.Int64N(int64(strikeWithin)))
 		before, cut := s.all(p, r, func() { time.AfterFunc(after, func() { _ = p.cmd.Process.Kill() }) })
-		require.Equal(t, "signal: killed", p.ended(t))
+		require.Equal(t, "signal: killed", p.awaitExit(t))
 		p = launch(t, purser, data)
 		repeated, lost := s.all(p, r, func() {})
 		require.Zero(t, lost)
@@ -52,8 +52,8 @@ func killAmidOneIntent(t *testing.T, purser program, full bool) {
 		s.judge(t, before, repeated)
 		s.answered[fmt.Sprint("order-", round)] = len(before) + len(repeated)
 	}
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 	s.readLog(t, purser, data)
 	t.Logf("%d rounds of %d clients: %d answers before a kill, %d requests cut off; in %d rounds the intent was accepted and told so before "+
 		"the kill, in %d accepted and not told", rounds, sameKeyClients, s.before, s.cut, s.told, rounds-s.told-s.later)
@@ -75,7 +75,7 @@ func (s *oneIntent) register(t *testing.T, p *process) {
 	s.key = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	s.agent = s.mustPost(t, p, "/api/agents", fields{"agentName": "shopper",
 		"publicKeyPem": intent.PublicKeyPEM(intent.PublicKey(s.key))}, 200).answer.Text("agent", "id")
-	a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/workspaces"})
+	a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/workspaces"})
 	require.NoError(t, err)
 	s.workspace = a.Text("workspace", "id")
 }

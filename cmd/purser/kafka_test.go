@@ -54,7 +54,7 @@ func startBroker(t *testing.T) *broker {
 	b := &broker{addresses: cluster.ListenAddrs()[0]}
 	b.stop = func() error { cluster.Close(); return nil }
 	b.give = func() error {
-		for deadline := time.Now().Add(stateWithin); ; { // the port may be held for a moment
+		for deadline := time.Now().Add(stateTimeout); ; { // the port may be held for a moment
 			again, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.Ports(port))
 			if err == nil {
 				cluster = again
@@ -62,7 +62,7 @@ func startBroker(t *testing.T) *broker {
 			if err == nil || time.Now().After(deadline) {
 				return err
 			}
-			if !persistence.Pause(t.Context(), askAgain) {
+			if !persistence.Pause(t.Context(), pollInterval) {
 				return t.Context().Err()
 			}
 		}
@@ -108,7 +108,7 @@ func requireTopic(t *testing.T, addresses, databaseURL string) {
 	t.Helper()
 	want := journalEvents(t, databaseURL)
 	client := kafkaClient(t, addresses, kgo.ConsumeTopics(kafka.DefaultTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	ctx, cancel := context.WithTimeout(t.Context(), stateWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
 	defer cancel()
 	var got [ident.Shards][]kafkaEvent
 	missing, repeats := 0, 0

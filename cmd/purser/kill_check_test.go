@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	checkers   = 16 // at once
-	mostProbes = 5  // of a card, until one is decided in time
+	verifiers = 16 // at once
+	maxProbes = 5  // of a card, until one is decided in time
 )
 
-// each does the work for every item, several at once.
-func each[T any](items []T, work func(T)) {
+// forEachConcurrently does the work for every item, several at once.
+func forEachConcurrently[T any](items []T, work func(T)) {
 	var (
 		next    atomic.Int64
 		workers sync.WaitGroup
 	)
-	for range checkers {
+	for range verifiers {
 		workers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(items)); i = next.Add(1) - 1 {
 				work(items[i])
@@ -39,17 +39,17 @@ func each[T any](items []T, work func(T)) {
 // what was lost. Then it repeats what has no outcome yet, and then all that was answered.
 func (w *witness) verify(t *testing.T, p *process, round int) {
 	t.Helper()
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 	for _, tn := range w.tenants {
-		w.checkShown(t, p, tn, ofRound(tn.swipes, func(s *swipe) int { return s.round }, round))
+		w.checkListed(t, p, tn, ofRound(tn.swipes, func(s *swipe) int { return s.round }, round))
 	}
 	w.checkCards(p)
 	w.checkKeys(p, round)
 	for _, tn := range w.tenants {
-		each(ofRound(tn.swipes, func(s *swipe) int { return s.round }, round), func(s *swipe) { w.resolve(p, s) })
-		each(ofRound(tn.posts, func(p *post) int { return p.round }, round), func(post *post) { w.repeatPost(p, post) })
+		forEachConcurrently(ofRound(tn.swipes, func(s *swipe) int { return s.round }, round), func(s *swipe) { w.repeatUndecided(p, s) })
+		forEachConcurrently(ofRound(tn.posts, func(p *restPost) int { return p.round }, round), func(post *restPost) { w.repeatPost(p, post) })
 	}
-	w.resolveChanges(p, round)
+	w.repeatChanges(p, round)
 	w.repeatSwipes(p, round)
 	w.probeCards(p, round)
 	for i, tn := range w.tenants {
@@ -66,8 +66,8 @@ func ofRound[T any](items []T, roundOf func(T) int, round int) (found []T) {
 	return found
 }
 
-// entry is an authorization as the list shows it.
-type entry struct {
+// listedAuthorization is an authorization as the list shows it.
+type listedAuthorization struct {
 	NetworkID string `json:"networkId"`
 	Decision  string `json:"decision"`
 	Reason    string `json:"reason"`
@@ -76,21 +76,21 @@ type entry struct {
 	Refunded  int64  `json:"refundedCents"`
 }
 
-func (e entry) standing() standing {
-	return standing{declined: e.Decision != "approved", held: e.Held, cleared: e.Cleared, refunded: e.Refunded}
+func (e listedAuthorization) state() authorizationState {
+	return authorizationState{declined: e.Decision != "approved", held: e.Held, cleared: e.Cleared, refunded: e.Refunded}
 }
 
-// list reads a workspace's authorizations, newest first, until a page after which enough says so.
-func (w *witness) list(t *testing.T, p *process, tn *tenant, enough func(shown map[string]entry) bool) map[string]entry {
+// listAuthorizations reads a workspace's authorizations, newest first, until a page after which enough says so.
+func (w *witness) listAuthorizations(t *testing.T, p *process, tn *tenant, enough func(shown map[string]listedAuthorization) bool) map[string]listedAuthorization {
 	t.Helper()
-	shown, cursor := map[string]entry{}, ""
+	shown, cursor := map[string]listedAuthorization{}, ""
 	for {
-		a, err := p.api(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/authorizations?limit=100" + cursor})
+		a, err := p.sendToREST(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/authorizations?limit=100" + cursor})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		var page struct {
-			Data       []entry `json:"data"`
-			NextCursor *string `json:"nextCursor"`
+			Data       []listedAuthorization `json:"data"`
+			NextCursor *string               `json:"nextCursor"`
 		}
 		require.NoError(t, json.Unmarshal(a.Raw, &page))
 		for _, e := range page.Data {
@@ -106,19 +106,19 @@ func (w *witness) list(t *testing.T, p *process, tn *tenant, enough func(shown m
 	}
 }
 
-// checkShown looks for every answered swipe in the list: with its decision, and with what its messages came to.
-func (w *witness) checkShown(t *testing.T, p *process, tn *tenant, swipes []*swipe) {
+// checkListed looks for every answered swipe in the list: with its decision, and with what its messages came to.
+func (w *witness) checkListed(t *testing.T, p *process, tn *tenant, swipes []*swipe) {
 	t.Helper()
 	missing := map[string]*swipe{}
 	for _, s := range swipes {
-		if s.messages[0].told {
+		if s.messages[0].answered {
 			missing[s.id] = s
 		}
 	}
-	w.list(t, p, tn, func(shown map[string]entry) bool {
+	w.listAuthorizations(t, p, tn, func(shown map[string]listedAuthorization) bool {
 		for id, s := range missing {
 			if e, ok := shown[id]; ok {
-				w.compare(s, e)
+				w.compareListed(s, e)
 				delete(missing, id)
 			}
 		}
@@ -129,56 +129,56 @@ func (w *witness) checkShown(t *testing.T, p *process, tn *tenant, swipes []*swi
 	}
 }
 
-func (w *witness) compare(s *swipe, e entry) {
+func (w *witness) compareListed(s *swipe, e listedAuthorization) {
 	w.counts.reads.Add(1)
-	if first := s.messages[0]; first.told && e.Reason != first.answer.Text("reason") {
+	if first := s.messages[0]; first.answered && e.Reason != first.answer.Text("reason") {
 		w.differ("swipe %s was answered %s and is shown as %+v", s.id, first.answer.Raw, e)
 	}
-	may := s.mayStand()
+	may := s.possibleStates()
 	for _, m := range may {
-		if e.standing() == m {
+		if e.state() == m {
 			return
 		}
 	}
 	w.differ("swipe %s is shown as %+v; its answers come to %+v", s.id, e, may)
 }
 
-// resolve repeats the message that has no outcome until it has one. What stays a timeout was declined.
-func (w *witness) resolve(p *process, s *swipe) {
+// repeatUndecided repeats the message that has no outcome until it has one. What stays a timeout was declined.
+func (w *witness) repeatUndecided(p *process, s *swipe) {
 	m := s.messages[len(s.messages)-1]
-	if m.told {
+	if m.answered {
 		return
 	}
-	a, err := p.message(m.path(), m.body)
+	a, err := p.sendToNetwork(m.route(), m.body)
 	if err != nil {
 		w.differ("the repeat of %s failed: %v", m.id, err)
 		return
 	}
 	if !apiclient.IsUndecided(a) {
-		m.answer, m.told = a, true
+		m.answer, m.answered = a, true
 	}
 }
 
 // repeatSwipes sends every message of a round again; all rounds for a negative one.
 func (w *witness) repeatSwipes(p *process, round int) {
 	for _, tn := range w.tenants {
-		each(tn.swipes, func(s *swipe) {
+		forEachConcurrently(tn.swipes, func(s *swipe) {
 			if round >= 0 && s.round != round {
 				return
 			}
 			for _, m := range s.messages {
-				w.repeat(p, m)
+				w.repeatMessage(p, m)
 			}
 		})
 	}
 }
 
-func (w *witness) repeat(p *process, m *message) {
-	if !m.told {
+func (w *witness) repeatMessage(p *process, m *message) {
+	if !m.answered {
 		return
 	}
 	w.counts.repeated.Add(1)
-	a, err := p.message(m.path(), m.body)
+	a, err := p.sendToNetwork(m.route(), m.body)
 	if err != nil || a.Status != m.answer.Status || string(a.Raw) != string(m.answer.Raw) {
 		w.differ("%s %s was answered %d %s and is now answered %d %s (%v)", m.kind, m.id, m.answer.Status, m.answer.Raw,
 			a.Status, a.Raw, err)
@@ -186,12 +186,12 @@ func (w *witness) repeat(p *process, m *message) {
 }
 
 // repeatPost sends a POST again. One that was answered must be replayed to the byte; of one that was not, this is the answer.
-func (w *witness) repeatPost(p *process, post *post) {
-	a, err := p.api(post.tenant.bearer, post.request)
+func (w *witness) repeatPost(p *process, post *restPost) {
+	a, err := p.sendToREST(post.tenant.bearer, post.request)
 	switch {
 	case err != nil || a.Status != post.status:
 		w.differ("the repeat of POST %s was answered %d %s (%v)", post.request.Path, a.Status, a.Raw, err)
-	case post.told:
+	case post.answered:
 		w.counts.repeated.Add(1)
 		if !a.Replayed || string(a.Raw) != string(post.answer.Raw) {
 			w.differ("POST %s was answered %s and is now answered %s, replayed %v", post.request.Path, post.answer.Raw, a.Raw,
@@ -200,16 +200,16 @@ func (w *witness) repeatPost(p *process, post *post) {
 	case post.refused && a.Replayed:
 		w.differ("POST %s was refused with nothing changed, and is there: %s", post.request.Path, a.Raw)
 	default:
-		post.answer, post.told = a, true
+		post.answer, post.answered = a, true
 		if post.request.Path == "/api/auth/keys" {
-			post.tenant.made(post)
+			post.tenant.addKey(post)
 		}
 	}
 }
 
-func (w *witness) desks() (all []*desk) {
+func (w *witness) restClients() (all []*restClient) {
 	for _, tn := range w.tenants {
-		all = append(all, tn.desks...)
+		all = append(all, tn.restClients...)
 	}
 	return all
 }
@@ -217,12 +217,12 @@ func (w *witness) desks() (all []*desk) {
 // checkCards looks whether every changed card has the terms that were last answered, or all those of the change without an
 // answer.
 func (w *witness) checkCards(p *process) {
-	for _, d := range w.desks() {
-		a, err := p.api(d.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/cards/" + d.card})
-		got, fault := termsOf(a)
+	for _, d := range w.restClients() {
+		a, err := p.sendToREST(d.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/cards/" + d.card})
+		got, fault := decodeCardTerms(a)
 		w.counts.reads.Add(1)
-		if err != nil || fault != nil || got != d.terms && (d.maybe == nil || got != *d.maybe) {
-			w.differ("card %s is %+v; last answered %+v, perhaps %+v (%v)", d.card, got, d.terms, d.maybe, err)
+		if err != nil || fault != nil || got != d.terms && (d.unansweredTerms == nil || got != *d.unansweredTerms) {
+			w.differ("card %s is %+v; last answered %+v, perhaps %+v (%v)", d.card, got, d.terms, d.unansweredTerms, err)
 		}
 	}
 }
@@ -231,38 +231,38 @@ func (w *witness) checkCards(p *process) {
 // not.
 func (w *witness) checkKeys(p *process, round int) {
 	for _, tn := range w.tenants {
-		each(tn.keys, func(k *madeKey) {
+		forEachConcurrently(tn.keys, func(k *createdKey) {
 			if round >= 0 && k.round != round {
 				return
 			}
-			a, err := p.api(k.secret, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+			a, err := p.sendToREST(k.secret, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 			w.counts.reads.Add(1)
 			works, refused := a.Status == 200, a.Status == 401
-			if err != nil || !works && !refused || works && k.revoked || refused && !k.maybe {
-				w.differ("key %s (revoked %v, perhaps %v) is answered %d (%v)", k.id, k.revoked, k.maybe, a.Status, err)
+			if err != nil || !works && !refused || works && k.revoked || refused && !k.revocationSent {
+				w.differ("key %s (revoked %v, perhaps %v) is answered %d (%v)", k.id, k.revoked, k.revocationSent, a.Status, err)
 			}
 		})
 	}
 }
 
-// resolveChanges repeats the changes without an answer, and looks once more at what they changed.
-func (w *witness) resolveChanges(p *process, round int) {
-	for _, d := range w.desks() {
-		if d.maybe == nil {
+// repeatChanges repeats the changes without an answer, and looks once more at what they changed.
+func (w *witness) repeatChanges(p *process, round int) {
+	for _, d := range w.restClients() {
+		if d.unansweredTerms == nil {
 			continue
 		}
-		a, err := p.api(d.tenant.bearer, d.change(*d.maybe))
+		a, err := p.sendToREST(d.tenant.bearer, d.updateRequest(*d.unansweredTerms))
 		if err != nil || a.Status != 200 {
 			w.differ("the repeat of a PATCH of %s was answered %d %s (%v)", d.card, a.Status, a.Raw, err)
 		}
-		d.terms, d.maybe = *d.maybe, nil
+		d.terms, d.unansweredTerms = *d.unansweredTerms, nil
 	}
 	for _, tn := range w.tenants {
 		for _, k := range tn.keys {
-			if !k.maybe || k.revoked {
+			if !k.revocationSent || k.revoked {
 				continue
 			}
-			a, err := p.api(tn.bearer, k.revocation())
+			a, err := p.sendToREST(tn.bearer, k.revokeRequest())
 			if err != nil || a.Status != 200 {
 				w.differ("the repeat of a revocation of %s was answered %d %s (%v)", k.id, a.Status, a.Raw, err)
 			}
@@ -275,13 +275,13 @@ func (w *witness) resolveChanges(p *process, round int) {
 
 // probeCards swipes each changed card once above its limit: the authorizer follows the card's terms too.
 func (w *witness) probeCards(p *process, round int) {
-	for i, d := range w.desks() {
+	for i, d := range w.restClients() {
 		var m *message
-		for probe := 0; (m == nil || !m.told) && probe < mostProbes; probe++ { // one that ran out of time is declined for good
+		for probe := 0; (m == nil || !m.answered) && probe < maxProbes; probe++ { // one that ran out of time is declined for good
 			s := &swipe{tenant: d.tenant, id: fmt.Sprintf("probe-%d-%d-%d", round, i, probe), token: d.token, round: round}
-			m = s.add("authorization", s.id, d.terms.PerTxn+1, nil)
-			w.resolve(p, s)
-			d.tenant.keep(s)
+			m = s.addMessage("authorization", s.id, d.terms.PerTxn+1, nil)
+			w.repeatUndecided(p, s)
+			d.tenant.addSwipe(s)
 		}
 		want := "per_transaction_limit_exceeded"
 		if d.terms.State == "frozen" {
@@ -293,15 +293,15 @@ func (w *witness) probeCards(p *process, round int) {
 	}
 }
 
-// sums are what a workspace's answers come to, in cents.
-func (tn *tenant) sums() (funds, held int64) {
+// expectedBalances are what a workspace's answers come to, in cents.
+func (tn *tenant) expectedBalances() (funds, held int64) {
 	for _, p := range tn.posts {
-		if p.told {
+		if p.answered {
 			funds += p.cents
 		}
 	}
 	for _, s := range tn.swipes {
-		now := s.stands()
+		now := s.state()
 		funds += now.refunded - now.cleared - now.held
 		held += now.held
 	}
@@ -312,46 +312,46 @@ func (tn *tenant) sums() (funds, held int64) {
 // they move from one to the other by themselves.
 func (w *witness) checkTreasury(t *testing.T, p *process, tn *tenant, where string) {
 	t.Helper()
-	funds, held := tn.sums()
+	funds, held := tn.expectedBalances()
 	var shown map[string]any
 	matches := func() bool {
-		a, err := p.api(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+		a, err := p.sendToREST(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 		require.NoError(t, err)
 		shown = apiclient.DollarBalance(a)
 		number := func(name string) int64 { n, _ := shown[name].(json.Number).Int64(); return n }
 		return number("availableCents")+number("incomingCents") == funds && number("heldCents") == held
 	}
 	w.counts.reads.Add(1)
-	for deadline := time.Now().Add(stateWithin); !matches(); {
+	for deadline := time.Now().Add(stateTimeout); !matches(); {
 		if time.Now().After(deadline) {
 			w.differ("%s: the treasury shows %v; the answers come to %d available or incoming and %d held", where, shown, funds,
 				held)
 			return
 		}
-		require.True(t, persistence.Pause(t.Context(), askAgain))
+		require.True(t, persistence.Pause(t.Context(), pollInterval))
 	}
 }
 
 // verifyAll compares all rounds at once: every answer again, and the lists with nothing missing and nothing more.
 func (w *witness) verifyAll(t *testing.T, p *process) {
 	t.Helper()
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 	w.repeatSwipes(p, -1)
 	w.checkKeys(p, -1)
 	w.checkCards(p)
 	for i, tn := range w.tenants {
-		each(tn.posts, func(post *post) { w.repeatPost(p, post) })
+		forEachConcurrently(tn.posts, func(post *restPost) { w.repeatPost(p, post) })
 		p.await(t, "the last deposit", func() bool {
-			a, err := p.api(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+			a, err := p.sendToREST(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 			return err == nil && fmt.Sprint(apiclient.DollarBalance(a)["incomingCents"]) == "0"
 		})
 		w.checkTreasury(t, p, tn, fmt.Sprintf("at the end, workspace %d", i))
-		shown := w.list(t, p, tn, func(map[string]entry) bool { return false })
+		shown := w.listAuthorizations(t, p, tn, func(map[string]listedAuthorization) bool { return false })
 		for _, s := range tn.swipes {
 			if e, ok := shown[s.id]; ok {
-				w.compare(s, e)
+				w.compareListed(s, e)
 				delete(shown, s.id)
-			} else if s.messages[0].told {
+			} else if s.messages[0].answered {
 				w.differ("swipe %s was answered and is not there", s.id)
 			}
 		}

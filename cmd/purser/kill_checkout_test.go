@@ -26,98 +26,98 @@ import (
 
 // The storm of customers.
 const (
-	customers     = 8 // of a merchant; each round has a merchant of its own
-	lookAgain     = 10 * time.Millisecond
-	customerChain = "polygon"
-	rewoundBlocks = 10 // of the 50 that make a payment final
+	customersEach        = 8 // of a merchant; each round has a merchant of its own
+	customerPollInterval = 10 * time.Millisecond
+	customerChain        = "polygon"
+	reorganisedBlocks    = 10 // of the 50 that make a payment final
 	// finalAfter is how long a payment takes to be final: as long as a storm, so that kills meet payments at each stage.
-	finalAfter = "1s"
+	confirmationDelay = "1s"
 	// announcedWithin covers an attempt that a kill has cut off, which is made again a minute later, and the two minutes that are
 	// rested after a third one.
-	announcedWithin = 5 * time.Minute
-	refusedOneIn    = 4 // of the events are refused the first time
+	webhookTimeout = 5 * time.Minute
+	refuseOneIn    = 4 // of the events are refused the first time
 )
 
-// killAmong are within how many answers a round's kill comes: while links are made and paid, while payments are seen, while they
+// killWindows are within how many answers a round's kill comes: while links are made and paid, while payments are seen, while they
 // are final, credited and announced.
-var killAmong = []int64{40, 400, 1_000}
+var killWindows = []int64{40, 400, 1_000}
 
 // TestNoCheckoutIsCreditedTwice kills the server at random moments while customers make links, pick, pay and wait.
 func TestNoCheckoutIsCreditedTwice(t *testing.T) {
 	t.Parallel()
-	onEachStores(t, killAmidCheckouts)
+	onEachStoreSet(t, killAmidCheckouts)
 }
 
 // killAmidCheckouts: each link that was paid is completed, whatever was killed when, its credit is in the ledger once, and its
 // merchant is told of it under one id. No address is given to two links.
 func killAmidCheckouts(t *testing.T, purser program, full bool) {
-	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), fewKillRounds
+	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), shortKillRounds
 	if full {
 		rounds = killRounds
 	}
 	random := rand.New(rand.NewPCG(seed, 7))
-	purser.env = append(slices.Clone(purser.env), "PURSER_SANDBOX_DELAY="+finalAfter,
+	purser.env = append(slices.Clone(purser.env), "PURSER_SANDBOX_DELAY="+confirmationDelay,
 		"PURSER_ALLOW_PRIVATE_WEBHOOKS=true",
 		"PURSER_CHECKOUT_TOLERANCE=0,1")
-	m := newMarket(t)
+	m := newCheckoutStorm(t)
 	p := launch(t, purser, data)
 	for round := range rounds {
-		merchant := m.found(t, p, round)
-		m.rage(t, p, merchant, 1+random.Int64N(killAmong[round%len(killAmong)]))
-		require.Equal(t, "signal: killed", p.ended(t))
+		merchant := m.addMerchant(t, p, round)
+		m.runUntilKilled(t, p, merchant, 1+random.Int64N(killWindows[round%len(killWindows)]))
+		require.Equal(t, "signal: killed", p.awaitExit(t))
 		p = launch(t, purser, data)
-		m.resolve(t, p, merchant)
+		m.repeatRequests(t, p, merchant)
 	}
-	m.settle(t, p)
-	m.agree(t, p)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+	m.awaitCompletion(t, p)
+	m.checkLedgerAndWebhooks(t, p)
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 	t.Logf("%d kills: %d links, each paid, credited and announced once; last seen %v; %d requests cut off, "+
-		"%d events refused at first", rounds, rounds*customers, m.stages, m.cut.Load(), m.refused)
+		"%d events refused at first", rounds, rounds*customersEach, m.statusesBeforeKill, m.cut.Load(), m.refusals)
 	require.NotZero(t, m.cut.Load(), "no kill has met a request")
 }
 
-// market is all merchants, and what their servers were sent.
-type market struct {
-	receiver  *httptest.Server
-	merchants []*merchant
-	stages    map[string]int // links by the last status that was seen before a kill
-	cut       atomic.Int64
+// checkoutStorm is all merchants, and what their servers were sent.
+type checkoutStorm struct {
+	receiver           *httptest.Server
+	merchants          []*merchant
+	statusesBeforeKill map[string]int // links by the last status that was seen before a kill
+	cut                atomic.Int64
 
-	mu      sync.Mutex
-	told    map[string]map[string]string // session → webhook-id → body
-	refused int
-	faults  []string
+	mu       sync.Mutex
+	received map[string]map[string]string // session → webhook-id → body
+	refusals int
+	faults   []string
 }
 
 // merchant is a workspace with a webhook endpoint, and its links.
 type merchant struct {
 	name, bearer, secret, endpoint string
 	session                        *apiclient.Client // the dashboard's
-	links                          []*link
+	links                          []*paymentLink
 }
 
-// link is what one customer does; all of it can be sent again.
-type link struct {
+// paymentLink is what one customer does; all of it can be sent again.
+type paymentLink struct {
 	cents    int64 // paid: the amount, or a cent less
 	create   apiclient.Request
 	payments []sandboxPayment // of no address yet
 
-	made    apiclient.Answer // the first one
-	id      string
-	address string
-	seen    string // the status, by the customer who looked last
+	created    apiclient.Answer // the first one
+	id         string
+	address    string
+	lastStatus string // the status, by the customer who looked last
 }
 
-func newMarket(t *testing.T) *market {
-	m := &market{stages: map[string]int{}, told: map[string]map[string]string{}}
-	m.receiver = httptest.NewServer(http.HandlerFunc(m.receive))
+func newCheckoutStorm(t *testing.T) *checkoutStorm {
+	m := &checkoutStorm{statusesBeforeKill: map[string]int{}, received: map[string]map[string]string{}}
+	m.receiver = httptest.NewServer(http.HandlerFunc(m.serveWebhooks))
 	t.Cleanup(m.receiver.Close)
 	return m
 }
 
-// receive is the server of all merchants. It checks what it is sent and refuses some of it the first time.
-func (m *market) receive(w http.ResponseWriter, r *http.Request) {
+// serveWebhooks is the server of all merchants. It checks what it is sent and refuses some of it the first time.
+func (m *checkoutStorm) serveWebhooks(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	var told struct{ ID string }
 	m.mu.Lock()
@@ -131,33 +131,33 @@ func (m *market) receive(w http.ResponseWriter, r *http.Request) {
 		m.faults = append(m.faults, err.Error())
 	}
 	id := r.Header.Get(webhook.IDHeader)
-	if m.told[told.ID] == nil {
-		m.told[told.ID] = map[string]string{}
+	if m.received[told.ID] == nil {
+		m.received[told.ID] = map[string]string{}
 	}
-	before, again := m.told[told.ID][id]
+	before, again := m.received[told.ID][id]
 	if again && before != string(body) {
 		m.faults = append(m.faults, "under one id: "+before+" and "+string(body))
 	}
-	m.told[told.ID][id] = string(body)
-	if !again && len(m.told)%refusedOneIn == 0 {
-		m.refused++
+	m.received[told.ID][id] = string(body)
+	if !again && len(m.received)%refuseOneIn == 0 {
+		m.refusals++
 		w.WriteHeader(http.StatusInternalServerError)
 	}
 }
 
-func (m *market) fault(format string, args ...any) {
+func (m *checkoutStorm) addFault(format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faults = append(m.faults, fmt.Sprintf(format, args...))
 }
 
-// found makes a merchant and what its customers are going to do: every second pays in two
+// addMerchant makes a merchant and what its customers are going to do: every second pays in two
 // transactions, and some pay a cent less, which the server's tolerance lets them.
-func (m *market) found(t *testing.T, p *process, round int) *merchant {
+func (m *checkoutStorm) addMerchant(t *testing.T, p *process, round int) *merchant {
 	t.Helper()
 	one := &merchant{name: fmt.Sprintf("merchant-%d", round), session: apiclient.New(p.rest, "")}
 	must := func(path string, body fields) apiclient.Answer {
-		a, err := patiently(t.Context(), one.session, apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
+		a, err := sendUntilKnown(t.Context(), one.session, apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		return a
@@ -169,8 +169,8 @@ func (m *market) found(t *testing.T, p *process, round int) *merchant {
 	one.endpoint, one.secret = a.Text("endpoint", "id"), a.Text("secret")
 	one.bearer = must("/api/auth/keys", fields{"label": "storm",
 		"scopes": []string{"read:checkout", "write:checkout", "read:treasury"}}).Text("secret")
-	for n := range customers {
-		l := &link{cents: int64(10_00 + round*100 + n)}
+	for n := range customersEach {
+		l := &paymentLink{cents: int64(10_00 + round*100 + n)}
 		l.create = apiclient.Request{Method: "POST", Path: "/api/v1/checkout/sessions", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(fields{
 			"amountUsdCents": l.cents, "successUrl": "https://shop.example.com", "acceptedAssets": []string{"USDC"},
 			"acceptedChains": []string{customerChain}})}
@@ -194,10 +194,10 @@ func (m *market) found(t *testing.T, p *process, round int) *merchant {
 	return one
 }
 
-// rage has all customers at work until the server is killed after so many answers.
-func (m *market) rage(t *testing.T, p *process, one *merchant, after int64) {
+// runUntilKilled has all customers at work until the server is killed after so many answers.
+func (m *checkoutStorm) runUntilKilled(t *testing.T, p *process, one *merchant, after int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), stormWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), stormTimeout)
 	defer cancel()
 	var answers atomic.Int64
 	count := func(a apiclient.Answer, err error) bool {
@@ -205,11 +205,11 @@ func (m *market) rage(t *testing.T, p *process, one *merchant, after int64) {
 			m.cut.Add(1)
 			return false
 		}
-		if unknown(a) { // the machine was too busy: what was asked is asked again after the kill
+		if unchangedOrUnknown(a) { // the machine was too busy: what was asked is asked again after the kill
 			return false
 		}
 		if a.Status != http.StatusOK {
-			m.fault("%d: %s", a.Status, a.Raw)
+			m.addFault("%d: %s", a.Status, a.Raw)
 		}
 		if answers.Add(1) == after {
 			_ = p.cmd.Process.Kill()
@@ -220,19 +220,19 @@ func (m *market) rage(t *testing.T, p *process, one *merchant, after int64) {
 	for n, l := range one.links {
 		all.Go(func() {
 			send := func(c *apiclient.Client, r apiclient.Request) (apiclient.Answer, error) { return c.Send(ctx, r) }
-			if !l.pay(p, one.bearer, send, count) {
+			if !l.createAndPay(p, one.bearer, send, count) {
 				return
 			}
-			if n == 0 && !count(p.as(p.admin, "").Send(ctx, apiclient.Request{Method: "POST", Path: "/sandbox-reorganise",
-				Body: marshal(sandboxReorganisation{Chain: customerChain, Depth: rewoundBlocks})})) {
+			if n == 0 && !count(p.client(p.admin, "").Send(ctx, apiclient.Request{Method: "POST", Path: "/sandbox-reorganise",
+				Body: marshal(sandboxReorganisation{Chain: customerChain, Depth: reorganisedBlocks})})) {
 				return
 			}
-			for persistence.Pause(ctx, lookAgain) {
-				a, err := p.as(p.rest, one.bearer).Send(ctx, apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
+			for persistence.Pause(ctx, customerPollInterval) {
+				a, err := p.client(p.rest, one.bearer).Send(ctx, apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
 				if !count(a, err) {
 					return
 				}
-				l.seen = a.Text("session", "status")
+				l.lastStatus = a.Text("session", "status")
 			}
 		})
 	}
@@ -240,14 +240,14 @@ func (m *market) rage(t *testing.T, p *process, one *merchant, after int64) {
 	_ = p.cmd.Process.Kill() // a slow machine: the chosen answer did not come
 }
 
-// pay makes the link, picks and pays, or does what is left of it. It is false when it was cut off.
-func (l *link) pay(p *process, bearer string, send func(*apiclient.Client, apiclient.Request) (apiclient.Answer, error), count func(apiclient.Answer, error) bool) bool {
-	a, err := send(p.as(p.rest, bearer), l.create)
+// createAndPay makes the link, picks and pays, or does what is left of it. It is false when it was cut off.
+func (l *paymentLink) createAndPay(p *process, bearer string, send func(*apiclient.Client, apiclient.Request) (apiclient.Answer, error), count func(apiclient.Answer, error) bool) bool {
+	a, err := send(p.client(p.rest, bearer), l.create)
 	if !count(a, err) {
 		return false
 	}
 	if l.id == "" {
-		l.made, l.id = a, a.Text("session", "id")
+		l.created, l.id = a, a.Text("session", "id")
 		for _, pair := range a.Rows("session", "receivingAddresses") {
 			l.address = fmt.Sprint(pair["address"])
 		}
@@ -264,26 +264,26 @@ func (l *link) pay(p *process, bearer string, send func(*apiclient.Client, apicl
 			base = p.rest
 		}
 		step.Method = "POST"
-		if !count(send(p.as(base, ""), step)) {
+		if !count(send(p.client(base, ""), step)) {
 			return false
 		}
 	}
 	return true
 }
 
-// resolve does what the customers of a round could not: what was answered before is answered the same again.
-func (m *market) resolve(t *testing.T, p *process, one *merchant) {
+// repeatRequests does what the customers of a round could not: what was answered before is answered the same again.
+func (m *checkoutStorm) repeatRequests(t *testing.T, p *process, one *merchant) {
 	t.Helper()
 	for _, l := range one.links {
-		m.stages[cmp.Or(l.seen, "not seen")]++
-		made := l.made
+		m.statusesBeforeKill[cmp.Or(l.lastStatus, "not seen")]++
+		made := l.created
 		send := func(c *apiclient.Client, r apiclient.Request) (apiclient.Answer, error) {
-			return patiently(t.Context(), c, r)
+			return sendUntilKnown(t.Context(), c, r)
 		}
-		require.True(t, l.pay(p, one.bearer, send, func(a apiclient.Answer, err error) bool {
+		require.True(t, l.createAndPay(p, one.bearer, send, func(a apiclient.Answer, err error) bool {
 			return err == nil && (a.Status == 200 || a.Text("error") == "payment_seen") // too late to pick: it was paid before the kill
 		}))
-		again, err := p.api(one.bearer, l.create)
+		again, err := p.sendToREST(one.bearer, l.create)
 		require.NoError(t, err)
 		require.Equal(t, 200, again.Status, string(again.Raw))
 		if made.Raw != nil {
@@ -292,36 +292,36 @@ func (m *market) resolve(t *testing.T, p *process, one *merchant) {
 	}
 }
 
-// settle waits until every link is completed and all its merchant's endpoint was to be told has been taken.
-func (m *market) settle(t *testing.T, p *process) {
+// awaitCompletion waits until every link is completed and all its merchant's endpoint was to be told has been taken.
+func (m *checkoutStorm) awaitCompletion(t *testing.T, p *process) {
 	t.Helper()
 	for _, one := range m.merchants {
 		for _, l := range one.links {
 			p.await(t, "the completion of "+l.id, func() bool {
-				a, err := p.api(one.bearer, apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
+				a, err := p.sendToREST(one.bearer, apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
 				return err == nil && a.Text("session", "status") == "completed"
 			})
 		}
 		one.session.BaseURL = p.rest
-		p.awaitFor(t, announcedWithin, "the events of "+one.name, func() bool {
-			a, err := patiently(t.Context(), one.session, apiclient.Request{Method: "GET",
+		p.awaitWithin(t, webhookTimeout, "the events of "+one.name, func() bool {
+			a, err := sendUntilKnown(t.Context(), one.session, apiclient.Request{Method: "GET",
 				Path: "/api/webhooks/endpoints/" + one.endpoint + "/deliveries?limit=100"})
 			require.NoError(t, err)
 			rows, pending := a.Rows("data"), func(row map[string]any) bool { return row["status"] != "delivered" }
-			return len(rows) >= customers && !slices.ContainsFunc(rows, pending)
+			return len(rows) >= customersEach && !slices.ContainsFunc(rows, pending)
 		})
 	}
 }
 
-// agree holds every link to one line of the ledger and one event, and every address to one link.
-func (m *market) agree(t *testing.T, p *process) {
+// checkLedgerAndWebhooks holds every link to one line of the ledger and one event, and every address to one link.
+func (m *checkoutStorm) checkLedgerAndWebhooks(t *testing.T, p *process) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	require.Empty(t, m.faults)
 	addresses := map[string]bool{}
 	for _, one := range m.merchants {
-		a, err := p.api(one.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+		a, err := p.sendToREST(one.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 		require.NoError(t, err)
 		lines, total := map[string]int{}, int64(0)
 		for _, line := range a.Rows("ledger") {
@@ -329,12 +329,12 @@ func (m *market) agree(t *testing.T, p *process) {
 		}
 		for _, l := range one.links {
 			require.Equal(t, 1, lines[l.id], "lines of the ledger for %s", l.id)
-			require.Len(t, m.told[l.id], 1, "ids of the event of %s", l.id)
+			require.Len(t, m.received[l.id], 1, "ids of the event of %s", l.id)
 			require.False(t, addresses[l.address], "%s is given twice", l.address)
 			addresses[l.address], total = true, total+l.cents
 		}
-		require.Len(t, lines, customers)
+		require.Len(t, lines, customersEach)
 		require.Equal(t, total, a.Integer("snapshot", "stablecoinUsdCents"))
 	}
-	require.Len(t, m.told, len(m.merchants)*customers, "events of links that nobody made")
+	require.Len(t, m.received, len(m.merchants)*customersEach, "events of links that nobody made")
 }

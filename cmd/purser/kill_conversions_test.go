@@ -21,35 +21,35 @@ import (
 
 // The storm of conversions, beside that of payouts.
 const (
-	dealers      = 64 // clients that convert out of one balance
-	dealsEach    = 6  // of a client in a round
-	sharePaidIn  = 3  // a round's pay-in covers the conversions of one in so many answers to payouts
-	averageMinor = 150_00
+	converters       = 64 // clients that convert out of one balance
+	conversionsEach  = 6  // of a client in a round
+	payInOneIn       = 3  // a round's pay-in covers the conversions of one in so many answers to payouts
+	averageSellMinor = 150_00
 )
 
-// trader is a workspace that converts euros into yen, and what its clients were told.
-type trader struct {
+// converter is a workspace that converts euros into yen, and what its clients were told.
+type converter struct {
 	session *apiclient.Client
 	bearer  string
 	bank    *bankhttp.Client
 	paidIn  int64 // euro cents
 	cut     atomic.Int64
 
-	mu    sync.Mutex
-	deals []*deal
+	mu       sync.Mutex
+	attempts []*conversionAttempt
 
-	converted, completed, cancelled, declined, limbo int
+	converted, completed, cancelled, declined, unsent int
 }
 
-// deal is a quote, its use, and a second use. What was not sent is nil.
-type deal struct{ quote, use, again *sent }
+// conversionAttempt is a quote, its use, and a second use. What was not sent is nil.
+type conversionAttempt struct{ quote, use, secondUse *idempotentPost }
 
-func (d *deal) newUse() *sent {
-	return newSent("/api/mca/conversions", fields{"quoteId": d.quote.answer.Text("id")})
+func (d *conversionAttempt) newUse() *idempotentPost {
+	return newIdempotentPost("/api/mca/conversions", fields{"quoteId": d.quote.answer.Text("id")})
 }
 
-// minor is an amount of the quote.
-func (d *deal) minor(side string) int64 {
+// quotedMinor is an amount of the quote.
+func (d *conversionAttempt) quotedMinor(side string) int64 {
 	n, err := strconv.ParseInt(d.quote.answer.Text(side, "amountMinor"), 10, 64)
 	if err != nil {
 		panic("BUG: no quote: " + string(d.quote.answer.Raw))
@@ -57,53 +57,53 @@ func (d *deal) minor(side string) int64 {
 	return n
 }
 
-// conversion is the id of the conversion that was made, "" for none.
-func (d *deal) conversion() string {
-	for _, s := range []*sent{d.use, d.again} {
-		if s != nil && s.told && s.answer.Status == 202 {
+// conversionID is the id of the conversion that was made, "" for none.
+func (d *conversionAttempt) conversionID() string {
+	for _, s := range []*idempotentPost{d.use, d.secondUse} {
+		if s != nil && s.answered && s.answer.Status == 202 {
 			return s.answer.Text("orderId")
 		}
 	}
 	return ""
 }
 
-func foundTrader(t *testing.T, p *process, bank *bankhttp.Client) *trader {
+func newConverter(t *testing.T, p *process, bank *bankhttp.Client) *converter {
 	t.Helper()
-	x := &trader{bank: bank}
-	x.session, x.bearer = signUpAs(t, p, 1, []string{"read:treasury", "write:treasury"})
+	x := &converter{bank: bank}
+	x.session, x.bearer = signUpSession(t, p, 1, []string{"read:treasury", "write:treasury"})
 	t.Cleanup(x.session.HTTP.CloseIdleConnections)
-	x.must(t, p, "/api/mca/onboarding", nil)
+	x.post(t, p, "/api/mca/onboarding", nil)
 	for _, currency := range []string{"EUR", "JPY"} {
-		x.must(t, p, "/api/mca/accounts/"+currency, nil)
+		x.post(t, p, "/api/mca/accounts/"+currency, nil)
 	}
-	p.await(t, "balances in currencies", func() bool { return len(x.holds(t, p, "availableMinor")) == 2 })
+	p.await(t, "balances in currencies", func() bool { return len(x.balances(t, p, "availableMinor")) == 2 })
 	return x
 }
 
-// must is a POST of the dashboard.
-func (x *trader) must(t *testing.T, p *process, path string, body fields) {
+// post is a POST of the dashboard.
+func (x *converter) post(t *testing.T, p *process, path string, body fields) {
 	t.Helper()
 	r := apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey()}
 	if body != nil {
 		r.Body = marshal(body)
 	}
 	x.session.BaseURL = p.rest
-	a, err := patiently(t.Context(), x.session, r)
+	a, err := sendUntilKnown(t.Context(), x.session, r)
 	require.NoError(t, err)
 	require.Contains(t, []int{200, 202}, a.Status, string(a.Raw))
 }
 
-// holds are the active balances, by currency.
-func (x *trader) holds(t *testing.T, p *process, amount string) map[string]int64 {
+// balances are the active balances, by currency.
+func (x *converter) balances(t *testing.T, p *process, amount string) map[string]int64 {
 	t.Helper()
-	a, err := p.api(x.bearer, apiclient.Request{Method: "GET", Path: "/api/mca/accounts"})
+	a, err := p.sendToREST(x.bearer, apiclient.Request{Method: "GET", Path: "/api/mca/accounts"})
 	require.NoError(t, err)
-	shown, err := shownMinor(a, amount)
+	shown, err := activeBalances(a, amount)
 	require.NoError(t, err)
 	return shown
 }
 
-func shownMinor(a apiclient.Answer, amount string) (map[string]int64, error) {
+func activeBalances(a apiclient.Answer, amount string) (map[string]int64, error) {
 	shown := map[string]int64{}
 	for _, row := range a.Rows("accounts") {
 		amounts, _ := row["balance"].(map[string]any)
@@ -119,22 +119,22 @@ func shownMinor(a apiclient.Answer, amount string) (map[string]int64, error) {
 	return shown, nil
 }
 
-// fill makes the balance cover a part of what is converted while payouts get so many answers.
-func (x *trader) fill(t *testing.T, p *process, answers int64) {
+// payIn makes the balance cover a part of what is converted while payouts get so many answers.
+func (x *converter) payIn(t *testing.T, p *process, answers int64) {
 	t.Helper()
-	minor := max(answers*averageMinor/sharePaidIn-x.holds(t, p, "availableMinor")["EUR"], 1_00)
-	x.must(t, p, "/api/dev/mca/simulate-payin", fields{"currency": "EUR", "amountMinor": strconv.FormatInt(minor, 10)})
+	minor := max(answers*averageSellMinor/payInOneIn-x.balances(t, p, "availableMinor")["EUR"], 1_00)
+	x.post(t, p, "/api/dev/mca/simulate-payin", fields{"currency": "EUR", "amountMinor": strconv.FormatInt(minor, 10)})
 	x.paidIn += minor
-	p.await(t, "the pay-in", func() bool { return x.holds(t, p, "pendingMinor")["EUR"] == 0 })
+	p.await(t, "the pay-in", func() bool { return x.balances(t, p, "pendingMinor")["EUR"] == 0 })
 }
 
-// rage begins what the clients do until the server is gone, or they have done all.
-func (x *trader) rage(t *testing.T, ctx context.Context, p *process, seed uint64, round int, clients *sync.WaitGroup) {
-	for client := range dealers {
+// startClients begins what the clients do until the server is gone, or they have done all.
+func (x *converter) startClients(t *testing.T, ctx context.Context, p *process, seed uint64, round int, clients *sync.WaitGroup) {
+	for client := range converters {
 		random := rand.New(rand.NewPCG(seed, uint64(round<<16+1<<15+client)))
 		clients.Go(func() {
-			for range dealsEach {
-				if !x.deal(ctx, p, random) {
+			for range conversionsEach {
+				if !x.convertTwice(ctx, p, random) {
 					return
 				}
 			}
@@ -142,11 +142,11 @@ func (x *trader) rage(t *testing.T, ctx context.Context, p *process, seed uint64
 	}
 	clients.Go(func() {
 		for {
-			a, err := p.as(p.rest, x.bearer).Send(ctx, apiclient.Request{Method: "GET", Path: "/api/mca/accounts"})
+			a, err := p.client(p.rest, x.bearer).Send(ctx, apiclient.Request{Method: "GET", Path: "/api/mca/accounts"})
 			if err != nil {
 				return
 			}
-			shown, err := shownMinor(a, "availableMinor")
+			shown, err := activeBalances(a, "availableMinor")
 			if err != nil || shown["EUR"] < 0 || shown["JPY"] < 0 {
 				t.Errorf("balances are %v (%v)", shown, err)
 			}
@@ -154,13 +154,13 @@ func (x *trader) rage(t *testing.T, ctx context.Context, p *process, seed uint64
 	})
 }
 
-// deal locks a rate, uses it, and uses it again. It is false when the client was cut off.
-func (x *trader) deal(ctx context.Context, p *process, r *rand.Rand) bool {
+// convertTwice locks a rate, uses it, and uses it again. It is false when the client was cut off.
+func (x *converter) convertTwice(ctx context.Context, p *process, r *rand.Rand) bool {
 	minor := (100+r.Int64N(100))*100 + payoutEndings[r.IntN(len(payoutEndings))]
-	d := &deal{quote: newSent("/api/mca/quotes", fields{"sellCurrency": "EUR", "buyCurrency": "JPY",
+	d := &conversionAttempt{quote: newIdempotentPost("/api/mca/quotes", fields{"sellCurrency": "EUR", "buyCurrency": "JPY",
 		"amountMinor": strconv.FormatInt(minor, 10)})}
 	x.mu.Lock()
-	x.deals = append(x.deals, d)
+	x.attempts = append(x.attempts, d)
 	x.mu.Unlock()
 	if !x.send(ctx, p, d.quote) {
 		return false
@@ -172,65 +172,65 @@ func (x *trader) deal(ctx context.Context, p *process, r *rand.Rand) bool {
 	if !x.send(ctx, p, d.use) {
 		return false
 	}
-	d.again = d.newUse()
-	return x.send(ctx, p, d.again)
+	d.secondUse = d.newUse()
+	return x.send(ctx, p, d.secondUse)
 }
 
-func (x *trader) send(ctx context.Context, p *process, q *sent) bool {
-	if q.send(ctx, p.as(p.rest, x.bearer)) != nil {
+func (x *converter) send(ctx context.Context, p *process, q *idempotentPost) bool {
+	if q.send(ctx, p.client(p.rest, x.bearer)) != nil {
 		x.cut.Add(1)
 	}
-	return q.told
+	return q.answered
 }
 
-// resolve repeats the requests of deals. A quote that turns out to be used is used once more.
-func (x *trader) resolve(t *testing.T, p *process, deals []*deal) {
+// repeatRequests repeats the requests of deals. A quote that turns out to be used is used once more.
+func (x *converter) repeatRequests(t *testing.T, p *process, deals []*conversionAttempt) {
 	t.Helper()
 	var wrong atomic.Int64
-	repeat := func(q *sent) {
-		if !q.repeatsAlike(p, x.bearer) {
+	repeat := func(q *idempotentPost) {
+		if !q.repeatMatches(p, x.bearer) {
 			wrong.Add(1)
 		}
 	}
-	each(deals, func(d *deal) {
+	forEachConcurrently(deals, func(d *conversionAttempt) {
 		repeat(d.quote)
 		repeat(d.use)
-		if d.again == nil && d.conversion() != "" {
-			d.again = d.newUse()
+		if d.secondUse == nil && d.conversionID() != "" {
+			d.secondUse = d.newUse()
 		}
-		repeat(d.again)
+		repeat(d.secondUse)
 	})
 	require.Zero(t, wrong.Load())
 }
 
-// made are the conversions, by id. A quote has made one at most.
-func (x *trader) made(t *testing.T) map[string]*deal {
+// conversionsByID are the conversions, by id. A quote has made one at most.
+func (x *converter) conversionsByID(t *testing.T) map[string]*conversionAttempt {
 	t.Helper()
-	made := map[string]*deal{}
-	for _, d := range x.deals {
-		if id := d.conversion(); id != "" {
+	made := map[string]*conversionAttempt{}
+	for _, d := range x.attempts {
+		if id := d.conversionID(); id != "" {
 			made[id] = d
 		}
 		if d.use != nil && d.use.answer.Status == 202 {
-			require.Equal(t, "422 quote_used", fmt.Sprint(d.again.answer.Status, " ", d.again.answer.Text("error")))
+			require.Equal(t, "422 quote_used", fmt.Sprint(d.secondUse.answer.Status, " ", d.secondUse.answer.Text("error")))
 		}
 	}
 	return made
 }
 
-// settle waits until everything that reached the desk has come to its end. What the desk has not been told by a server that was
+// awaitDeskReports waits until everything that reached the desk has come to its end. What the desk has not been told by a server that was
 // killed before it could stays open: it is the same in two looks. The last time it is waited for that nobody tells the desk any
 // more, which the conversion says half a minute later.
-func (x *trader) settle(t *testing.T, p *process, last bool) {
+func (x *converter) awaitDeskReports(t *testing.T, p *process, last bool) {
 	t.Helper()
-	waiting, before := x.made(t), -1
-	p.awaitFor(t, reportedWithin, "the desk's reports", func() bool {
-		persistence.Pause(t.Context(), settleAgain)
-		shown := x.shown(t, p, slices.Collect(maps.Keys(waiting)))
-		known, limbo := ordersAt(t, x.bank, ident.Conversion), 0
+	waiting, before := x.conversionsByID(t), -1
+	p.awaitWithin(t, reportTimeout, "the desk's reports", func() bool {
+		persistence.Pause(t.Context(), settlePollInterval)
+		shown := x.statuses(t, p, slices.Collect(maps.Keys(waiting)))
+		known, limbo := orderCounts(t, x.bank, ident.Conversion), 0
 		for id, status := range shown {
 			switch {
-			case !openConversion(status):
+			case !conversionOpen(status):
 				delete(waiting, id)
 			case known[id] == 0 && (status == "outcome_unknown" || status != "held" && !last):
 				limbo++
@@ -242,16 +242,16 @@ func (x *trader) settle(t *testing.T, p *process, last bool) {
 	})
 }
 
-func openConversion(status string) bool {
+func conversionOpen(status string) bool {
 	return slices.Contains([]string{"held", "provider_submitted", "outcome_unknown"}, status)
 }
 
-// shown are the statuses of conversions.
-func (x *trader) shown(t *testing.T, p *process, ids []string) map[string]string {
+// statuses are the statuses of conversions.
+func (x *converter) statuses(t *testing.T, p *process, ids []string) map[string]string {
 	t.Helper()
 	shown, mu := map[string]string{}, sync.Mutex{}
-	each(ids, func(id string) {
-		a, err := p.api(x.bearer, apiclient.Request{Method: "GET", Path: "/api/mca/conversions/" + id})
+	forEachConcurrently(ids, func(id string) {
+		a, err := p.sendToREST(x.bearer, apiclient.Request{Method: "GET", Path: "/api/mca/conversions/" + id})
 		mu.Lock()
 		defer mu.Unlock()
 		if shown[id] = a.Text("status"); err != nil || a.Status != 200 {
@@ -261,11 +261,11 @@ func (x *trader) shown(t *testing.T, p *process, ids []string) map[string]string
 	return shown
 }
 
-// agree compares what the clients were told with the conversions, the desk and the balances.
-func (x *trader) agree(t *testing.T, p *process) {
+// checkConversions compares what the clients were told with the conversions, the desk and the balances.
+func (x *converter) checkConversions(t *testing.T, p *process) {
 	t.Helper()
-	made, known := x.made(t), ordersAt(t, x.bank, ident.Conversion)
-	for _, d := range x.deals {
+	made, known := x.conversionsByID(t), orderCounts(t, x.bank, ident.Conversion)
+	for _, d := range x.attempts {
 		if d.use != nil && d.use.answer.Status != 202 {
 			x.declined++
 			require.Contains(t, []string{"insufficient_funds", "quote_expired"}, d.use.answer.Text("error"),
@@ -274,13 +274,13 @@ func (x *trader) agree(t *testing.T, p *process) {
 	}
 	require.NotZero(t, x.declined)
 	held, sold, bought := int64(0), int64(0), int64(0)
-	for id, status := range x.shown(t, p, slices.Collect(maps.Keys(made))) {
+	for id, status := range x.statuses(t, p, slices.Collect(maps.Keys(made))) {
 		d, told := made[id], 1
 		switch {
-		case openConversion(status):
-			held, x.limbo, told = held+d.minor("sell"), x.limbo+1, 0
+		case conversionOpen(status):
+			held, x.unsent, told = held+d.quotedMinor("sell"), x.unsent+1, 0
 		case status == "completed":
-			sold, bought, x.completed = sold+d.minor("sell"), bought+d.minor("buy"), x.completed+1
+			sold, bought, x.completed = sold+d.quotedMinor("sell"), bought+d.quotedMinor("buy"), x.completed+1
 		case status == "cancelled": // a busy machine may not come to the desk while the rate is firm
 			x.cancelled, told = x.cancelled+1, 0
 		case status == "rejected":
@@ -295,5 +295,5 @@ func (x *trader) agree(t *testing.T, p *process) {
 	}
 	x.converted = len(made)
 	require.NotZero(t, x.completed, "of %d conversions; %d are cancelled", x.converted, x.cancelled)
-	require.Equal(t, map[string]int64{"EUR": x.paidIn - sold - held, "JPY": bought}, x.holds(t, p, "availableMinor"))
+	require.Equal(t, map[string]int64{"EUR": x.paidIn - sold - held, "JPY": bought}, x.balances(t, p, "availableMinor"))
 }

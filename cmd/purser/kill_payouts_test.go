@@ -34,18 +34,18 @@ import (
 
 // The storm of payouts.
 const (
-	payoutClients = 64
-	payoutSwipers = 8
-	payoutsEach   = 8  // of a client in a round
-	shareCovered  = 2  // the balance covers one in so many dollars of what is ordered
-	killAtLeast   = 40 // answers to payouts before a kill
-	killAtMost    = payoutClients * payoutsEach * 3 / 4
-	settleAgain   = 100 * time.Millisecond // between two looks at all payouts
+	payoutClients        = 64
+	payoutSwipers        = 8
+	payoutsEach          = 8  // of a client in a round
+	fundOneIn            = 2  // the balance covers one in so many dollars of what is ordered
+	minPayoutsBeforeKill = 40 // answers to payouts before a kill
+	maxPayoutsBeforeKill = payoutClients * payoutsEach * 3 / 4
+	settlePollInterval   = 100 * time.Millisecond // between two looks at all payouts
 	// reportedWithin covers the half minute in which an order may be answered, and the minute that the bank rests at most between
 	// two tries to report to a server that is down.
-	reportedWithin = 3 * time.Minute
-	sharedSecret   = "the secret of bank and purser"
-	paidAccount    = "000987654321"
+	reportTimeout = 3 * time.Minute
+	sharedSecret  = "the secret of bank and purser"
+	paidAccount   = "000987654321"
 )
 
 // payoutEndings are what the bank does with payouts; what it takes a day for is not among them.
@@ -54,67 +54,67 @@ var payoutEndings = []int64{0, 0, 0, 0, sandbox.EndingTwice, sandbox.EndingFails
 
 // TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts, conversions and swipes, with the bank in
 // another process, which counts what it is ordered.
-func TestNoPayoutIsPaidTwice(t *testing.T) { onStoresInFull(t, killAmidPayouts) }
+func TestNoPayoutIsPaidTwice(t *testing.T) { onEachStoreSetIfFull(t, killAmidPayouts) }
 
 func killAmidPayouts(t *testing.T, purser program, full bool) {
-	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), fewKillRounds
+	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), shortKillRounds
 	if full {
 		rounds = killRounds
 	}
 	random := rand.New(rand.NewPCG(seed, 5))
-	f := newFront(t)
+	f := newReportProxy(t)
 	bank, bankURL := launchBank(t, purser, f.server.URL)
 	purser.env = append(slices.Clone(purser.env), "PURSER_BANK_URL="+bankURL, "PURSER_PARTNER_SECRET="+sharedSecret,
 		"PURSER_PAYOUT_LIMITS=100000000,100000000", "PURSER_FEATURE_MCA_CONVERT=true")
 	p := launch(t, purser, data)
-	f.leadTo(t, p.rest)
-	s := foundPayer(t, p, bankURL)
-	x := foundTrader(t, p, s.bank)
+	f.forwardTo(t, p.rest)
+	s := newPayer(t, p, bankURL)
+	x := newConverter(t, p, s.bank)
 	for round := range rounds {
-		after := killAtLeast + random.Int64N(killAtMost-killAtLeast)
-		s.fill(t, p, after)
-		x.fill(t, p, after)
-		before, deals := len(s.orders), len(x.deals)
-		s.rage(t, p, x, seed, round, after)
-		require.Equal(t, "signal: killed", p.ended(t))
-		f.behind.Store(nil)
+		after := minPayoutsBeforeKill + random.Int64N(maxPayoutsBeforeKill-minPayoutsBeforeKill)
+		s.deposit(t, p, after)
+		x.payIn(t, p, after)
+		before, deals := len(s.orders), len(x.attempts)
+		s.runUntilKilled(t, p, x, seed, round, after)
+		require.Equal(t, "signal: killed", p.awaitExit(t))
+		f.target.Store(nil)
 		launched := time.Now()
 		p = launch(t, purser, data)
-		f.leadTo(t, p.rest)
-		s.resolve(t, p, s.orders[before:])
-		x.resolve(t, p, x.deals[deals:])
-		s.settle(t, p, launched)
-		x.settle(t, p, round == rounds-1)
+		f.forwardTo(t, p.rest)
+		s.repeatOrders(t, p, s.orders[before:])
+		x.repeatRequests(t, p, x.attempts[deals:])
+		s.awaitBankReports(t, p, launched)
+		x.awaitDeskReports(t, p, round == rounds-1)
 	}
-	s.resolve(t, p, s.orders)
-	x.resolve(t, p, x.deals)
-	s.agree(t, p)
-	x.agree(t, p)
+	s.repeatOrders(t, p, s.orders)
+	x.repeatRequests(t, p, x.attempts)
+	s.checkPayouts(t, p)
+	x.checkConversions(t, p)
 	for _, b := range []*process{p, bank} {
-		require.Empty(t, b.end(t, syscall.SIGTERM))
+		require.Empty(t, b.signalAndWait(t, syscall.SIGTERM))
 		require.NotContains(t, b.log.String(), paidAccount)
 	}
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 	t.Logf("%d kills: %d payouts ordered, %d accepted and %d declined; the bank has %d orders, each once; %d never reached it "+
-		"and wait; %d requests cut off", rounds, len(s.orders), s.accepted, s.declined, s.atBank, s.limbo, s.cut.Load())
+		"and wait; %d requests cut off", rounds, len(s.orders), s.accepted, s.declined, s.atBank, s.unsent, s.cut.Load())
 	t.Logf("%d quotes: %d conversions, %d of them completed and %d cancelled, and %d declined; %d never reached the desk and wait; "+
-		"%d requests cut off", len(x.deals), x.converted, x.completed, x.cancelled, x.declined, x.limbo, x.cut.Load())
+		"%d requests cut off", len(x.attempts), x.converted, x.completed, x.cancelled, x.declined, x.unsent, x.cut.Load())
 	require.NotZero(t, s.cut.Load(), "no kill has met a request")
 	require.NotZero(t, x.cut.Load(), "no kill has met a conversion")
 }
 
-// front is an address that stays while the server behind it goes and comes back at another one: the bank reports to it.
-type front struct {
+// reportProxy is an address that stays while the server behind it goes and comes back at another one: the bank reports to it.
+type reportProxy struct {
 	server *httptest.Server
-	behind atomic.Pointer[url.URL] // nil: nobody
+	target atomic.Pointer[url.URL] // nil: nobody
 }
 
-func newFront(t *testing.T) *front {
+func newReportProxy(t *testing.T) *reportProxy {
 	t.Helper()
-	f, transport := &front{}, &http.Transport{}
+	f, transport := &reportProxy{}, &http.Transport{}
 	proxy := &httputil.ReverseProxy{Transport: transport, ErrorLog: log.New(io.Discard, "", 0)} // it says 502 when nobody answers
 	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		to := f.behind.Load()
+		to := f.target.Load()
 		if to == nil {
 			w.WriteHeader(http.StatusBadGateway)
 			return
@@ -130,18 +130,18 @@ func newFront(t *testing.T) *front {
 	return f
 }
 
-func (f *front) leadTo(t *testing.T, base string) {
+func (f *reportProxy) forwardTo(t *testing.T, base string) {
 	t.Helper()
 	to, err := url.Parse(base)
 	require.NoError(t, err)
-	f.behind.Store(to)
+	f.target.Store(to)
 }
 
 func launchBank(t *testing.T, purser program, reportTo string) (p *process, base string) {
 	t.Helper()
-	cmd := command(program{path: purser.path}, filepath.Join(t.TempDir(), "bank"), "sandbox-bank", "--addr", "127.0.0.1:0",
+	cmd := purserCommand(program{path: purser.path}, filepath.Join(t.TempDir(), "bank"), "sandbox-bank", "--addr", "127.0.0.1:0",
 		"--report-to", reportTo, "--partner-secret", sharedSecret)
-	p, said := begin(t, cmd)
+	p, said := startCommand(t, cmd)
 	return p, "http://" + said["bank"]
 }
 
@@ -155,12 +155,12 @@ type payer struct {
 	mu     sync.Mutex
 	orders []*payoutOrder
 
-	accepted, declined, atBank, limbo int
+	accepted, declined, atBank, unsent int
 }
 
 // payoutOrder is a POST of a payout.
 type payoutOrder struct {
-	*sent
+	*idempotentPost
 	cents int64
 }
 
@@ -176,46 +176,46 @@ type payoutStep struct {
 	At     time.Time
 }
 
-func foundPayer(t *testing.T, p *process, bankURL string) *payer {
+func newPayer(t *testing.T, p *process, bankURL string) *payer {
 	t.Helper()
-	s := &payer{bearer: signUpFor(t, p, 0, append(slices.Clone(demo.Scopes), "write:payouts", "write:counterparties"))}
+	s := &payer{bearer: signUpWithScopes(t, p, 0, append(slices.Clone(demo.Scopes), "write:payouts", "write:counterparties"))}
 	s.bank = bankhttp.NewClient(bankURL, func(message []byte) string { return webhook.Sign(sharedSecret, time.Now(), message) })
 	t.Cleanup(s.bank.Close)
-	s.card = s.must(t, p, "/api/cards", newCard()).Text("card", "partnerCardToken")
-	s.recipient = s.must(t, p, "/api/treasury/counterparties", fields{"name": "Storm Landlord", "routingNumber": "021000021",
+	s.card = s.post(t, p, "/api/cards", cardRequest()).Text("card", "partnerCardToken")
+	s.recipient = s.post(t, p, "/api/treasury/counterparties", fields{"name": "Storm Landlord", "routingNumber": "021000021",
 		"accountNumber": paidAccount, "accountType": "checking"}).Text("counterparty", "id")
 	return s
 }
 
-func (s *payer) must(t *testing.T, p *process, path string, body fields) apiclient.Answer {
+func (s *payer) post(t *testing.T, p *process, path string, body fields) apiclient.Answer {
 	t.Helper()
-	a, err := p.api(s.bearer, apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)})
+	a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)})
 	require.NoError(t, err)
 	require.Contains(t, []int{200, 202}, a.Status, string(a.Raw))
 	return a
 }
 
-// fill makes the balance cover half of what is ordered by so many answers.
-func (s *payer) fill(t *testing.T, p *process, answers int64) {
+// deposit makes the balance cover half of what is ordered by so many answers.
+func (s *payer) deposit(t *testing.T, p *process, answers int64) {
 	t.Helper()
-	a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+	a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
 	available, err := strconv.ParseInt(fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]), 10, 64)
 	require.NoError(t, err)
-	cents := max(answers*150_00/shareCovered-available, 1_00)
+	cents := max(answers*150_00/fundOneIn-available, 1_00)
 	cents -= cents % 100 // odd cents are the sandbox's endings: one deposit in a hundred would never be reported
-	s.must(t, p, "/api/treasury/deposits", announcement(cents))
+	s.post(t, p, "/api/treasury/deposits", depositRequest(cents))
 	s.deposited += cents
 	p.await(t, "the deposit", func() bool {
-		a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+		a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 		return err == nil && fmt.Sprint(apiclient.DollarBalance(a)["incomingCents"]) == "0"
 	})
 }
 
-// rage orders payouts, converts and swipes until the server is killed after so many answers to payouts.
-func (s *payer) rage(t *testing.T, p *process, x *trader, seed uint64, round int, after int64) {
+// runUntilKilled orders payouts, converts and swipes until the server is killed after so many answers to payouts.
+func (s *payer) runUntilKilled(t *testing.T, p *process, x *converter, seed uint64, round int, after int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), stormWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), stormTimeout)
 	defer cancel()
 	var answers atomic.Int64
 	var clients, swipers sync.WaitGroup
@@ -223,7 +223,7 @@ func (s *payer) rage(t *testing.T, p *process, x *trader, seed uint64, round int
 		random := rand.New(rand.NewPCG(seed, uint64(round<<16+client)))
 		clients.Go(func() {
 			for range payoutsEach {
-				if !s.order(ctx, p, random) {
+				if !s.sendPayout(ctx, p, random) {
 					return
 				}
 				if answers.Add(1) == after {
@@ -232,35 +232,35 @@ func (s *payer) rage(t *testing.T, p *process, x *trader, seed uint64, round int
 			}
 		})
 	}
-	x.rage(t, ctx, p, seed, round, &swipers)
+	x.startClients(t, ctx, p, seed, round, &swipers)
 	for swiper := range payoutSwipers {
-		swipers.Go(func() { s.swipeOn(t, ctx, p, fmt.Sprintf("p%d-%d", round, swiper)) })
+		swipers.Go(func() { s.swipeUntilCutOff(t, ctx, p, fmt.Sprintf("p%d-%d", round, swiper)) })
 	}
 	clients.Wait()
 	_ = p.cmd.Process.Kill() // a slow machine: the chosen answer did not come
 	swipers.Wait()
 }
 
-// order sends a payout. It is false when the client was cut off.
-func (s *payer) order(ctx context.Context, p *process, r *rand.Rand) bool {
+// sendPayout sends a payout. It is false when the client was cut off.
+func (s *payer) sendPayout(ctx context.Context, p *process, r *rand.Rand) bool {
 	cents := (100+r.Int64N(100))*100 + payoutEndings[r.IntN(len(payoutEndings))]
-	o := &payoutOrder{cents: cents, sent: newSent("/api/treasury/payouts",
+	o := &payoutOrder{cents: cents, idempotentPost: newIdempotentPost("/api/treasury/payouts",
 		fields{"rail": "ach", "counterpartyId": s.recipient, "amountCents": cents, "description": "rent"})}
 	s.mu.Lock()
 	s.orders = append(s.orders, o)
 	s.mu.Unlock()
-	if o.send(ctx, p.as(p.rest, s.bearer)) != nil {
+	if o.send(ctx, p.client(p.rest, s.bearer)) != nil {
 		s.cut.Add(1)
 		return false
 	}
 	return true
 }
 
-// swipeOn takes from the same dollars until the server is gone. A swipe that was cut off is sent again, after the restart, by
+// swipeUntilCutOff takes from the same dollars until the server is gone. A swipe that was cut off is sent again, after the restart, by
 // none: it is looked up in the list.
-func (s *payer) swipeOn(t *testing.T, ctx context.Context, p *process, prefix string) {
+func (s *payer) swipeUntilCutOff(t *testing.T, ctx context.Context, p *process, prefix string) {
 	for n := 0; ctx.Err() == nil; n++ {
-		_, err := p.as(p.network, p.secret).Send(ctx, apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: marshal(fields{
+		_, err := p.client(p.network, p.secret).Send(ctx, apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: marshal(fields{
 			"id": fmt.Sprintf("%s-%d", prefix, n), "cardToken": s.card, "amountCents": 7_00, "currency": "USD",
 			"merchant": fields{"id": "m-1", "name": "Corner Grocer 12", "mcc": "5411", "country": "US"}})})
 		if err != nil {
@@ -273,26 +273,26 @@ func (s *payer) swipeOn(t *testing.T, ctx context.Context, p *process, prefix st
 	}
 }
 
-// resolve repeats the requests of orders.
-func (s *payer) resolve(t *testing.T, p *process, orders []*payoutOrder) {
+// repeatOrders repeats the requests of orders.
+func (s *payer) repeatOrders(t *testing.T, p *process, orders []*payoutOrder) {
 	t.Helper()
 	var wrong atomic.Int64
-	each(orders, func(o *payoutOrder) {
-		if !o.repeatsAlike(p, s.bearer) {
+	forEachConcurrently(orders, func(o *payoutOrder) {
+		if !o.repeatMatches(p, s.bearer) {
 			wrong.Add(1)
 		}
 	})
 	require.Zero(t, wrong.Load())
 }
 
-// settle waits until everything that reached the bank has come to its end, and everything that this server has sent.
-func (s *payer) settle(t *testing.T, p *process, launched time.Time) {
+// awaitBankReports waits until everything that reached the bank has come to its end, and everything that this server has sent.
+func (s *payer) awaitBankReports(t *testing.T, p *process, launched time.Time) {
 	t.Helper()
-	p.awaitFor(t, reportedWithin, "the bank's reports", func() bool {
-		persistence.Pause(t.Context(), settleAgain)
-		known := ordersAt(t, s.bank, ident.Payout)
-		return !slices.ContainsFunc(s.list(t, p), func(shown shownPayout) bool {
-			if !open(shown.Status) {
+	p.awaitWithin(t, reportTimeout, "the bank's reports", func() bool {
+		persistence.Pause(t.Context(), settlePollInterval)
+		known := orderCounts(t, s.bank, ident.Payout)
+		return !slices.ContainsFunc(s.listPayouts(t, p), func(shown shownPayout) bool {
+			if !payoutOpen(shown.Status) {
 				return shown.Status == "settled" && shown.AmountCents%100 == sandbox.EndingReturned
 			}
 			sent := slices.IndexFunc(shown.History, func(h payoutStep) bool { return h.Status == "submitting" })
@@ -301,12 +301,12 @@ func (s *payer) settle(t *testing.T, p *process, launched time.Time) {
 	})
 }
 
-func open(status string) bool {
+func payoutOpen(status string) bool {
 	return slices.Contains([]string{"reserved", "submitting", "submitted", "outcome_unknown"}, status)
 }
 
-// ordersAt is how often the bank was given each order of a kind, by reference.
-func ordersAt(t *testing.T, bank *bankhttp.Client, prefix string) map[string]int {
+// orderCounts is how often the bank was given each order of a kind, by reference.
+func orderCounts(t *testing.T, bank *bankhttp.Client, prefix string) map[string]int {
 	t.Helper()
 	known, after := map[string]int{}, ""
 	for {
@@ -323,10 +323,10 @@ func ordersAt(t *testing.T, bank *bankhttp.Client, prefix string) map[string]int
 	}
 }
 
-func (s *payer) list(t *testing.T, p *process) (payouts []shownPayout) {
+func (s *payer) listPayouts(t *testing.T, p *process) (payouts []shownPayout) {
 	t.Helper()
 	for cursor := ""; ; {
-		a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury/payouts?limit=100" + cursor})
+		a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury/payouts?limit=100" + cursor})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		var page struct {
@@ -342,13 +342,13 @@ func (s *payer) list(t *testing.T, p *process) (payouts []shownPayout) {
 	}
 }
 
-// agree compares what the clients were told with the list, the bank and the treasury. A payout that was taken for sending by a
+// checkPayouts compares what the clients were told with the list, the bank and the treasury. A payout that was taken for sending by a
 // server which died before it called the bank is with nobody: its dollars stay reserved until the day is over.
-func (s *payer) agree(t *testing.T, p *process) {
+func (s *payer) checkPayouts(t *testing.T, p *process) {
 	t.Helper()
 	accepted := map[string]int64{}
 	for _, o := range s.orders {
-		require.True(t, o.told)
+		require.True(t, o.answered)
 		switch {
 		case o.answer.Status == 200:
 			accepted[o.answer.Text("payout", "id")] = o.cents
@@ -360,16 +360,16 @@ func (s *payer) agree(t *testing.T, p *process) {
 	s.accepted = len(accepted)
 	require.Equal(t, len(s.orders), s.accepted+s.declined, "accepted and declined are what was sent")
 	require.NotZero(t, s.declined)
-	known := ordersAt(t, s.bank, ident.Payout)
+	known := orderCounts(t, s.bank, ident.Payout)
 	held, gone := int64(0), int64(0)
-	payouts := s.list(t, p)
+	payouts := s.listPayouts(t, p)
 	require.Len(t, payouts, s.accepted, "what was accepted is there, and nothing else")
 	for _, shown := range payouts {
 		require.Equal(t, accepted[shown.ID], shown.AmountCents)
 		switch {
-		case open(shown.Status):
+		case payoutOpen(shown.Status):
 			require.Zero(t, known[shown.ID], "%s is %s", shown.ID, shown.Status)
-			held, s.limbo = held+shown.AmountCents, s.limbo+1
+			held, s.unsent = held+shown.AmountCents, s.unsent+1
 		case shown.Status == "settled":
 			require.Equal(t, 1, known[shown.ID])
 			gone += shown.AmountCents
@@ -380,21 +380,21 @@ func (s *payer) agree(t *testing.T, p *process) {
 		require.Contains(t, accepted, reference)
 	}
 	s.atBank = len(known)
-	s.funds(t, p, held, gone)
+	s.checkTreasury(t, p, held, gone)
 }
 
-// funds compares the treasury with the sums. Nothing has taken it below zero.
-func (s *payer) funds(t *testing.T, p *process, held, gone int64) {
+// checkTreasury compares the treasury with the sums. Nothing has taken it below zero.
+func (s *payer) checkTreasury(t *testing.T, p *process, held, gone int64) {
 	t.Helper()
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 	swiped := int64(0)
 	w := &witness{}
-	for _, e := range w.list(t, p, &tenant{bearer: s.bearer}, func(map[string]entry) bool { return false }) {
+	for _, e := range w.listAuthorizations(t, p, &tenant{bearer: s.bearer}, func(map[string]listedAuthorization) bool { return false }) {
 		swiped += e.Held
 	}
 	require.Empty(t, w.differences)
 	require.NotZero(t, swiped, "swipes take from the same dollars")
-	a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+	a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
 	require.Equal(t, fmt.Sprint(held+swiped), fmt.Sprint(apiclient.DollarBalance(a)["heldCents"]))
 	require.Equal(t, fmt.Sprint(s.deposited-gone-held-swiped), fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]))

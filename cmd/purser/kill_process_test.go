@@ -26,10 +26,10 @@ import (
 
 // Deadlines of what is waited for, and how often it is asked.
 const (
-	processWithin = 60 * time.Second // a start, an end
-	stateWithin   = 60 * time.Second // a state that the server comes to by itself
-	linesShown    = 40               // of a process that does not come to it
-	askAgain      = 5 * time.Millisecond
+	processTimeout = 60 * time.Second // a start, an end
+	stateTimeout   = 60 * time.Second // a state that the server comes to by itself
+	logTailLines   = 40               // of a process that does not come to it
+	pollInterval   = 5 * time.Millisecond
 )
 
 // program is the program as it is shipped and the stores that it runs on.
@@ -41,31 +41,31 @@ type program struct {
 	broker   *broker
 }
 
-// fullVariable has the suite of processes run in its full length: more rounds, longer outages. make test-full sets it.
-const fullVariable = "PURSER_TEST_FULL"
+// fullLengthVariable has the suite of processes run in its full length: more rounds, longer outages. make test-full sets it.
+const fullLengthVariable = "PURSER_TEST_FULL"
 
-// onEachStores runs a test of processes on each set of stores. Where full is false the test may do less of the same.
-func onEachStores(t *testing.T, test func(t *testing.T, purser program, full bool)) {
-	path, full := build(t), os.Getenv(fullVariable) != ""
+// onEachStoreSet runs a test of processes on each set of stores. Where full is false the test may do less of the same.
+func onEachStoreSet(t *testing.T, test func(t *testing.T, purser program, full bool)) {
+	path, full := buildProgram(t), os.Getenv(fullLengthVariable) != ""
 	t.Run("embedded", func(t *testing.T) { test(t, program{path: path}, full) })
 	t.Run("postgres+kafka", func(t *testing.T) {
-		if purser := onServers(t, path); purser.database != nil {
+		if purser := onPostgresAndKafka(t, path); purser.database != nil {
 			test(t, purser, full)
 		}
 	})
 }
 
-// onStoresInFull is onEachStores for a test that goes on for long: beside Postgres and Kafka only when it is run in full.
-func onStoresInFull(t *testing.T, test func(t *testing.T, purser program, full bool)) {
-	if os.Getenv(fullVariable) != "" {
-		onEachStores(t, test)
+// onEachStoreSetIfFull is onEachStores for a test that goes on for long: beside Postgres and Kafka only when it is run in full.
+func onEachStoreSetIfFull(t *testing.T, test func(t *testing.T, purser program, full bool)) {
+	if os.Getenv(fullLengthVariable) != "" {
+		onEachStoreSet(t, test)
 		return
 	}
-	t.Run("embedded", func(t *testing.T) { test(t, program{path: build(t)}, false) })
+	t.Run("embedded", func(t *testing.T) { test(t, program{path: buildProgram(t)}, false) })
 }
 
-// onServers is the program on a Postgres and a Kafka of its own. Its database is nil when the machine has none.
-func onServers(t *testing.T, path string) program {
+// onPostgresAndKafka is the program on a Postgres and a Kafka of its own. Its database is nil when the machine has none.
+func onPostgresAndKafka(t *testing.T, path string) program {
 	t.Helper()
 	database := pgtest.Own(t, t.Name(), true)
 	if database == nil {
@@ -80,17 +80,17 @@ func serverSettings(databaseURL, brokers string) []string {
 	return []string{"DATABASE_URL=" + databaseURL, "PURSER_DATA_KEY=" + testDataKey, "KAFKA_BROKERS=" + brokers}
 }
 
-// build compiles the program as it is shipped.
-func build(t *testing.T) string {
+// buildProgram compiles the program as it is shipped.
+func buildProgram(t *testing.T) string {
 	t.Helper()
-	path, err := builtOnce()
+	path, err := buildProgramOnce()
 	require.NoError(t, err)
 	return path
 }
 
-// builtOnce makes the program where TestMain takes it away again.
-var builtOnce = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(scratch, "purser")
+// buildProgramOnce makes the program where TestMain takes it away again.
+var buildProgramOnce = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(suiteDir, "purser")
 	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
@@ -98,8 +98,8 @@ var builtOnce = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// command is the program with the settings of these tests and nothing of the environment's.
-func command(purser program, data string, args ...string) *exec.Cmd {
+// purserCommand is the program with the settings of these tests and nothing of the environment's.
+func purserCommand(purser program, data string, args ...string) *exec.Cmd {
 	cmd := exec.Command(purser.path, append(args, "--data-dir", data)...)
 	cmd.Env = append([]string{"PURSER_HTTP_ADDR=127.0.0.1:0", "PURSER_AUTHORIZER_ADDR=127.0.0.1:0",
 		"PURSER_ADMIN_ADDR=127.0.0.1:0", "PURSER_RATE_LIMITS=off", "PURSER_REFUSALS=off",
@@ -108,18 +108,18 @@ func command(purser program, data string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// succeed runs a command to its end, expects status 0 and returns what it printed.
-func succeed(t *testing.T, purser program, data string, args ...string) string {
+// requireSuccess runs a command to its end, expects status 0 and returns what it printed.
+func requireSuccess(t *testing.T, purser program, data string, args ...string) string {
 	t.Helper()
-	out, err := command(purser, data, args...).CombinedOutput()
+	out, err := purserCommand(purser, data, args...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return string(out)
 }
 
-// refuse runs a command that must end with status 1 and returns what it printed.
-func refuse(t *testing.T, purser program, data string, args ...string) string {
+// requireFailure runs a command that must end with status 1 and returns what it printed.
+func requireFailure(t *testing.T, purser program, data string, args ...string) string {
 	t.Helper()
-	out, err := command(purser, data, args...).CombinedOutput()
+	out, err := purserCommand(purser, data, args...).CombinedOutput()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	require.True(t, ok, "%v: %s", err, out)
 	require.Equal(t, 1, exit.ExitCode(), string(out))
@@ -136,7 +136,7 @@ type process struct {
 	exited               chan struct{}
 	err                  error // of the exit; read it after exited
 	http                 *http.Client
-	took                 time.Duration // from the launch to readiness
+	startupTime          time.Duration // from the launch to readiness
 	stop                 func() error  // of a server in this process
 }
 
@@ -158,8 +158,8 @@ func (l *processLog) String() string {
 	return l.text.String()
 }
 
-// last is so much of its end.
-func (l *processLog) last(lines int) string {
+// tail is so much of its end.
+func (l *processLog) tail(lines int) string {
 	all := strings.SplitAfter(l.String(), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "")
 }
@@ -167,32 +167,32 @@ func (l *processLog) last(lines int) string {
 // launch starts a server on free ports and returns when it is ready. It is killed at the end of the test if it still runs.
 func launch(t *testing.T, purser program, data string) *process {
 	t.Helper()
-	return launchAs(t, data, command(purser, data, "serve"))
+	return launchCommand(t, data, purserCommand(purser, data, "serve"))
 }
 
-// launchAs starts a server by a command and waits until it is ready.
-func launchAs(t *testing.T, data string, serve *exec.Cmd) *process {
+// launchCommand starts a server by a command and waits until it is ready.
+func launchCommand(t *testing.T, data string, serve *exec.Cmd) *process {
 	t.Helper()
 	began := time.Now()
-	p, said := begin(t, serve)
+	p, said := startCommand(t, serve)
 	p.rest, p.network, p.admin = "http://"+said["http"], "http://"+said["authorizer"], "http://"+said["admin"]
-	p.await(t, "readiness", func() bool { return strings.Contains(p.ask("/readyz"), "ready") })
+	p.await(t, "readiness", func() bool { return strings.Contains(p.adminPage("/readyz"), "ready") })
 	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))
 	require.NoError(t, err)
-	p.secret, p.took = strings.TrimSpace(string(secret)), time.Since(began)
+	p.secret, p.startupTime = strings.TrimSpace(string(secret)), time.Since(began)
 	return p
 }
 
-// begin starts a command that serves and returns with the fields of its line that says ready.
-func begin(t *testing.T, cmd *exec.Cmd) (p *process, said map[string]string) {
+// startCommand starts a command that serves and returns with the fields of its line that says ready.
+func startCommand(t *testing.T, cmd *exec.Cmd) (p *process, said map[string]string) {
 	t.Helper()
 	p = &process{cmd: cmd, exited: make(chan struct{}),
-		http: &http.Client{Timeout: processWithin, Transport: judge.Through(&http.Transport{MaxIdleConnsPerHost: 256})}}
+		http: &http.Client{Timeout: processTimeout, Transport: responseJudge.Through(&http.Transport{MaxIdleConnsPerHost: 256})}}
 	stderr, err := p.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())
 	ready := make(chan map[string]string, 1)
-	go p.listen(stderr, ready)
+	go p.readLog(stderr, ready)
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
@@ -202,18 +202,18 @@ func begin(t *testing.T, cmd *exec.Cmd) (p *process, said map[string]string) {
 	case said = <-ready:
 	case <-p.exited:
 		require.FailNow(t, "the server has ended before it was ready", "%v\n%s", p.err, p.log.String())
-	case <-time.After(processWithin):
+	case <-time.After(processTimeout):
 		require.FailNow(t, "the server did not say that it is ready")
 	}
 	return p, said
 }
 
-// listen keeps the log, hands over the fields of the line that says ready, and waits for the end of the process.
-func (p *process) listen(stderr io.Reader, ready chan<- map[string]string) {
+// readLog keeps the log, hands over the fields of the line that says ready, and waits for the end of the process.
+func (p *process) readLog(stderr io.Reader, ready chan<- map[string]string) {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
 		p.log.add(lines.Text())
-		_, _ = fmt.Fprintln(diary, lines.Text())
+		_, _ = fmt.Fprintln(suiteLog, lines.Text())
 		if !strings.Contains(lines.Text(), " msg=ready ") {
 			continue
 		}
@@ -228,8 +228,8 @@ func (p *process) listen(stderr io.Reader, ready chan<- map[string]string) {
 	close(p.exited)
 }
 
-// ask reads a page of the admin port; "" when it is not answered with 200.
-func (p *process) ask(path string) string {
+// adminPage reads a page of the admin port; "" when it is not answered with 200.
+func (p *process) adminPage(path string) string {
 	resp, err := p.http.Get(p.admin + path)
 	if err != nil {
 		return ""
@@ -245,38 +245,38 @@ func (p *process) ask(path string) string {
 // await asks until the condition holds.
 func (p *process) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	p.awaitFor(t, stateWithin, what, holds)
+	p.awaitWithin(t, stateTimeout, what, holds)
 }
 
-func (p *process) awaitFor(t *testing.T, within time.Duration, what string, holds func() bool) {
+func (p *process) awaitWithin(t *testing.T, within time.Duration, what string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	for !holds() {
-		if !persistence.Pause(ctx, askAgain) {
-			require.NoError(t, ctx.Err(), "waiting for %s; the last lines of the process:\n%s", what, p.log.last(linesShown))
+		if !persistence.Pause(ctx, pollInterval) {
+			require.NoError(t, ctx.Err(), "waiting for %s; the last lines of the process:\n%s", what, p.log.tail(logTailLines))
 		}
 	}
 }
 
-// drained waits until everything that was decided is in the journal.
-func (p *process) drained(t *testing.T) {
+// awaitEmptyBacklog waits until everything that was decided is in the journal.
+func (p *process) awaitEmptyBacklog(t *testing.T) {
 	t.Helper()
-	p.await(t, "an empty backlog", func() bool { return strings.Contains(p.ask("/metrics"), "\npurser_backlog_entries 0\n") })
+	p.await(t, "an empty backlog", func() bool { return strings.Contains(p.adminPage("/metrics"), "\npurser_backlog_entries 0\n") })
 }
 
-// end sends a signal and returns how the process ended: "signal: killed", "exit status 1", or "" for status 0.
-func (p *process) end(t *testing.T, s syscall.Signal) string {
+// signalAndWait sends a signal and returns how the process ended: "signal: killed", "exit status 1", or "" for status 0.
+func (p *process) signalAndWait(t *testing.T, s syscall.Signal) string {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(s))
-	return p.ended(t)
+	return p.awaitExit(t)
 }
 
-func (p *process) ended(t *testing.T) string {
+func (p *process) awaitExit(t *testing.T) string {
 	t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(processWithin):
+	case <-time.After(processTimeout):
 		require.FailNow(t, "the process did not end")
 	}
 	p.http.CloseIdleConnections()
@@ -286,38 +286,38 @@ func (p *process) ended(t *testing.T) string {
 	return ""
 }
 
-// message posts to the card network's port. What was not decided in time is sent again.
-func (p *process) message(path string, body []byte) (apiclient.Answer, error) {
-	return p.as(p.network, p.secret).SendUntilDecided(context.Background(), apiclient.Request{Method: "POST", Path: path, Body: body})
+// sendToNetwork posts to the card network's port. What was not decided in time is sent again.
+func (p *process) sendToNetwork(path string, body []byte) (apiclient.Answer, error) {
+	return p.client(p.network, p.secret).SendUntilDecided(context.Background(), apiclient.Request{Method: "POST", Path: path, Body: body})
 }
 
-// api asks the REST port.
-func (p *process) api(bearer string, r apiclient.Request) (apiclient.Answer, error) {
-	return patiently(context.Background(), p.as(p.rest, bearer), r)
+// sendToREST asks the REST port.
+func (p *process) sendToREST(bearer string, r apiclient.Request) (apiclient.Answer, error) {
+	return sendUntilKnown(context.Background(), p.client(p.rest, bearer), r)
 }
 
-// unknown tells the answers of the REST API that a busy machine may give: nothing changed, or nobody knows. Any other 5xx is a
+// unchangedOrUnknown tells the answers of the REST API that a busy machine may give: nothing changed, or nobody knows. Any other 5xx is a
 // fault.
-func unknown(a apiclient.Answer) bool {
+func unchangedOrUnknown(a apiclient.Answer) bool {
 	return a.Status == http.StatusServiceUnavailable || a.Text("error") == "outcome_unknown"
 }
 
-// patiently sends a request, and sends it again as long as the answer is that nothing changed, for the machine was too busy; or
+// sendUntilKnown sends a request, and sends it again as long as the answer is that nothing changed, for the machine was too busy; or
 // that nobody knows, when a repeat changes nothing twice.
-func patiently(ctx context.Context, c *apiclient.Client, r apiclient.Request) (a apiclient.Answer, err error) {
+func sendUntilKnown(ctx context.Context, c *apiclient.Client, r apiclient.Request) (a apiclient.Answer, err error) {
 	repeats := r.IdempotencyKey != "" || r.Method != http.MethodPost
-	for deadline := time.Now().Add(stateWithin); ; {
+	for deadline := time.Now().Add(stateTimeout); ; {
 		a, err = c.Send(ctx, r)
 		again := a.Status == http.StatusServiceUnavailable || repeats && a.Text("error") == "outcome_unknown"
 		if err != nil || !again || time.Now().After(deadline) {
 			return a, err
 		}
-		if !persistence.Pause(ctx, askAgain) {
+		if !persistence.Pause(ctx, pollInterval) {
 			return apiclient.Answer{}, ctx.Err()
 		}
 	}
 }
 
-func (p *process) as(base, bearer string) *apiclient.Client {
+func (p *process) client(base, bearer string) *apiclient.Client {
 	return &apiclient.Client{BaseURL: base, Bearer: bearer, HTTP: p.http}
 }

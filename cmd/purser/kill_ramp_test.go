@@ -25,16 +25,16 @@ import (
 
 // The storm of the ramp.
 const (
-	rampClients   = 24
-	rampEach      = 12 // orders of a client in a round
-	rampKillLeast = 30 // answers to orders before a kill
-	rampKillMost  = rampClients * rampEach / 2
-	fewRampKills  = 2 // where it is not run in full
-	rampedIn      = 60_000_00
-	rampedOver    = 30_000_00
+	rampClients         = 24
+	rampOrdersEach      = 12 // orders of a client in a round
+	minOrdersBeforeKill = 30 // answers to orders before a kill
+	maxOrdersBeforeKill = rampClients * rampOrdersEach / 2
+	shortRampRounds     = 2 // where it is not run in full
+	rampDepositCents    = 60_000_00
+	firstOnrampCents    = 30_000_00
 	// rampAllWithin: the ramp is given an order again after half a minute, and rests up to a minute before a report.
-	rampAllWithin  = 5 * time.Minute
-	shownRampOrder = 100
+	rampReportTimeout = 5 * time.Minute
+	rampPageSize      = 100
 )
 
 var (
@@ -46,90 +46,90 @@ var (
 // TestTheRampThroughKills kills the server, and its ramp with it, at random moments of a storm of orders in all directions.
 func TestTheRampThroughKills(t *testing.T) {
 	t.Parallel()
-	onStoresInFull(t, killAmidRamp)
+	onEachStoreSetIfFull(t, killAmidRamp)
 }
 
 func killAmidRamp(t *testing.T, purser program, full bool) {
-	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), fewRampKills
+	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), shortRampRounds
 	if full {
 		rounds = killRounds
 	}
 	random := rand.New(rand.NewPCG(seed, 9))
 	p := launch(t, purser, data)
-	s := foundRamper(t, p)
+	s := newRampCustomer(t, p)
 	for round := range rounds {
 		before := len(s.orders)
-		s.rage(t, p, seed, round, rampKillLeast+random.Int64N(rampKillMost-rampKillLeast))
-		require.Equal(t, "signal: killed", p.ended(t))
+		s.runUntilKilled(t, p, seed, round, minOrdersBeforeKill+random.Int64N(maxOrdersBeforeKill-minOrdersBeforeKill))
+		require.Equal(t, "signal: killed", p.awaitExit(t))
 		p = launch(t, purser, data)
-		s.resolve(t, p, s.orders[before:])
+		s.repeatOrders(t, p, s.orders[before:])
 	}
-	s.resolve(t, p, s.orders)
-	s.settle(t, p, full)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	s.compare(t, data)
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
-	require.Contains(t, succeed(t, purser, data, "unmatched"), "0 unmatched")
+	s.repeatOrders(t, p, s.orders)
+	s.awaitRampReports(t, p, full)
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	s.compareWithRamp(t, data)
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
+	require.Contains(t, requireSuccess(t, purser, data, "unmatched"), "0 unmatched")
 	t.Logf("%d kills: %d orders given, %d of them open at the end; %d requests cut off", rounds, len(s.shown), s.open, s.cut.Load())
 	require.NotZero(t, s.cut.Load(), "no kill has met a request")
 }
 
-// ramper is a workspace that gives orders to the ramp, and what its clients were told.
-type ramper struct {
-	bearer, wallet string
-	usd, coins     int64 // before the storm, in cents
-	cut            atomic.Int64
+// rampCustomer is a workspace that gives orders to the ramp, and what its clients were told.
+type rampCustomer struct {
+	bearer, wallet          string
+	initialUSD, initialUSDC int64 // before the storm, in cents
+	cut                     atomic.Int64
 
 	mu     sync.Mutex
-	orders []*rampSent
+	orders []*rampOrder
 
 	shown map[string]map[string]any // the orders at the end, by id
 	open  int
 }
 
-// rampSent is a quote and its use; nil when that was not sent.
-type rampSent struct {
+// rampOrder is a quote and its use; nil when that was not sent.
+type rampOrder struct {
 	direction  string
 	cents      int64
-	quote, use *sent
+	quote, use *idempotentPost
 }
 
-// id is that of the order, "" when there is none.
-func (o *rampSent) id() string {
-	if o.use == nil || !o.use.told || o.use.answer.Status != 200 {
+// orderID is that of the order, "" when there is none.
+func (o *rampOrder) orderID() string {
+	if o.use == nil || !o.use.answered || o.use.answer.Status != 200 {
 		return ""
 	}
 	return o.use.answer.Text("order", "id") + o.use.answer.Text("withdrawal", "id")
 }
 
-func foundRamper(t *testing.T, p *process) *ramper {
+func newRampCustomer(t *testing.T, p *process) *rampCustomer {
 	t.Helper()
-	session, bearer := signUpAs(t, p, 0, demo.Scopes)
+	session, bearer := signUpSession(t, p, 0, demo.Scopes)
 	t.Cleanup(session.HTTP.CloseIdleConnections)
-	s := &ramper{bearer: bearer}
-	walk := &demo.Tour{Out: io.Discard, Session: session, API: p.as(p.rest, bearer)}
+	s := &rampCustomer{bearer: bearer}
+	walk := &demo.Tour{Out: io.Discard, Session: session, API: p.client(p.rest, bearer)}
 	_, err := walk.Post(t.Context(), walk.API, "/api/ramp/account", fields{}, 200)
 	require.NoError(t, err)
 	require.NoError(t, walk.AwaitValue(t.Context(), walk.API, "/api/ramp/account", "linked",
 		func(a apiclient.Answer) string { return a.Text("account", "status") }))
 	s.wallet, err = demo.ProveWallet(t.Context(), walk)
 	require.NoError(t, err)
-	require.NoError(t, demo.AnnounceDeposit(t.Context(), walk, rampedIn))
-	p.await(t, "the deposit", func() bool { return s.treasury(t, p)[0] == rampedIn })
-	over := demo.RampOrder{Direction: "onramp", Cents: rampedOver, MaxFee: rampedOver / 200, Fee: rampedOver / 200}
+	require.NoError(t, demo.AnnounceDeposit(t.Context(), walk, rampDepositCents))
+	p.await(t, "the deposit", func() bool { return s.treasury(t, p)[0] == rampDepositCents })
+	over := demo.RampOrder{Direction: "onramp", Cents: firstOnrampCents, MaxFee: firstOnrampCents / 200, Fee: firstOnrampCents / 200}
 	require.NoError(t, over.Place(t.Context(), walk))
 	require.NoError(t, over.AwaitCompletion(t.Context(), walk))
 	require.Zero(t, walk.Differences)
 	before := s.treasury(t, p)
-	s.usd, s.coins = before[0], before[1]
-	require.Equal(t, [2]int64{rampedIn - rampedOver, rampedOver - rampedOver/200}, before)
+	s.initialUSD, s.initialUSDC = before[0], before[1]
+	require.Equal(t, [2]int64{rampDepositCents - firstOnrampCents, firstOnrampCents - firstOnrampCents/200}, before)
 	return s
 }
 
 // treasury is what there is in dollars and in USDC.
-func (s *ramper) treasury(t *testing.T, p *process) (cents [2]int64) {
+func (s *rampCustomer) treasury(t *testing.T, p *process) (cents [2]int64) {
 	t.Helper()
-	a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+	a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
 	for i, shown := range []any{apiclient.DollarBalance(a)["availableCents"], a.At("snapshot", "stablecoinUsdCents")} {
 		cents[i], err = strconv.ParseInt(fmt.Sprint(shown), 10, 64)
@@ -141,18 +141,18 @@ func (s *ramper) treasury(t *testing.T, p *process) (cents [2]int64) {
 	return cents
 }
 
-// rage gives orders until the server is killed after so many answers.
-func (s *ramper) rage(t *testing.T, p *process, seed uint64, round int, after int64) {
+// runUntilKilled gives orders until the server is killed after so many answers.
+func (s *rampCustomer) runUntilKilled(t *testing.T, p *process, seed uint64, round int, after int64) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), stormWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), stormTimeout)
 	defer cancel()
 	var answers atomic.Int64
 	var clients sync.WaitGroup
 	for client := range rampClients {
 		random := rand.New(rand.NewPCG(seed, uint64(round<<16+client)))
 		clients.Go(func() {
-			for range rampEach {
-				if !s.give(ctx, p, random) {
+			for range rampOrdersEach {
+				if !s.placeOrder(ctx, p, random) {
 					return
 				}
 				if answers.Add(1) == after {
@@ -165,47 +165,47 @@ func (s *ramper) rage(t *testing.T, p *process, seed uint64, round int, after in
 	_ = p.cmd.Process.Kill() // a slow machine: the chosen answer did not come
 }
 
-// give asks for a quote and uses it. It is false when the client was cut off.
-func (s *ramper) give(ctx context.Context, p *process, r *rand.Rand) bool {
-	o := &rampSent{direction: rampDirections[r.IntN(len(rampDirections))],
+// placeOrder asks for a quote and uses it. It is false when the client was cut off.
+func (s *rampCustomer) placeOrder(ctx context.Context, p *process, r *rand.Rand) bool {
+	o := &rampOrder{direction: rampDirections[r.IntN(len(rampDirections))],
 		cents: (100+r.Int64N(100))*100 + rampEndings[r.IntN(len(rampEndings))]}
 	ask := fields{"direction": o.direction, "amount": money.FormatDollars(o.cents)}
 	if o.direction == "withdraw" {
 		ask["walletId"] = s.wallet
 	}
-	o.quote = newSent("/api/ramp/quotes", ask)
+	o.quote = newIdempotentPost("/api/ramp/quotes", ask)
 	s.mu.Lock()
 	s.orders = append(s.orders, o)
 	s.mu.Unlock()
 	if !s.send(ctx, p, o.quote) || o.quote.answer.Status != 200 {
-		return o.quote.told
+		return o.quote.answered
 	}
 	o.use = o.newUse()
 	return s.send(ctx, p, o.use)
 }
 
-func (o *rampSent) newUse() *sent {
+func (o *rampOrder) newUse() *idempotentPost {
 	route := "/api/ramp/orders"
 	if o.direction == "withdraw" {
 		route = "/api/ramp/withdrawals"
 	}
-	return newSent(route, fields{"quoteId": o.quote.answer.Text("quote", "id")})
+	return newIdempotentPost(route, fields{"quoteId": o.quote.answer.Text("quote", "id")})
 }
 
-func (s *ramper) send(ctx context.Context, p *process, q *sent) bool {
-	if q.send(ctx, p.as(p.rest, s.bearer)) != nil {
+func (s *rampCustomer) send(ctx context.Context, p *process, q *idempotentPost) bool {
+	if q.send(ctx, p.client(p.rest, s.bearer)) != nil {
 		s.cut.Add(1)
 	}
-	return q.told
+	return q.answered
 }
 
-// resolve repeats the requests of orders.
-func (s *ramper) resolve(t *testing.T, p *process, orders []*rampSent) {
+// repeatOrders repeats the requests of orders.
+func (s *rampCustomer) repeatOrders(t *testing.T, p *process, orders []*rampOrder) {
 	t.Helper()
 	var wrong atomic.Int64
-	each(orders, func(o *rampSent) {
-		for _, q := range []*sent{o.quote, o.use} {
-			if !q.repeatsAlike(p, s.bearer) {
+	forEachConcurrently(orders, func(o *rampOrder) {
+		for _, q := range []*idempotentPost{o.quote, o.use} {
+			if !q.repeatMatches(p, s.bearer) {
 				wrong.Add(1)
 			}
 		}
@@ -213,30 +213,30 @@ func (s *ramper) resolve(t *testing.T, p *process, orders []*rampSent) {
 	require.Zero(t, wrong.Load())
 }
 
-// settle waits until the ramp has reported all that it has, and in full until it has been given everything again that a killed
+// awaitRampReports waits until the ramp has reported all that it has, and in full until it has been given everything again that a killed
 // server had not given it, or had no answer to. Then what is shown is one state: the money was the same before and after.
-func (s *ramper) settle(t *testing.T, p *process, full bool) {
+func (s *rampCustomer) awaitRampReports(t *testing.T, p *process, full bool) {
 	t.Helper()
-	p.awaitFor(t, rampAllWithin, "the ramp's reports", func() bool {
-		persistence.Pause(t.Context(), settleAgain)
+	p.awaitWithin(t, rampReportTimeout, "the ramp's reports", func() bool {
+		persistence.Pause(t.Context(), settlePollInterval)
 		before := s.treasury(t, p)
-		s.look(t, p)
+		s.readOrders(t, p)
 		processing := 0
 		for _, o := range s.shown {
 			if o["status"] == "processing" {
 				processing++
 			}
 		}
-		return processing == 0 && (s.open == 0 || !full) && before == s.treasury(t, p) && s.adds(before)
+		return processing == 0 && (s.open == 0 || !full) && before == s.treasury(t, p) && s.balancesMatch(before)
 	})
 }
 
-// look reads all orders.
-func (s *ramper) look(t *testing.T, p *process) {
+// readOrders reads all orders.
+func (s *rampCustomer) readOrders(t *testing.T, p *process) {
 	t.Helper()
 	s.shown, s.open = map[string]map[string]any{}, 0
-	for path := fmt.Sprintf("/api/ramp/orders?limit=%d", shownRampOrder); path != ""; {
-		a, err := p.api(s.bearer, apiclient.Request{Method: "GET", Path: path})
+	for path := fmt.Sprintf("/api/ramp/orders?limit=%d", rampPageSize); path != ""; {
+		a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: path})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		for _, row := range a.Rows("data") {
@@ -246,17 +246,17 @@ func (s *ramper) look(t *testing.T, p *process) {
 		}
 		path = ""
 		if next := a.Text("nextCursor"); next != "" {
-			path = fmt.Sprintf("/api/ramp/orders?limit=%d&cursor=%s", shownRampOrder, next)
+			path = fmt.Sprintf("/api/ramp/orders?limit=%d&cursor=%s", rampPageSize, next)
 		}
 	}
 }
 
-// adds says whether the money is what the orders that are shown make of it.
-func (s *ramper) adds(money [2]int64) bool {
-	usd, coins := s.usd, s.coins
+// balancesMatch says whether the money is what the orders that are shown make of it.
+func (s *rampCustomer) balancesMatch(money [2]int64) bool {
+	usd, coins := s.initialUSD, s.initialUSDC
 	for _, o := range s.orders {
-		shown := s.shown[o.id()]
-		if o.id() == "" || shown["status"] == "failed" {
+		shown := s.shown[o.orderID()]
+		if o.orderID() == "" || shown["status"] == "failed" {
 			continue
 		}
 		back := int64(0)
@@ -276,7 +276,7 @@ func (s *ramper) adds(money [2]int64) bool {
 }
 
 // fee is half a percent, rounded half-even, or half of that.
-func (o *rampSent) fee() int64 {
+func (o *rampOrder) fee() int64 {
 	part, of := o.cents*2, int64(400)
 	if o.cents%100 == sandbox.EndingCheaper {
 		part = o.cents
@@ -288,8 +288,8 @@ func (o *rampSent) fee() int64 {
 	return fee
 }
 
-// compare holds the orders against what the clients were told and what the ramp was given.
-func (s *ramper) compare(t *testing.T, data string) {
+// compareWithRamp holds the orders against what the clients were told and what the ramp was given.
+func (s *rampCustomer) compareWithRamp(t *testing.T, data string) {
 	t.Helper()
 	nobody := func(context.Context, []byte) (int, error) { return 0, io.EOF }
 	ramp, err := sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(data), Report: nobody, Clock: time.Now}, nobody)
@@ -303,7 +303,7 @@ func (s *ramper) compare(t *testing.T, data string) {
 	}
 	made := map[string]bool{}
 	for _, o := range s.orders {
-		id := o.id()
+		id := o.orderID()
 		if id == "" {
 			if o.use != nil {
 				require.Contains(t, []string{"insufficient_funds", "quote_expired"}, o.use.answer.Text("error"), string(o.use.answer.Raw))

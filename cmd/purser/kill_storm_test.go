@@ -16,43 +16,43 @@ import (
 
 // The size of a storm.
 const (
-	swipers       = 24 // clients that send authorizations
-	leastInFlight = 16 // of them are waiting for an answer when the server is struck
-	settlers      = 8  // clients that reverse, clear and refund what was approved
-	againOneIn    = 8  // swipes is sent again at once
-	leastAnswers  = 300
-	mostAnswers   = 2000 // after so many answers at most it is struck
-	openApprovals = 256  // waiting for a settler; more are left as they are
-	stormWithin   = 60 * time.Second
+	swipers              = 24 // clients that send authorizations
+	minInFlight          = 16 // of them are waiting for an answer when the server is struck
+	settlers             = 8  // clients that reverse, clear and refund what was approved
+	repeatOneIn          = 8  // swipes is sent again at once
+	minAnswersBeforeKill = 300
+	maxAnswersBeforeKill = 2000 // after so many answers at most it is struck
+	followUpQueueLimit   = 256  // waiting for a settler; more are left as they are
+	stormTimeout         = 60 * time.Second
 )
 
 // storm is many clients at work until the server is struck by one of them: the one that gets the chosen answer.
 type storm struct {
 	*witness
-	p        *process
-	round    int
-	strikeAt int64  // answers
-	strike   func() // a signal to the server
+	p           *process
+	round       int
+	signalAfter int64  // answers
+	signal      func() // a signal to the server
 	// enough ends the storm in the place of strikeAt; rest is what a swiper does between two swipes.
-	enough func() bool
-	rest   time.Duration
+	finished           func() bool
+	pauseBetweenSwipes time.Duration
 
-	ctx      context.Context
-	approved chan *swipe
-	over     chan struct{} // closed when it is struck
-	once     sync.Once
-	serial   atomic.Int64
-	answers  atomic.Int64
-	inFlight atomic.Int64 // authorizations
-	atStrike int64        // of them when it was struck; 0: never
-	late     atomic.Int64 // answers after the strike
+	ctx                context.Context
+	approved           chan *swipe
+	signalled          chan struct{} // closed when it is struck
+	once               sync.Once
+	serial             atomic.Int64
+	answers            atomic.Int64
+	inFlight           atomic.Int64 // authorizations
+	inFlightAtSignal   int64        // of them when it was struck; 0: never
+	answersAfterSignal atomic.Int64 // answers after the strike
 }
 
-// rage runs the storm; it returns when every client has stopped.
-func (s *storm) rage(seed uint64) {
-	ctx, cancel := context.WithTimeout(context.Background(), stormWithin)
+// run runs the storm; it returns when every client has stopped.
+func (s *storm) run(seed uint64) {
+	ctx, cancel := context.WithTimeout(context.Background(), stormTimeout)
 	defer cancel()
-	s.ctx, s.approved, s.over = ctx, make(chan *swipe, openApprovals), make(chan struct{})
+	s.ctx, s.approved, s.signalled = ctx, make(chan *swipe, followUpQueueLimit), make(chan struct{})
 	var clients sync.WaitGroup
 	stream := uint64(s.round) << 32
 	run := func(work func(*rand.Rand)) {
@@ -61,22 +61,22 @@ func (s *storm) rage(seed uint64) {
 		clients.Go(func() { work(random) })
 	}
 	for range swipers {
-		run(s.swipeOn)
+		run(s.runSwiper)
 	}
 	for range settlers {
-		run(s.settleOn)
+		run(s.runSettler)
 	}
 	for _, tn := range s.tenants {
-		for _, d := range tn.desks {
-			run(func(r *rand.Rand) { d.workOn(s, r) })
+		for _, d := range tn.restClients {
+			run(func(r *rand.Rand) { d.run(s, r) })
 		}
 	}
 	clients.Wait()
 }
 
-func (s *storm) struck() bool {
+func (s *storm) stopped() bool {
 	select {
-	case <-s.over:
+	case <-s.signalled:
 		return true
 	case <-s.ctx.Done():
 		return true
@@ -91,34 +91,34 @@ func (s *storm) send(c *apiclient.Client, r apiclient.Request, inFlight *atomic.
 	a, err := c.Send(s.ctx, r)
 	inFlight.Add(-1)
 	if err != nil {
-		s.cut(r, inFlight)
-		if !s.struck() {
+		s.countCutOff(r, inFlight)
+		if !s.stopped() {
 			s.differ("round %d: %s %s failed while the server ran: %v", s.round, r.Method, r.Path, err)
 		}
 		return apiclient.Answer{}, false
 	}
-	if s.struck() {
-		s.late.Add(1)
+	if s.stopped() {
+		s.answersAfterSignal.Add(1)
 	}
-	if waiting := s.inFlight.Load(); s.ripe(s.answers.Add(1), waiting) {
+	if waiting := s.inFlight.Load(); s.shouldSignal(s.answers.Add(1), waiting) {
 		s.once.Do(func() {
-			s.atStrike = waiting
-			close(s.over)
-			s.strike()
+			s.inFlightAtSignal = waiting
+			close(s.signalled)
+			s.signal()
 		})
 	}
 	return a, true
 }
 
-func (s *storm) ripe(answers, waiting int64) bool {
-	if s.enough != nil {
-		return s.enough()
+func (s *storm) shouldSignal(answers, waiting int64) bool {
+	if s.finished != nil {
+		return s.finished()
 	}
-	return answers >= s.strikeAt && waiting >= leastInFlight
+	return answers >= s.signalAfter && waiting >= minInFlight
 }
 
-// cut counts a request without an answer.
-func (s *storm) cut(r apiclient.Request, inFlight *atomic.Int64) {
+// countCutOff counts a request without an answer.
+func (s *storm) countCutOff(r apiclient.Request, inFlight *atomic.Int64) {
 	switch {
 	case inFlight == &s.inFlight:
 		s.counts.cutSwipes.Add(1)
@@ -129,9 +129,9 @@ func (s *storm) cut(r apiclient.Request, inFlight *atomic.Int64) {
 	}
 }
 
-// post sends a message of the network and notes its answer. It is false when the client was cut off.
-func (s *storm) post(m *message, noted, inFlight *atomic.Int64) bool {
-	a, answered := s.send(s.p.as(s.p.network, s.p.secret), apiclient.Request{Method: "POST", Path: m.path(), Body: m.body}, inFlight)
+// sendMessage sends a message of the network and notes its answer. It is false when the client was cut off.
+func (s *storm) sendMessage(m *message, noted, inFlight *atomic.Int64) bool {
+	a, answered := s.send(s.p.client(s.p.network, s.p.secret), apiclient.Request{Method: "POST", Path: m.route(), Body: m.body}, inFlight)
 	if !answered {
 		return false
 	}
@@ -140,23 +140,23 @@ func (s *storm) post(m *message, noted, inFlight *atomic.Int64) bool {
 		return true
 	}
 	noted.Add(1)
-	m.answer, m.told = a, true
+	m.answer, m.answered = a, true
 	return true
 }
 
-func (s *storm) swipeOn(r *rand.Rand) {
-	for !s.struck() {
-		persistence.Pause(s.ctx, s.rest)
+func (s *storm) runSwiper(r *rand.Rand) {
+	for !s.stopped() {
+		persistence.Pause(s.ctx, s.pauseBetweenSwipes)
 		tn := s.tenants[r.IntN(len(s.tenants))]
-		sw := s.newSwipe(tn, tn.token(r), 1_00+r.Int64N(50_00), r.IntN(4) == 0)
+		sw := s.newSwipe(tn, tn.randomToken(r), 1_00+r.Int64N(50_00), r.IntN(4) == 0)
 		m := sw.messages[0]
-		answered := s.post(m, &s.counts.swipes, &s.inFlight)
-		tn.keep(sw)
+		answered := s.sendMessage(m, &s.counts.swipes, &s.inFlight)
+		tn.addSwipe(sw)
 		s.checkSwipe(m)
-		if !answered || r.IntN(againOneIn) == 0 && !s.again(m) {
+		if !answered || r.IntN(repeatOneIn) == 0 && !s.repeatMessage(m) {
 			return
 		}
-		if m.told && m.answer.Text("decision") == "approved" {
+		if m.answered && m.answer.Text("decision") == "approved" {
 			select {
 			case s.approved <- sw:
 			default: // it stays held
@@ -165,10 +165,10 @@ func (s *storm) swipeOn(r *rand.Rand) {
 	}
 }
 
-// again sends a message once more in the middle of the storm. It is false when the client was cut off.
-func (s *storm) again(m *message) bool {
-	a, answered := s.send(s.p.as(s.p.network, s.p.secret), apiclient.Request{Method: "POST", Path: m.path(), Body: m.body}, &s.inFlight)
-	if !answered || !m.told || apiclient.IsUndecided(a) {
+// repeatMessage sends a message once more in the middle of the storm. It is false when the client was cut off.
+func (s *storm) repeatMessage(m *message) bool {
+	a, answered := s.send(s.p.client(s.p.network, s.p.secret), apiclient.Request{Method: "POST", Path: m.route(), Body: m.body}, &s.inFlight)
+	if !answered || !m.answered || apiclient.IsUndecided(a) {
 		return answered
 	}
 	if s.counts.repeated.Add(1); a.Status != m.answer.Status || string(a.Raw) != string(m.answer.Raw) {
@@ -179,7 +179,7 @@ func (s *storm) again(m *message) bool {
 
 // checkSwipe holds the answer against what must be so whatever the storm does: every card that is swiped was minted.
 func (s *storm) checkSwipe(m *message) {
-	if !m.told {
+	if !m.answered {
 		return
 	}
 	switch reason := m.answer.Text("reason"); reason {
@@ -195,12 +195,12 @@ func (s *storm) newSwipe(tn *tenant, token string, cents int64, partial bool) *s
 	if partial {
 		more["partialApproval"] = true
 	}
-	sw.add("authorization", sw.id, cents, more)
+	sw.addMessage("authorization", sw.id, cents, more)
 	return sw
 }
 
-// add makes the next message of a swipe.
-func (sw *swipe) add(kind, id string, cents int64, more fields) *message {
+// addMessage makes the next message of a swipe.
+func (sw *swipe) addMessage(kind, id string, cents int64, more fields) *message {
 	m := &message{kind: kind, id: id, cents: cents, final: more["final"] == true}
 	f := fields{"id": id, "amountCents": cents}
 	if kind != "reversal" {
@@ -229,14 +229,14 @@ func marshal(v any) []byte {
 	return text
 }
 
-func (s *storm) settleOn(r *rand.Rand) {
+func (s *storm) runSettler(r *rand.Rand) {
 	for {
 		select {
 		case sw := <-s.approved:
 			if !s.followUp(sw, r) {
 				return
 			}
-		case <-s.over:
+		case <-s.signalled:
 			return
 		case <-s.ctx.Done():
 			return
@@ -247,15 +247,15 @@ func (s *storm) settleOn(r *rand.Rand) {
 // followUp sends up to four messages about a swipe and stops at the first without an outcome.
 func (s *storm) followUp(sw *swipe, r *rand.Rand) bool {
 	for range r.IntN(5) {
-		before := sw.stands()
-		m := sw.next(before, r)
+		before := sw.state()
+		m := sw.nextFollowUp(before, r)
 		if m == nil {
 			return true
 		}
-		if !s.post(m, &s.counts.followUps, new(atomic.Int64)) {
+		if !s.sendMessage(m, &s.counts.followUps, new(atomic.Int64)) {
 			return false
 		}
-		if !m.told {
+		if !m.answered {
 			return true
 		}
 		s.checkFollowUp(m, before)
@@ -263,24 +263,24 @@ func (s *storm) followUp(sw *swipe, r *rand.Rand) bool {
 	return true
 }
 
-// next makes a message that fits how the authorization stands; nil when there is nothing more to say.
-func (sw *swipe) next(now standing, r *rand.Rand) *message {
+// nextFollowUp makes a message that fits how the authorization stands; nil when there is nothing more to say.
+func (sw *swipe) nextFollowUp(now authorizationState, r *rand.Rand) *message {
 	id := fmt.Sprintf("%s-%d", sw.id, len(sw.messages))
 	part := func(of int64) int64 { return 1 + r.Int64N(of) }
 	switch {
 	case now.held > 0 && now.cleared == 0 && r.IntN(4) == 0:
-		return sw.add("incremental", id, part(10_00), fields{"kind": "incremental"})
+		return sw.addMessage("incremental", id, part(10_00), fields{"kind": "incremental"})
 	case now.held > 0 && r.IntN(3) == 0:
-		return sw.add("reversal", id, part(now.held), nil)
+		return sw.addMessage("reversal", id, part(now.held), nil)
 	case now.held > 0:
-		return sw.add("clearing", id, part(now.held), fields{"final": r.IntN(2) == 0})
+		return sw.addMessage("clearing", id, part(now.held), fields{"final": r.IntN(2) == 0})
 	case now.cleared > now.refunded:
-		return sw.add("refund", id, part(now.cleared-now.refunded), nil)
+		return sw.addMessage("refund", id, part(now.cleared-now.refunded), nil)
 	}
 	return nil
 }
 
-func (s *storm) checkFollowUp(m *message, before standing) {
+func (s *storm) checkFollowUp(m *message, before authorizationState) {
 	a := m.answer
 	switch m.kind {
 	case "incremental":

@@ -19,24 +19,24 @@ import (
 )
 
 const (
-	killRounds     = 20
-	fewKillRounds  = 3 // where it is not run in full
-	workspaces     = 3
-	sharedCards    = 3 // of a workspace, that nobody changes
-	desksEach      = 4
-	richCents      = 1_000_000_00
-	poorCents      = 2_000_00 // runs out in the storm
-	seedVariable   = "PURSER_TEST_SEED"
-	shownFaults    = 20
-	shownLogBytes  = 4 << 10
-	drainedAnswers = 300 // before SIGTERM
+	killRounds           = 20
+	shortKillRounds      = 3 // where it is not run in full
+	workspaceCount       = 3
+	sharedCardsEach      = 3 // of a workspace, that nobody changes
+	restClientsEach      = 4
+	richCents            = 1_000_000_00
+	poorCents            = 2_000_00 // runs out in the storm
+	seedVariable         = "PURSER_TEST_SEED"
+	maxShownDifferences  = 20
+	maxShownLogBytes     = 4 << 10
+	answersBeforeSIGTERM = 300 // before SIGTERM
 )
 
 // TestTheRealProcess runs the program that is shipped, as a process of its own, and ends it in the ways a process ends.
 func TestTheRealProcess(t *testing.T) {
 	t.Parallel()
-	t.Run("what was answered is there after kill -9", func(t *testing.T) { onEachStores(t, killInStorms) })
-	t.Run("SIGTERM answers what is in flight", func(t *testing.T) { onEachStores(t, terminateInStorm) })
+	t.Run("what was answered is there after kill -9", func(t *testing.T) { onEachStoreSet(t, killInStorms) })
+	t.Run("SIGTERM answers what is in flight", func(t *testing.T) { onEachStoreSet(t, terminateInStorm) })
 }
 
 // killInStorms is the promise of the whole house: a server that is killed at a random moment, 20 times over, has forgotten
@@ -44,45 +44,45 @@ func TestTheRealProcess(t *testing.T) {
 func killInStorms(t *testing.T, purser program, full bool) {
 	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), killRounds
 	if !full {
-		rounds = fewKillRounds
+		rounds = shortKillRounds
 	}
 	random := rand.New(rand.NewPCG(seed, 0))
 	p := launch(t, purser, data)
-	w := found(t, p)
+	w := newWitness(t, p)
 	least, starts, storms, checks := int64(swipers), time.Duration(0), time.Duration(0), time.Duration(0)
 	for round := 1; round <= rounds; round++ {
 		began := time.Now()
-		inFlight := w.killRound(t, p, round, leastAnswers+random.Int64N(mostAnswers-leastAnswers), seed)
+		inFlight := w.killRound(t, p, round, minAnswersBeforeKill+random.Int64N(maxAnswersBeforeKill-minAnswersBeforeKill), seed)
 		least, storms = min(least, inFlight), storms+time.Since(began)
 		p = launch(t, purser, data)
-		starts, began = starts+p.took, time.Now()
+		starts, began = starts+p.startupTime, time.Now()
 		w.verify(t, p, round)
 		checks += time.Since(began)
-		w.mustAgree(t, p, round)
+		w.requireNoDifferences(t, p, round)
 	}
 	w.verifyAll(t, p)
-	w.mustAgree(t, p, rounds)
+	w.requireNoDifferences(t, p, rounds)
 	t.Logf("storms took %v, starts %v, comparisons %v", storms, starts, checks)
 	t.Logf("%d kills, at least %d swipes in flight at each; %s", rounds, least, w.counts.report(len(w.differences)))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent", "asked of the running server")
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "asked of the running server")
 	purser.requireStreams(t, p, data)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent", "of the directory")
-	w.loseAuthorizer(t, purser, data, rounds)
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "of the directory")
+	w.rebuildLostAuthorizer(t, purser, data, rounds)
 }
 
-// loseAuthorizer takes the authorizer's directory away. The start is refused with the command that repairs it, and after that
+// rebuildLostAuthorizer takes the authorizer's directory away. The start is refused with the command that repairs it, and after that
 // the same network ids have the same answers.
-func (w *witness) loseAuthorizer(t *testing.T, purser program, data string, rounds int) {
+func (w *witness) rebuildLostAuthorizer(t *testing.T, purser program, data string, rounds int) {
 	require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))
-	require.Contains(t, refuse(t, purser, data, "serve"), "purser rebuild-authorizer --yes")
-	t.Log(strings.TrimSpace(succeed(t, purser, data, "rebuild-authorizer", "--yes")))
+	require.Contains(t, requireFailure(t, purser, data, "serve"), "purser rebuild-authorizer --yes")
+	t.Log(strings.TrimSpace(requireSuccess(t, purser, data, "rebuild-authorizer", "--yes")))
 	p := launch(t, purser, data)
 	before := w.counts.repeated.Load()
 	w.verifyAll(t, p)
-	w.mustAgree(t, p, rounds)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent", "of the store made anew")
+	w.requireNoDifferences(t, p, rounds)
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "of the store made anew")
 	t.Logf("authorizer made anew: %d answers repeated, %d differences", w.counts.repeated.Load()-before, len(w.differences))
 }
 
@@ -90,21 +90,21 @@ func (w *witness) loseAuthorizer(t *testing.T, purser program, data string, roun
 func terminateInStorm(t *testing.T, purser program, _ bool) {
 	data := filepath.Join(t.TempDir(), "data")
 	p := launch(t, purser, data)
-	require.Contains(t, refuse(t, purser, data, "serve"), "the data directory is in use by another purser: "+data)
-	w := found(t, p)
-	s := &storm{witness: w, p: p, round: 1, strikeAt: drainedAnswers,
-		strike: func() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }}
-	s.rage(chooseSeed(t))
-	require.NotZero(t, s.atStrike, "the storm ended by itself\n%s", p.log.String())
-	require.Empty(t, p.ended(t), "a drained server ends with status 0")
-	require.NotZero(t, s.late.Load(), "nothing that was in flight was answered")
-	cut := w.counts.cut()
+	require.Contains(t, requireFailure(t, purser, data, "serve"), "the data directory is in use by another purser: "+data)
+	w := newWitness(t, p)
+	s := &storm{witness: w, p: p, round: 1, signalAfter: answersBeforeSIGTERM,
+		signal: func() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }}
+	s.run(chooseSeed(t))
+	require.NotZero(t, s.inFlightAtSignal, "the storm ended by itself\n%s", p.log.String())
+	require.Empty(t, p.awaitExit(t), "a drained server ends with status 0")
+	require.NotZero(t, s.answersAfterSignal.Load(), "nothing that was in flight was answered")
+	cut := w.counts.cutOff()
 	p = launch(t, purser, data)
 	w.verify(t, p, 1)
 	w.verifyAll(t, p)
-	w.mustAgree(t, p, 1)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	t.Logf("%d swipes in flight at SIGTERM, %d answers after it, %d requests not taken any more; %s", s.atStrike, s.late.Load(),
+	w.requireNoDifferences(t, p, 1)
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	t.Logf("%d swipes in flight at SIGTERM, %d answers after it, %d requests not taken any more; %s", s.inFlightAtSignal, s.answersAfterSignal.Load(),
 		cut, w.counts.report(len(w.differences)))
 }
 
@@ -125,62 +125,62 @@ func chooseSeed(t *testing.T) uint64 {
 // flight.
 func (w *witness) killRound(t *testing.T, p *process, round int, strikeAt int64, seed uint64) int64 {
 	t.Helper()
-	s := &storm{witness: w, p: p, round: round, strikeAt: strikeAt, strike: func() { _ = p.cmd.Process.Kill() }}
-	s.rage(seed)
-	w.mustAgree(t, p, round)
-	require.GreaterOrEqual(t, s.atStrike, int64(leastInFlight), "the storm ended by itself\n%s", p.log.String())
-	require.Equal(t, "signal: killed", p.ended(t))
-	return s.atStrike
+	s := &storm{witness: w, p: p, round: round, signalAfter: strikeAt, signal: func() { _ = p.cmd.Process.Kill() }}
+	s.run(seed)
+	w.requireNoDifferences(t, p, round)
+	require.GreaterOrEqual(t, s.inFlightAtSignal, int64(minInFlight), "the storm ended by itself\n%s", p.log.String())
+	require.Equal(t, "signal: killed", p.awaitExit(t))
+	return s.inFlightAtSignal
 }
 
-// mustAgree ends the test at the first differences.
-func (w *witness) mustAgree(t *testing.T, p *process, round int) {
+// requireNoDifferences ends the test at the first differences.
+func (w *witness) requireNoDifferences(t *testing.T, p *process, round int) {
 	t.Helper()
 	if len(w.differences) == 0 {
 		return
 	}
 	_ = p.cmd.Process.Kill()
-	p.ended(t)
+	p.awaitExit(t)
 	log := p.log.String()
 	require.FailNow(t, "differences", "round %d: %d differences, among them:\n%s\nthe server's log ends:\n%s", round,
-		len(w.differences), strings.Join(w.differences[:min(shownFaults, len(w.differences))], "\n"),
-		log[max(0, len(log)-shownLogBytes):])
+		len(w.differences), strings.Join(w.differences[:min(maxShownDifferences, len(w.differences))], "\n"),
+		log[max(0, len(log)-maxShownLogBytes):])
 }
 
-func (c *counts) cut() int64 { return c.cutSwipes.Load() + c.cutFollowUps.Load() + c.cutREST.Load() }
+func (c *counts) cutOff() int64 { return c.cutSwipes.Load() + c.cutFollowUps.Load() + c.cutREST.Load() }
 
 func (c *counts) report(differences int) string {
 	return fmt.Sprintf("%d answers noted (%d swipes, %d follow-ups, %d deposits, %d cards minted, %d card changes, %d keys made, "+
 		"%d revoked), %d requests cut off (%d swipes, %d follow-ups, %d of the REST API), %d undecided, "+
-		"%d answers repeated and %d states read, %d differences", c.noted(), c.swipes.Load(), c.followUps.Load(),
-		c.deposits.Load(), c.mints.Load(), c.patches.Load(), c.keysMade.Load(), c.keysRevoked.Load(), c.cut(), c.cutSwipes.Load(),
+		"%d answers repeated and %d states read, %d differences", c.recorded(), c.swipes.Load(), c.followUps.Load(),
+		c.deposits.Load(), c.mints.Load(), c.patches.Load(), c.keysMade.Load(), c.keysRevoked.Load(), c.cutOff(), c.cutSwipes.Load(),
 		c.cutFollowUps.Load(), c.cutREST.Load(), c.undecided.Load(), c.repeated.Load(), c.reads.Load(), differences)
 }
 
-// found makes the workspaces of a test with their money, cards and desks. The first one is poor.
-func found(t *testing.T, p *process) *witness {
+// newWitness makes the workspaces of a test with their money, cards and desks. The first one is poor.
+func newWitness(t *testing.T, p *process) *witness {
 	t.Helper()
 	w := &witness{}
-	for i := range workspaces {
+	for i := range workspaceCount {
 		tn := &tenant{bearer: signUp(t, p, i)}
 		w.tenants = append(w.tenants, tn)
 		cents := int64(richCents)
 		if i == 0 {
 			cents = poorCents
 		}
-		tn.mustPost(t, p, "/api/treasury/deposits", announcement(cents), 202).cents = cents
-		for range sharedCards + desksEach {
-			a := tn.mustPost(t, p, "/api/cards", newCard(), 200).answer
+		tn.mustPost(t, p, "/api/treasury/deposits", depositRequest(cents), 202).cents = cents
+		for range sharedCardsEach + restClientsEach {
+			a := tn.mustPost(t, p, "/api/cards", cardRequest(), 200).answer
 			token := a.Text("card", "partnerCardToken")
-			tn.issued(token)
-			first, err := termsOf(a)
+			tn.addToken(token)
+			first, err := decodeCardTerms(a)
 			require.NoError(t, err)
-			if len(tn.tokens) > sharedCards {
-				tn.desks = append(tn.desks, &desk{tenant: tn, card: a.Text("card", "id"), token: token, terms: first})
+			if len(tn.tokens) > sharedCardsEach {
+				tn.restClients = append(tn.restClients, &restClient{tenant: tn, card: a.Text("card", "id"), token: token, terms: first})
 			}
 		}
 		p.await(t, "the first deposit", func() bool {
-			a, err := p.api(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+			a, err := p.sendToREST(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 			return err == nil && fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]) == fmt.Sprint(cents)
 		})
 	}
@@ -192,22 +192,22 @@ func found(t *testing.T, p *process) *witness {
 // signUp makes a user with a workspace and returns a key of it.
 func signUp(t *testing.T, p *process, i int) (bearer string) {
 	t.Helper()
-	return signUpFor(t, p, i, demo.Scopes)
+	return signUpWithScopes(t, p, i, demo.Scopes)
 }
 
-func signUpFor(t *testing.T, p *process, i int, scopes []string) (bearer string) {
+func signUpWithScopes(t *testing.T, p *process, i int, scopes []string) (bearer string) {
 	t.Helper()
-	session, bearer := signUpAs(t, p, i, scopes)
+	session, bearer := signUpSession(t, p, i, scopes)
 	session.HTTP.CloseIdleConnections()
 	return bearer
 }
 
-// signUpAs is signUpFor that keeps the session.
-func signUpAs(t *testing.T, p *process, i int, scopes []string) (session *apiclient.Client, bearer string) {
+// signUpSession is signUpFor that keeps the session.
+func signUpSession(t *testing.T, p *process, i int, scopes []string) (session *apiclient.Client, bearer string) {
 	t.Helper()
 	session = apiclient.New(p.rest, "")
 	must := func(path string, body fields) apiclient.Answer {
-		a, err := patiently(t.Context(), session, apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
+		a, err := sendUntilKnown(t.Context(), session, apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		return a
@@ -218,12 +218,12 @@ func signUpAs(t *testing.T, p *process, i int, scopes []string) (session *apicli
 }
 
 // mustPost is a POST before any storm.
-func (tn *tenant) mustPost(t *testing.T, p *process, path string, body fields, status int) *post {
+func (tn *tenant) mustPost(t *testing.T, p *process, path string, body fields, status int) *restPost {
 	t.Helper()
-	made := &post{tenant: tn, status: status, told: true,
+	made := &restPost{tenant: tn, status: status, answered: true,
 		request: apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)}}
 	var err error
-	made.answer, err = p.api(tn.bearer, made.request)
+	made.answer, err = p.sendToREST(tn.bearer, made.request)
 	require.NoError(t, err)
 	require.Equal(t, status, made.answer.Status, string(made.answer.Raw))
 	tn.posts = append(tn.posts, made)

@@ -39,11 +39,11 @@ const (
 // Whatever became of a commit, it is resolved and nothing is done twice.
 func TestCommitsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	purser, most := onServers(t, build(t)), cutsInFew
+	purser, most := onPostgresAndKafka(t, buildProgram(t)), cutsInFew
 	if purser.database == nil {
 		return
 	}
-	if os.Getenv(fullVariable) != "" {
+	if os.Getenv(fullLengthVariable) != "" {
 		most = cutsInFull
 	}
 	proxy, url := pgtest.StartProxy(t, purser.database.URL("postgres"))
@@ -51,7 +51,7 @@ func TestCommitsWithoutAnAnswer(t *testing.T) {
 	purser.env = serverSettings(url, purser.broker.addresses)
 	seed, data := chooseSeed(t), filepath.Join(t.TempDir(), "data")
 	p := launch(t, purser, data)
-	c := &cutting{witness: found(t, p), p: p, seed: seed}
+	c := &cutting{witness: newWitness(t, p), p: p, seed: seed}
 	for _, way := range []struct {
 		name string
 		cuts cuts
@@ -65,11 +65,11 @@ func TestCommitsWithoutAnAnswer(t *testing.T) {
 		}
 	}
 	c.verifyAll(t, p)
-	c.mustAgree(t, p, c.round)
+	c.requireNoDifferences(t, p, c.round)
 	t.Log(c.counts.report(len(c.differences)))
 	purser.requireStreams(t, p, data)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent", "of the stores at rest")
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "of the stores at rest")
 }
 
 // cuts are one way to cut connections.
@@ -90,21 +90,21 @@ type cutting struct {
 // cut storms until so many commits of the actors' have met a cut (the book's and the fences' do too), and compares everything
 // after every few.
 func (c *cutting) cut(t *testing.T, way cuts, most int) {
-	failures := func() float64 { return labelled(c.p.ask("/metrics"), "purser_commits_total", `outcome="failed"`) }
+	failures := func() float64 { return labelled(c.p.adminPage("/metrics"), "purser_commits_total", `outcome="failed"`) }
 	began, before := c.round, failures()
 	for failures()-before < float64(most) {
 		c.round++
 		require.LessOrEqual(t, c.round-began, most, "commits do not meet the cuts")
 		until := way.done() + cutsEach
-		s := &storm{witness: c.witness, p: c.p, round: c.round, rest: cutRest, strike: func() {},
-			enough: func() bool { return way.done() >= until }}
+		s := &storm{witness: c.witness, p: c.p, round: c.round, pauseBetweenSwipes: cutRest, signal: func() {},
+			finished: func() bool { return way.done() >= until }}
 		way.begin()
-		s.rage(c.seed)
+		s.run(c.seed)
 		way.end()
-		c.mustAgree(t, c.p, c.round)
+		c.requireNoDifferences(t, c.p, c.round)
 		c.p.awaitReady(t)
 		c.verify(t, c.p, c.round)
-		c.mustAgree(t, c.p, c.round)
+		c.requireNoDifferences(t, c.p, c.round)
 	}
 	t.Logf("%d cuts in %d storms; %.0f commits of actors and relay had no answer or failed", way.done(), c.round-began,
 		failures()-before)

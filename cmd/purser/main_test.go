@@ -41,7 +41,7 @@ func testSettings(t *testing.T, data string) settings.Settings {
 
 func start(t *testing.T, data string) *daemon {
 	t.Helper()
-	m := newDaemon(testConfig(t, data), talkative())
+	m := newDaemon(testConfig(t, data), debugLogger())
 	require.NoError(t, m.Start(t.Context()))
 	return m
 }

@@ -30,7 +30,7 @@ func onKeyed(t *testing.T, data, url string) *daemon {
 	s.DatabaseURL, s.DataKey = url, strings.TrimSpace(string(key))
 	c, err := s.Config()
 	require.NoError(t, err)
-	m := newDaemon(c, talkative())
+	m := newDaemon(c, debugLogger())
 	require.NoError(t, m.Start(t.Context()))
 	p := m.operator()
 	p.awaitReady(t)

@@ -216,7 +216,7 @@ func TestAStopDrains(t *testing.T) {
 // the process ends with status 0.
 func TestSIGTERMAnswersWhatIsOnItsWay(t *testing.T) {
 	const clients = 8
-	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
+	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
 	p := launch(t, purser, data)
 	address := strings.TrimPrefix(p.rest, "http://")
 	var signups []*halfSent
@@ -228,15 +228,15 @@ func TestSIGTERMAnswersWhatIsOnItsWay(t *testing.T) {
 	for _, s := range signups {
 		s.finish(t)
 	}
-	require.Empty(t, p.ended(t), p.log.String())
+	require.Empty(t, p.awaitExit(t), p.log.String())
 	p = launch(t, purser, data)
 	for i := range clients {
-		a, err := p.api("", apiclient.Request{Method: "POST", Path: "/api/dashboard/login",
+		a, err := p.sendToREST("", apiclient.Request{Method: "POST", Path: "/api/dashboard/login",
 			Body: signupBody(fmt.Sprintf("person-%d@example.com", i))})
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, a.Status, string(a.Raw))
 	}
-	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 }
 
 // halfSent is a sign-up whose header the server has read, and whose body is still to come.
@@ -280,7 +280,7 @@ func (h *halfSent) finish(t *testing.T) {
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	require.NoError(t, judge.Judge(openapitest.Answer{Method: "POST", Path: "/api/dashboard/signup", Status: resp.StatusCode,
+	require.NoError(t, responseJudge.Judge(openapitest.Answer{Method: "POST", Path: "/api/dashboard/signup", Status: resp.StatusCode,
 		ContentType: resp.Header.Get("Content-Type"), Body: body}))
 }
 
@@ -293,7 +293,7 @@ func refusing(t *testing.T, address string) {
 			_ = c.Close()
 		}
 		return err != nil
-	}, stateWithin, askAgain)
+	}, stateTimeout, pollInterval)
 }
 
 func dial(t *testing.T, ln net.Listener) net.Conn {
@@ -303,19 +303,19 @@ func dial(t *testing.T, ln net.Listener) net.Conn {
 	return conn
 }
 
-// journalist keeps the log of a server.
-type journalist struct {
+// logBuffer keeps the log of a server.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journalist) Write(p []byte) (int, error) {
+func (j *logBuffer) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-func (j *journalist) String() string {
+func (j *logBuffer) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
@@ -323,7 +323,7 @@ func (j *journalist) String() string {
 
 // TestTheLogHasNoSecrets runs the demo at the most talkative level and looks for what must not be there.
 func TestTheLogHasNoSecrets(t *testing.T) {
-	data, out := t.TempDir(), &journalist{}
+	data, out := t.TempDir(), &logBuffer{}
 	config := testConfig(t, data)
 	config.LogLevel, config.LogFormat = slog.LevelDebug, settings.LogJSON
 	m := newDaemon(config, settings.NewLogger(out, config))

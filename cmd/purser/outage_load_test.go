@@ -55,12 +55,12 @@ type outage struct {
 
 // TestSwipesDoNotNoticeAnOutage takes Postgres, Kafka and both away from the program under a steady stream of swipes.
 func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
-	o := &outage{program: onServers(t, build(t)), extent: shortOutage, data: filepath.Join(t.TempDir(), "data")}
+	o := &outage{program: onPostgresAndKafka(t, buildProgram(t)), extent: shortOutage, data: filepath.Join(t.TempDir(), "data")}
 	if o.database == nil {
 		return
 	}
 	o.env = append(o.env, "PURSER_AUTHORIZER_SYNC=false") // the stores are the test's matter, and not the disk that they share
-	full := os.Getenv(fullVariable) != ""
+	full := os.Getenv(fullLengthVariable) != ""
 	if full {
 		o.extent = fullOutage
 	}
@@ -108,8 +108,8 @@ func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
 			return
 		}
 	}
-	require.Empty(t, o.p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, o.program, o.data, "audit"), "authorizer and book agree to the cent", "of the stores at rest")
+	require.Empty(t, o.p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, o.program, o.data, "audit"), "authorizer and book agree to the cent", "of the stores at rest")
 }
 
 // load is what bench says of a stream of swipes when it has ended.
@@ -154,7 +154,7 @@ func (o *outage) swipe(t *testing.T) *load {
 func (o *outage) newCard(t *testing.T) (id string) {
 	t.Helper()
 	o.cards++
-	return o.tenant.mustPost(t, o.p, "/api/cards", newCard(), 200).answer.Text("card", "id")
+	return o.tenant.mustPost(t, o.p, "/api/cards", cardRequest(), 200).answer.Text("card", "id")
 }
 
 // endure asks for a read and for changes until the outage is over. Without Postgres all are refused; without Kafka everything
@@ -164,16 +164,16 @@ func (o *outage) endure(t *testing.T, until time.Time, card string, database boo
 	for {
 		if database {
 			o.p.refuses(t, o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"}, freeze(card),
-				apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(newCard())},
+				apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(cardRequest())},
 				apiclient.Request{Method: "POST", Path: "/api/treasury/deposits", IdempotencyKey: apiclient.NewIdempotencyKey(),
-					Body: marshal(announcement(1_00))})
+					Body: marshal(depositRequest(1_00))})
 		} else {
 			o.newCard(t)
 		}
 		if !time.Now().Before(until) {
 			return
 		}
-		require.True(t, persistence.Pause(t.Context(), 20*askAgain))
+		require.True(t, persistence.Pause(t.Context(), 20*pollInterval))
 	}
 }
 
@@ -200,7 +200,7 @@ func (o *outage) tells(t *testing.T, database, kafka bool) {
 	if database {
 		o.p.await(t, "that it is not ready", func() bool {
 			seen := o.p.scrape(t)
-			return len(seen) > 0 && seen["purser_ready"] == 0 && seen["purser_journal_up"] == 0 && o.p.ask("/readyz") == ""
+			return len(seen) > 0 && seen["purser_ready"] == 0 && seen["purser_journal_up"] == 0 && o.p.adminPage("/readyz") == ""
 		})
 		o.p.await(t, "a backlog", func() bool { return o.p.scrape(t)["purser_backlog_entries"] > 0 })
 	} else if !o.ready(t) { // a slow machine may have been late to ask the journal once
@@ -226,7 +226,7 @@ func (o *outage) missesKafka(t *testing.T) {
 func (o *outage) ready(t *testing.T) bool {
 	t.Helper()
 	seen := o.p.scrape(t)
-	return seen["purser_ready"] == 1 && seen["purser_journal_up"] == 1 && o.p.ask("/readyz") != ""
+	return seen["purser_ready"] == 1 && seen["purser_journal_up"] == 1 && o.p.adminPage("/readyz") != ""
 }
 
 func freeze(card string) apiclient.Request {
@@ -237,17 +237,17 @@ func freeze(card string) apiclient.Request {
 func (o *outage) recover(t *testing.T, card string, backlog float64) {
 	t.Helper()
 	began := time.Now()
-	o.p.awaitFor(t, recoverWithin, "readiness", func() bool { return o.p.ask("/readyz") != "" })
+	o.p.awaitWithin(t, recoverWithin, "readiness", func() bool { return o.p.adminPage("/readyz") != "" })
 	ready := time.Since(began)
-	o.p.awaitFor(t, recoverWithin, "the relay", func() bool { return o.p.backlog(t) < float64(o.rate) })
+	o.p.awaitWithin(t, recoverWithin, "the relay", func() bool { return o.p.backlog(t) < float64(o.rate) })
 	t.Logf("%.0f decisions were waiting when the stores came back; ready %v after that, the relay had caught up after %v",
 		backlog, ready.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
-	a, err := o.p.api(o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/cards/" + card})
+	a, err := o.p.sendToREST(o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/cards/" + card})
 	require.NoError(t, err)
 	require.Equal(t, "active", a.Text("card", "state"), "a refused change has taken effect")
 	cards := (&sameKey{tenant: o.tenant}).count(t, o.p, "/api/cards", func(map[string]any) bool { return true })
 	require.Equal(t, o.cards, cards, "a refused card is there")
-	a, err = o.p.api(o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
+	a, err = o.p.sendToREST(o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
 	has := apiclient.DollarBalance(a)
 	require.Equal(t, "0 0", fmt.Sprintf("%v %v", has["availableCents"], has["incomingCents"]), "a refused deposit is there")
@@ -257,7 +257,7 @@ func (o *outage) recover(t *testing.T, card string, backlog float64) {
 func (o *outage) decisions(t *testing.T) (all, timeouts float64) {
 	t.Helper()
 	page := ""
-	o.p.await(t, "the metrics", func() bool { page = o.p.ask("/metrics"); return page != "" })
+	o.p.await(t, "the metrics", func() bool { page = o.p.adminPage("/metrics"); return page != "" })
 	return sumsOf(t, page)["purser_decisions_total"], labelled(page, "purser_decisions_total", `reason="timeout"`)
 }
 
@@ -303,14 +303,14 @@ func (purser program) requireStreams(t *testing.T, p *process, data string) {
 	if purser.database == nil {
 		return
 	}
-	p.drained(t)
-	p.awaitFor(t, recoverWithin, "the consumers", func() bool {
+	p.awaitEmptyBacklog(t)
+	p.awaitWithin(t, recoverWithin, "the consumers", func() bool {
 		seen := p.scrape(t)
 		return len(seen) > 0 && seen["purser_consumer_lag_events"] == 0 && seen["purser_publisher_up"] == 1
 	})
 	told := ""
 	p.await(t, "the book", func() bool { // a deposit may have settled meanwhile
-		told = succeed(t, purser, data, "audit")
+		told = requireSuccess(t, purser, data, "audit")
 		return strings.Contains(told, "it is 0 events behind")
 	})
 	require.Contains(t, told, "authorizer and book agree to the cent")
@@ -329,5 +329,5 @@ func (p *process) backlog(t *testing.T) float64 {
 // scrape sums the metrics of each name; there are none when it is not answered.
 func (p *process) scrape(t *testing.T) map[string]float64 {
 	t.Helper()
-	return sumsOf(t, p.ask("/metrics"))
+	return sumsOf(t, p.adminPage("/metrics"))
 }

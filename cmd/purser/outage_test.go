@@ -39,7 +39,7 @@ func onDatabase(t *testing.T, data, url string, brokers ...string) settings.Conf
 // rise starts a server that may have to wait for its journal. It is closed at the end of the test at the latest.
 func rise(t *testing.T, c settings.Config) (*daemon, *process) {
 	t.Helper()
-	m := newDaemon(c, talkative())
+	m := newDaemon(c, debugLogger())
 	return m, m.rise(t)
 }
 
@@ -52,14 +52,14 @@ func (m *daemon) rise(t *testing.T) *process {
 	t.Cleanup(func() { require.NoError(t, stop()) })
 	p := &process{rest: "http://" + m.listeners.http.Addr().String(), network: "http://" + m.listeners.authorizer.Addr().String(),
 		admin: "http://" + m.listeners.admin.Addr().String(), secret: m.config.NetworkSecrets[0], stop: stop,
-		http: &http.Client{Timeout: processWithin, Transport: judge.Through(&http.Transport{})}}
+		http: &http.Client{Timeout: processTimeout, Transport: responseJudge.Through(&http.Transport{})}}
 	t.Cleanup(p.http.CloseIdleConnections)
 	return p
 }
 
 func (p *process) awaitReady(t *testing.T) {
 	t.Helper()
-	p.await(t, "readiness", func() bool { return p.ask("/readyz") != "" })
+	p.await(t, "readiness", func() bool { return p.adminPage("/readyz") != "" })
 }
 
 // awaitNotReady waits until the server says why it is not ready.
@@ -86,7 +86,7 @@ func (p *process) swipeFor(t *testing.T, token, prefix string) (id string) {
 	for n := 0; n == 0 || a.Text("reason") == "timeout" && n < mostSwipes; n++ {
 		id = fmt.Sprint(prefix, "-", n)
 		var err error
-		a, err = p.as(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
+		a, err = p.client(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
 			Body: marshal(fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
 				"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 		require.NoError(t, err)
@@ -101,7 +101,7 @@ func (p *process) refusesRequests(t *testing.T, bearer string) {
 	t.Helper()
 	p.refuses(t, bearer,
 		apiclient.Request{Method: "GET", Path: "/api/treasury"}, apiclient.Request{Method: "GET", Path: "/api/cards"},
-		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(newCard())},
+		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(cardRequest())},
 		apiclient.Request{Method: "POST", Path: "/api/dashboard/login", Body: marshal(fields{"email": "nobody@example.com",
 			"password": "a long password"})})
 }
@@ -109,7 +109,7 @@ func (p *process) refusesRequests(t *testing.T, bearer string) {
 func (p *process) refuses(t *testing.T, bearer string, requests ...apiclient.Request) {
 	t.Helper()
 	for _, r := range requests {
-		a, err := p.as(p.rest, bearer).Send(t.Context(), r)
+		a, err := p.client(p.rest, bearer).Send(t.Context(), r)
 		require.NoError(t, err)
 		require.Equal(t, 503, a.Status, "%s: %s", r.Path, a.Raw)
 		require.Equal(t, "unavailable", a.Text("error"), r.Path)
@@ -133,9 +133,9 @@ func TestSwipesOutliveTheDatabase(t *testing.T) {
 	config := onDatabase(t, t.TempDir(), database.URL("postgres"), "127.0.0.1:1") // and Kafka is never there
 	_, p := rise(t, config)
 	p.awaitReady(t)
-	w := found(t, p)
+	w := newWitness(t, p)
 	rich := w.tenants[len(w.tenants)-1]
-	token := rich.desks[0].token
+	token := rich.restClients[0].token
 	require.NoError(t, p.stop())
 	require.NoError(t, database.Crash())
 
@@ -146,7 +146,7 @@ func TestSwipesOutliveTheDatabase(t *testing.T) {
 	require.Positive(t, m.scrape(t)["purser_backlog_entries"])
 	require.NoError(t, database.Restart())
 	p.awaitReady(t)
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 	p.await(t, "the journal", func() bool { return m.scrape(t)["purser_journal_up"] == 1 })
 	auditPlace(t, config)
 
@@ -157,10 +157,10 @@ func TestSwipesOutliveTheDatabase(t *testing.T) {
 	swiped = append(swiped, p.swipeFor(t, token, "while-away-3"))
 	require.NoError(t, database.Restart())
 	p.awaitReady(t)
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 	require.Zero(t, m.scrape(t)["purser_publisher_up"])
 	require.Positive(t, m.scrape(t)["purser_outbox_lag_events"])
-	seen := w.list(t, p, rich, func(map[string]entry) bool { return false })
+	seen := w.listAuthorizations(t, p, rich, func(map[string]listedAuthorization) bool { return false })
 	for _, id := range swiped {
 		require.Contains(t, seen, id)
 	}
@@ -183,21 +183,21 @@ func TestASilentDatabaseKeepsNobodyWaiting(t *testing.T) {
 	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
 	m, p := rise(t, config)
 	p.awaitReady(t)
-	w := found(t, p)
+	w := newWitness(t, p)
 	rich := w.tenants[len(w.tenants)-1]
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 	require.NoError(t, database.Pause())
-	p.swipeFor(t, rich.desks[0].token, "silence-1")
+	p.swipeFor(t, rich.restClients[0].token, "silence-1")
 	began := time.Now()
 	hasty := &process{rest: p.rest, http: &http.Client{Timeout: silenceWithin, Transport: p.http.Transport}}
 	hasty.refuses(t, rich.bearer, // while nothing but a limit of the server's own can end its wait
-		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(newCard())})
+		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(cardRequest())})
 	t.Logf("a request was refused after %v", time.Since(began))
 	p.awaitNotReady(t, m, "the journal does not answer")
-	p.swipeFor(t, rich.desks[0].token, "silence-2")
+	p.swipeFor(t, rich.restClients[0].token, "silence-2")
 	require.NoError(t, database.Resume())
 	p.awaitReady(t)
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 	require.NoError(t, p.stop())
 	auditPlace(t, config)
 }
@@ -212,7 +212,7 @@ func TestTheFirstStartWaits(t *testing.T) {
 	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
 	m, p := rise(t, config)
 	p.awaitNotReady(t, m, "the journal: ")
-	a, err := p.as(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
+	a, err := p.client(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
 		Body: marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100, "currency": "USD",
 			"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 	require.NoError(t, err)
@@ -326,7 +326,7 @@ func TestTheProgramOnEveryStore(t *testing.T) {
 
 func walkOn(t *testing.T, config settings.Config) {
 	r := &reader{refuse: true}
-	m := newDaemon(config, talkative())
+	m := newDaemon(config, debugLogger())
 	m.consumers = append(m.consumers,
 		consumer{"left-out", func(context.Context, *daemon) (persistence.Handler, error) { return nil, nil }},
 		consumer{"reader", func(context.Context, *daemon) (persistence.Handler, error) { return r, nil }})
@@ -408,5 +408,5 @@ $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$
 	p.swipeFor(t, v.token, "still")
 	execute(`DROP TRIGGER fill ON journal_shard`)
 	p.awaitReady(t)
-	p.drained(t)
+	p.awaitEmptyBacklog(t)
 }

@@ -38,9 +38,9 @@ func reportStatus(t *testing.T, p *process, path, id, secret string) int {
 // TestOnePartnersSecretRotates: the program as it is shipped gives the bank a secret of its own
 // beside the common one, then drops the common one for the bank, then rotates the bank's.
 func TestOnePartnersSecretRotates(t *testing.T) {
-	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
+	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
 	file := settings.PartnerSecretFileOf(httpapi.PartnerBank)
-	launch(t, purser, data).end(t, syscall.SIGTERM)
+	launch(t, purser, data).signalAndWait(t, syscall.SIGTERM)
 	common, reports := secretIn(t, data, settings.PartnerSecretFile)[0], 0
 	serves := func(bank, refusedByBank []string) {
 		t.Helper()
@@ -60,54 +60,54 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 		}
 		require.Equal(t, http.StatusOK, status(httpapi.PathOnrampReports, common))
 		require.Equal(t, http.StatusUnauthorized, status(httpapi.PathOnrampReports, bank[0]), "the bank is not the ramp")
-		p.end(t, syscall.SIGTERM)
+		p.signalAndWait(t, syscall.SIGTERM)
 	}
-	require.Contains(t, refuse(t, purser, data, "rotate", file, "--finish"), settings.PartnerSecretSetting(httpapi.PartnerBank))
-	succeed(t, purser, data, "rotate", file)
+	require.Contains(t, requireFailure(t, purser, data, "rotate", file, "--finish"), settings.PartnerSecretSetting(httpapi.PartnerBank))
+	requireSuccess(t, purser, data, "rotate", file)
 	first := secretIn(t, data, file)
 	require.Equal(t, []string{first[0], common}, first)
 	serves(first, nil)
-	succeed(t, purser, data, "rotate", file, "--finish")
+	requireSuccess(t, purser, data, "rotate", file, "--finish")
 	serves(first[:1], []string{common})
-	succeed(t, purser, data, "rotate", file)
+	requireSuccess(t, purser, data, "rotate", file)
 	second := secretIn(t, data, file)
 	require.Equal(t, []string{second[0], first[0]}, second)
 	serves(second, []string{common})
-	succeed(t, purser, data, "rotate", file, "--finish")
+	requireSuccess(t, purser, data, "rotate", file, "--finish")
 	serves(second[:1], []string{common, first[0]})
-	succeed(t, purser, data, "audit")
+	requireSuccess(t, purser, data, "audit")
 }
 
 // TestAStartComparesItsSecrets with those that the stores have used. Without the partner's own file
 // the common secret would sign for that partner again, so the start is refused with the repair.
 func TestAStartComparesItsSecrets(t *testing.T) {
 	t.Parallel()
-	purser, data := program{path: build(t)}, filepath.Join(t.TempDir(), "data")
+	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
 	file := settings.PartnerSecretFileOf(httpapi.PartnerRamp)
 	logOfStart := func() string {
 		p := launch(t, purser, data)
-		require.Empty(t, p.end(t, syscall.SIGTERM))
+		require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 		return p.log.String()
 	}
 	logOfStart()
-	succeed(t, purser, data, "rotate", file)
+	requireSuccess(t, purser, data, "rotate", file)
 	const warning = "none of those that the stores have used"
 	require.NotContains(t, logOfStart(), warning)
 
 	require.NoError(t, os.Remove(filepath.Join(data, file)))
-	refused := refuse(t, purser, data, "serve")
+	refused := requireFailure(t, purser, data, "serve")
 	require.Contains(t, refused, file+" is missing, but the stores have used one")
 	require.Contains(t, refused, "set PURSER_PARTNER_SECRET_RAMP, or make a new one with `purser rotate "+file+
 		" --lost")
-	succeed(t, purser, data, "rotate", "--lost", file)
+	requireSuccess(t, purser, data, "rotate", "--lost", file)
 	require.NoError(t, os.Remove(filepath.Join(data, datadir.NetworkSecretFile)))
-	succeed(t, purser, data, "rotate", "--lost", datadir.NetworkSecretFile)
+	requireSuccess(t, purser, data, "rotate", "--lost", datadir.NetworkSecretFile)
 	started := logOfStart()
 	require.Equal(t, 2, strings.Count(started, warning), started)
 	require.Contains(t, started, "secret="+file)
 	require.Contains(t, started, "secret="+datadir.NetworkSecretFile)
 	require.NotContains(t, logOfStart(), warning)
-	succeed(t, purser, data, "audit")
+	requireSuccess(t, purser, data, "audit")
 }
 
 // TestTwoPartnersWithOneSecretOfTheirOwn are refused, for each could sign for the other.

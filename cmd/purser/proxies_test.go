@@ -53,7 +53,7 @@ func (a asker) ask(t *testing.T, request string) (*http.Response, string, error)
 	conn, err := dialer.DialContext(t.Context(), "tcp", address)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(processWithin)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(processTimeout)))
 	_, err = io.WriteString(conn, a.head)
 	require.NoError(t, err)
 	if a.tls != nil {
@@ -100,7 +100,7 @@ func proxyHead(client string) string {
 // The program behind proxies: limits count the client that a trusted proxy names, and nothing that
 // an untrusted peer says. A swipe comes through the PROXY protocol.
 func TestTheServerBehindProxies(t *testing.T) {
-	purser := program{path: build(t), env: []string{"PURSER_TRUSTED_PROXIES=" + testProxy,
+	purser := program{path: buildProgram(t), env: []string{"PURSER_TRUSTED_PROXIES=" + testProxy,
 		"PURSER_PROXY_PROTOCOL=network",
 		"PURSER_RATE_LIMITS=1000,1000,3"}}
 	p := launch(t, purser, filepath.Join(t.TempDir(), "data"))
@@ -128,7 +128,7 @@ func TestTheServerBehindProxies(t *testing.T) {
 	require.Equal(t, 200, network.status(t, p.swipeOf("direct")), "an untrusted peer sends no head")
 	network.head = proxyHead("192.0.2.1")
 	require.Equal(t, 400, network.status(t, p.swipeOf("forged")), "and may not send one")
-	require.Equal(t, 1.0, labelled(p.ask("/metrics"), "purser_connections_unread_total",
+	require.Equal(t, 1.0, labelled(p.adminPage("/metrics"), "purser_connections_unread_total",
 		`port="card network",reason="proxy head"`))
-	require.Empty(t, p.end(t, syscall.SIGTERM))
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 }

@@ -83,7 +83,7 @@ func (d *staleDeployment) command(name string, flags ...string) (string, error) 
 func (d *staleDeployment) drain(t *testing.T) {
 	t.Helper()
 	d.p.await(t, "an empty backlog", func() bool {
-		return strings.Contains(d.p.ask("/metrics"),
+		return strings.Contains(d.p.adminPage("/metrics"),
 			"\npurser_backlog_entries 0\n")
 	})
 }
@@ -103,7 +103,7 @@ func (d *staleDeployment) start(t *testing.T) {
 // setState changes the card.
 func (d *staleDeployment) setState(t *testing.T, state string) {
 	t.Helper()
-	a, err := d.p.api(d.bearer, apiclient.Request{Method: "PATCH", Path: "/api/cards/" + d.card,
+	a, err := d.p.sendToREST(d.bearer, apiclient.Request{Method: "PATCH", Path: "/api/cards/" + d.card,
 		Body: marshal(fields{"state": state})})
 	require.NoError(t, err)
 	require.Equal(t, 200, a.Status, string(a.Raw))
@@ -118,7 +118,7 @@ func (d *staleDeployment) fallBehind(t *testing.T) {
 	d.keep()
 	d.start(t)
 	d.later = d.p.swipeFor(t, d.token, "later")
-	a, err := d.p.api(d.bearer, apiclient.Request{Method: "GET", Path: "/api/cards"})
+	a, err := d.p.sendToREST(d.bearer, apiclient.Request{Method: "GET", Path: "/api/cards"})
 	require.NoError(t, err)
 	d.card = a.Rows("data")[0]["id"].(string)
 	d.setState(t, "frozen")
@@ -142,7 +142,7 @@ func (d *staleDeployment) goesOn(t *testing.T) {
 
 // hasLater reports whether the journal has the swipe that it had lost.
 func (d *staleDeployment) hasLater() bool {
-	a, err := d.p.api(d.bearer, apiclient.Request{Method: "GET", Path: "/api/authorizations"})
+	a, err := d.p.sendToREST(d.bearer, apiclient.Request{Method: "GET", Path: "/api/authorizations"})
 	return err == nil && strings.Contains(string(a.Raw), `"networkId":"`+d.later+`"`)
 }
 
@@ -159,7 +159,7 @@ func TestAttackStaleJournal(t *testing.T) {
 			}
 			d.fallBehind(t)
 			if d.database == "" {
-				m := newDaemon(testConfig(t, d.data), talkative())
+				m := newDaemon(testConfig(t, d.data), debugLogger())
 				require.ErrorContains(t, m.Start(t.Context()), "purser rebuild-authorizer")
 			}
 			out, err := d.command("rebuild-authorizer")
@@ -204,7 +204,7 @@ func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
 	require.NoError(t, storecare.CopyTree(datadir.AuthorizerDir(d.data), storecare.FreshAuthorizerDir(d.data)))
 	require.NoError(t, os.Rename(datadir.AuthorizerDir(d.data), datadir.AuthorizerDir(d.data)+".old-1000"))
 	require.NoError(t, os.MkdirAll(datadir.AuthorizerDir(d.data)+".old-999", 0o700))
-	require.ErrorContains(t, newDaemon(testConfig(t, d.data), talkative()).Start(t.Context()),
+	require.ErrorContains(t, newDaemon(testConfig(t, d.data), debugLogger()).Start(t.Context()),
 		"purser rebuild-authorizer")
 	before := entriesOf(t, d.data)
 	out, err := d.command("rebuild-authorizer")
@@ -236,7 +236,7 @@ func entriesOf(t *testing.T, dir string) (names []string) {
 
 func (v *clockVictim) reasonOf(t *testing.T, id string) string {
 	t.Helper()
-	a, err := v.p.as(v.p.network, v.p.secret).SendUntilDecided(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
+	a, err := v.p.client(v.p.network, v.p.secret).SendUntilDecided(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
 		Body: marshal(fields{"id": id, "cardToken": v.token, "amountCents": 1_00, "currency": "USD",
 			"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 	require.NoError(t, err)

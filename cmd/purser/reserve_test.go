@@ -61,7 +61,7 @@ func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 		return
 	}
 	swipes := int64(4_000)
-	if os.Getenv(fullVariable) != "" {
+	if os.Getenv(fullLengthVariable) != "" {
 		swipes = 100_000
 	}
 	for _, stop := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -73,15 +73,15 @@ func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 		d.leave(t, settings.LastReserve)
 		watch := d.watchGrowth(t)
 		if stop == syscall.SIGTERM {
-			p.drained(t)
-			require.Empty(t, p.end(t, stop), "a clean end: %s", p.log.last(linesShown))
+			p.awaitEmptyBacklog(t)
+			require.Empty(t, p.signalAndWait(t, stop), "a clean end: %s", p.log.tail(logTailLines))
 		} else {
-			p.end(t, stop)
+			p.signalAndWait(t, stop)
 		}
 		stopped := watch.end()
 		watch = d.watchGrowth(t)
 		p = launchFull(t, purser, data)
-		p.drained(t)
+		p.awaitEmptyBacklog(t)
 		started := watch.end()
 		t.Logf("%d swipes, %s: the disk's use grows by at most %s until the end, and by %s in the next start; "+
 			"the last reserve is %s", enough, stop, pebblegate.FormatNeed(stopped), pebblegate.FormatNeed(started),
@@ -94,6 +94,6 @@ func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 		})
 	}
 	s.requireAll(t, p)
-	require.Empty(t, p.end(t, syscall.SIGTERM))
-	require.Contains(t, succeed(t, purser, data, "audit"), "agree to the cent")
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 }

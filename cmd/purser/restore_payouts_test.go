@@ -49,7 +49,7 @@ const (
 func (p *paymaster) start(data string) {
 	config := testConfig(p.t, data)
 	config.RateLimits.Off, config.SandboxDelay = true, bankTakes
-	p.m = newDaemon(config, talkative())
+	p.m = newDaemon(config, debugLogger())
 	p.m.Clock = func() time.Time {
 		return time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC).Add(time.Duration(p.turned.Load()) * time.Millisecond)
 	}
@@ -57,7 +57,7 @@ func (p *paymaster) start(data string) {
 	rest, err := datadir.PublishedAddress(data, "HTTP_ADDR")
 	require.NoError(p.t, err)
 	if p.client == nil {
-		p.client = apiclient.New("http://"+rest, signUpFor(p.t, &process{rest: "http://" + rest}, 0,
+		p.client = apiclient.New("http://"+rest, signUpWithScopes(p.t, &process{rest: "http://" + rest}, 0,
 			append(slices.Clone(demo.Scopes), "write:payouts", "write:counterparties")))
 	}
 	p.client.BaseURL = "http://" + rest
@@ -67,7 +67,7 @@ func (p *paymaster) turn(by time.Duration) { p.turned.Add(by.Milliseconds()) }
 
 func (p *paymaster) get(path string) string {
 	p.t.Helper()
-	a, err := patiently(p.t.Context(), p.client, apiclient.Request{Method: "GET", Path: path})
+	a, err := sendUntilKnown(p.t.Context(), p.client, apiclient.Request{Method: "GET", Path: path})
 	require.NoError(p.t, err)
 	require.Equal(p.t, 200, a.Status, string(a.Raw))
 	return string(a.Raw)
@@ -78,7 +78,7 @@ func (p *paymaster) post(path string, body fields) apiclient.Answer {
 	if body != nil {
 		r.Body = marshal(body)
 	}
-	a, err := patiently(p.t.Context(), p.client, r)
+	a, err := sendUntilKnown(p.t.Context(), p.client, r)
 	require.NoError(p.t, err)
 	require.Contains(p.t, []int{200, 202}, a.Status, string(a.Raw))
 	p.told = append(p.told, told{r, string(a.Raw)})
@@ -103,9 +103,9 @@ func (p *paymaster) order(name, rail, recipient string, cents int64) (id string)
 func (p *paymaster) await(status string, names ...string) {
 	p.t.Helper()
 	for _, name := range names {
-		for deadline := time.Now().Add(processWithin); p.status(name) != status; {
+		for deadline := time.Now().Add(processTimeout); p.status(name) != status; {
 			require.True(p.t, time.Now().Before(deadline), "%s is %s and not %s", name, p.status(name), status)
-			require.True(p.t, persistence.Pause(p.t.Context(), askAgain))
+			require.True(p.t, persistence.Pause(p.t.Context(), pollInterval))
 		}
 	}
 }
@@ -114,14 +114,14 @@ func (p *paymaster) await(status string, names ...string) {
 // answers no inquiry about it begins then.
 func (p *paymaster) awaitOrder(name string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(processWithin); ; {
+	for deadline := time.Now().Add(processTimeout); ; {
 		orders, err := p.m.partners.sandboxBank.Paid(p.payouts[name])
 		require.NoError(p.t, err)
 		if orders > 0 {
 			return
 		}
 		require.True(p.t, time.Now().Before(deadline), "the bank has no order of %s", name)
-		require.True(p.t, persistence.Pause(p.t.Context(), askAgain))
+		require.True(p.t, persistence.Pause(p.t.Context(), pollInterval))
 	}
 }
 
@@ -132,11 +132,11 @@ func (p *paymaster) status(name string) string {
 
 // everyState orders payouts until there is one in each status.
 func (p *paymaster) everyState() {
-	p.post("/api/treasury/deposits", announcement(10_000_00))
-	for deadline := time.Now().Add(processWithin); !strings.Contains(p.get("/api/treasury"), `"availableCents":1000000`); {
+	p.post("/api/treasury/deposits", depositRequest(10_000_00))
+	for deadline := time.Now().Add(processTimeout); !strings.Contains(p.get("/api/treasury"), `"availableCents":1000000`); {
 		require.True(p.t, time.Now().Before(deadline), "the deposit")
 		p.turn(bankTakes) // once was enough, were it certain that the bank has heard of the deposit
-		require.True(p.t, persistence.Pause(p.t.Context(), settleAgain))
+		require.True(p.t, persistence.Pause(p.t.Context(), settlePollInterval))
 	}
 	p.us = p.save("Ada")
 	p.eu = p.post("/api/treasury/counterparties", fields{"kind": "international", "name": "Grace", "bic": "DEUTDEFF",
@@ -203,7 +203,7 @@ func (p *paymaster) answers() map[string]string {
 // repeats sends everything again that was answered: each answer is the same, to the byte.
 func (p *paymaster) repeats() {
 	for _, told := range p.told {
-		a, err := patiently(p.t.Context(), p.client, told.request)
+		a, err := sendUntilKnown(p.t.Context(), p.client, told.request)
 		require.NoError(p.t, err)
 		require.True(p.t, a.Replayed, told.request.Path)
 		require.Equal(p.t, told.answer, string(a.Raw))

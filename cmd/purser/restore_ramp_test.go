@@ -20,10 +20,10 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	m, p := serveRamp(t, data, "50ms")
-	s := foundRamper(t, p)
+	s := newRampCustomer(t, p)
 	require.NoError(t, m.Close())
 	m, p = serveRamp(t, data, "2s")
-	walk := &demo.Tour{Out: t.Output(), API: p.as(p.rest, s.bearer)}
+	walk := &demo.Tour{Out: t.Output(), API: p.client(p.rest, s.bearer)}
 	order := demo.RampOrder{Direction: "onramp", Cents: 100_00, MaxFee: 50, Fee: 50}
 	require.NoError(t, order.Place(t.Context(), walk))
 	require.NoError(t, m.Close())
@@ -31,16 +31,16 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	require.True(t, sandbox.Exists(nil, datadir.RampDir(backup)))
 
 	m, p = serveRamp(t, data, "50ms")
-	walk.API = p.as(p.rest, s.bearer)
+	walk.API = p.client(p.rest, s.bearer)
 	require.NoError(t, order.AwaitCompletion(t.Context(), walk))
-	moved := [2]int64{s.usd - 100_00, s.coins + 99_50}
+	moved := [2]int64{s.initialUSD - 100_00, s.initialUSDC + 99_50}
 	require.Equal(t, moved, s.treasury(t, p))
 	require.NoError(t, m.Close())
 
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
 	m, p = serveRamp(t, data, "50ms")
-	walk.API = p.as(p.rest, s.bearer)
+	walk.API = p.client(p.rest, s.bearer)
 	require.NoError(t, order.AwaitCompletion(t.Context(), walk))
 	require.Equal(t, moved, s.treasury(t, p))
 	require.Zero(t, walk.Differences)
@@ -54,13 +54,13 @@ func TestAnAccountThatTheRampHasAlready(t *testing.T) {
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	m, p := serveRamp(t, data, "50ms")
-	session, bearer := signUpAs(t, p, 0, demo.Scopes)
+	session, bearer := signUpSession(t, p, 0, demo.Scopes)
 	session.HTTP.CloseIdleConnections()
 	require.NoError(t, m.Close())
 	runs(t, "backup", "--data-dir", data, backup)
 	link := func() {
 		m, p := serveRamp(t, data, "50ms")
-		walk := &demo.Tour{Out: t.Output(), API: p.as(p.rest, bearer)}
+		walk := &demo.Tour{Out: t.Output(), API: p.client(p.rest, bearer)}
 		_, err := walk.Post(t.Context(), walk.API, "/api/ramp/account", fields{}, 200)
 		require.NoError(t, err)
 		require.NoError(t, walk.AwaitValue(t.Context(), walk.API, "/api/ramp/account", "linked",
@@ -81,7 +81,7 @@ func serveRamp(t *testing.T, data, delay string) (*daemon, *process) {
 	settings.SandboxDelay, settings.RateLimits = delay, "off"
 	config, err := settings.Config()
 	require.NoError(t, err)
-	m := newDaemon(config, talkative())
+	m := newDaemon(config, debugLogger())
 	require.NoError(t, m.Start(t.Context()))
 	return m, &process{rest: "http://" + m.listeners.http.Addr().String(), http: http.DefaultClient}
 }

@@ -115,7 +115,7 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 
 	config := testConfig(t, data)
 	config.NetworkSecrets = []string{"of a setting, beside the file"}
-	m = newDaemon(config, talkative())
+	m = newDaemon(config, debugLogger())
 	require.NoError(t, m.Start(t.Context()))
 	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"), "no server has started with the new network-secret")
 	require.NoError(t, m.Close())

@@ -26,7 +26,7 @@ func eachDamage(t *testing.T, path string, check func(damage string)) {
 	}
 	for at := range whole {
 		for bit := range 8 {
-			if bit != at%8 && os.Getenv(fullVariable) == "" {
+			if bit != at%8 && os.Getenv(fullLengthVariable) == "" {
 				continue
 			}
 			text := slices.Clone(whole)

@@ -16,9 +16,9 @@ import (
 
 // compareRules holds every REST answer of the suite against the description: those of servers in this process and of servers that are
 // killed, asked by tests, by the demo and by the sandbox bank.
-var judge = newJudge()
+var responseJudge = newResponseJudge()
 
-func newJudge() *openapitest.Judge {
+func newResponseJudge() *openapitest.Judge {
 	description, err := openapitest.Load()
 	if err != nil {
 		panic("the description cannot be read: " + err.Error())
@@ -26,22 +26,22 @@ func newJudge() *openapitest.Judge {
 	return openapitest.NewJudge(description)
 }
 
-// diary is the log of all servers of the suite that have no other, at the most talkative level, and of all processes.
-var diary = &journalist{}
+// suiteLog is the log of all servers of the suite that have no other, at the most talkative level, and of all processes.
+var suiteLog = &logBuffer{}
 
-func talkative() *slog.Logger {
-	return settings.NewLogger(diary, settings.Config{LogLevel: slog.LevelDebug, LogFormat: settings.LogJSON})
+func debugLogger() *slog.Logger {
+	return settings.NewLogger(suiteLog, settings.Config{LogLevel: slog.LevelDebug, LogFormat: settings.LogJSON})
 }
 
-// unspeakable are secrets and personal data by their look.
-var unspeakable = regexp.MustCompile(`(apk|ses|ctok)_[0-9a-zA-Z]{8,}|[\w.+-]+@[\w-]+\.\w+|\$argon2id|[Pp]assword|Bearer |Storm`)
+// secretPattern are secrets and personal data by their look.
+var secretPattern = regexp.MustCompile(`(apk|ses|ctok)_[0-9a-zA-Z]{8,}|[\w.+-]+@[\w-]+\.\w+|\$argon2id|[Pp]assword|Bearer |Storm`)
 
 // parallelTests is how many parallel tests run at once when -parallel is not set. Two processors
 // run four, because a test mostly waits for disks, processes and partners' reports.
 const parallelTests = "4"
 
-// scratch is a directory of the whole suite.
-var scratch string
+// suiteDir is a directory of the whole suite.
+var suiteDir string
 
 // TestMain judges the suite as a whole: its answers and its logs.
 func TestMain(m *testing.M) {
@@ -53,30 +53,30 @@ func TestMain(m *testing.M) {
 		rageAlone(os.Args[i+1:])
 		return
 	}
-	http.DefaultTransport = judge.Through(http.DefaultTransport)
+	http.DefaultTransport = responseJudge.Through(http.DefaultTransport)
 	err := flag.Set("test.parallel", parallelTests)
 	if err != nil {
 		panic(err)
 	}
-	if scratch, err = os.MkdirTemp("", "purser-test-"); err != nil {
+	if suiteDir, err = os.MkdirTemp("", "purser-test-"); err != nil {
 		panic(err)
 	}
 	status := m.Run()
-	if err := os.RemoveAll(scratch); err != nil {
+	if err := os.RemoveAll(suiteDir); err != nil {
 		fmt.Println("FAIL:", err)
 		status = max(status, 1)
 	}
-	judged, complaints := judge.Verdict()
+	judged, complaints := responseJudge.Verdict()
 	for _, complaint := range complaints {
 		fmt.Println("FAIL: an answer that is not described:", complaint)
 		status = max(status, 1)
 	}
-	for _, said := range unspeakable.FindAllString(diary.String(), -1) {
+	for _, said := range secretPattern.FindAllString(suiteLog.String(), -1) {
 		fmt.Printf("FAIL: the log holds %q\n", said)
 		status = max(status, 1)
 	}
 	if testing.Verbose() {
-		fmt.Printf("%d answers judged, %d bytes of log searched\n", judged, len(diary.String()))
+		fmt.Printf("%d answers judged, %d bytes of log searched\n", judged, len(suiteLog.String()))
 	}
 	os.Exit(status)
 }

@@ -29,7 +29,7 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "copy")
 	require.NoError(t, storecare.CopyTree(config.DataDir, copied))
 
-	m := newDaemon(config, talkative())
+	m := newDaemon(config, debugLogger())
 	ended := make(chan error, 1)
 	m.Fatal = func(err error) {
 		select {
@@ -46,7 +46,7 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.ErrorIs(t, err, pgjournal.ErrTaken)
-	case <-time.After(stateWithin):
+	case <-time.After(stateTimeout):
 		require.Fail(t, "the first server goes on")
 	}
 	second.awaitReady(t)
@@ -62,12 +62,12 @@ func TestADatabaseIsNotBegunBesideAJournal(t *testing.T) {
 	}
 	data, _ := small(t)
 	for range 2 {
-		m := newDaemon(onDatabase(t, data, database.URL("postgres")), talkative())
+		m := newDaemon(onDatabase(t, data, database.URL("postgres")), debugLogger())
 		require.NoError(t, m.Start(t.Context()))
 		select {
 		case err := <-m.Failed():
 			require.ErrorContains(t, err, "`purser migrate-journal` moves it")
-		case <-time.After(stateWithin):
+		case <-time.After(stateTimeout):
 			require.Fail(t, "it was begun")
 		}
 		require.NoError(t, m.Close())

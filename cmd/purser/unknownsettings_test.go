@@ -35,7 +35,7 @@ func TestAMisspeltSettingIsWarnedOf(t *testing.T) {
 
 // serve hands its environment on, and warns also when it refuses the configuration.
 func TestServeWarnsOfAMisspeltSetting(t *testing.T) {
-	child := exec.Command(build(t), "serve")
+	child := exec.Command(buildProgram(t), "serve")
 	child.Env = append(os.Environ(), "PURSER_BACKLOG_MAX=few", "PURSER_LOGLEVEL=debug")
 	out, err := child.CombinedOutput()
 	require.Error(t, err)

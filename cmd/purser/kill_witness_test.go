@@ -27,7 +27,7 @@ type counts struct {
 	repeated, reads                                                    atomic.Int64 // compared with what was told
 }
 
-func (c *counts) noted() int64 {
+func (c *counts) recorded() int64 {
 	return c.swipes.Load() + c.followUps.Load() + c.deposits.Load() + c.mints.Load() + c.patches.Load() + c.keysMade.Load() +
 		c.keysRevoked.Load()
 }
@@ -41,29 +41,29 @@ func (w *witness) differ(format string, args ...any) {
 
 // tenant is one workspace.
 type tenant struct {
-	bearer string // a key that may do all that the test does
-	desks  []*desk
+	bearer      string // a key that may do all that the test does
+	restClients []*restClient
 
 	mu     sync.Mutex
 	tokens []string // of all cards that the clients know of
 	swipes []*swipe
-	posts  []*post
-	keys   []*madeKey
+	posts  []*restPost
+	keys   []*createdKey
 }
 
-func (tn *tenant) token(r *rand.Rand) string {
+func (tn *tenant) randomToken(r *rand.Rand) string {
 	tn.mu.Lock()
 	defer tn.mu.Unlock()
 	return tn.tokens[r.IntN(len(tn.tokens))]
 }
 
-func (tn *tenant) issued(token string) {
+func (tn *tenant) addToken(token string) {
 	tn.mu.Lock()
 	defer tn.mu.Unlock()
 	tn.tokens = append(tn.tokens, token)
 }
 
-func (tn *tenant) keep(s *swipe) {
+func (tn *tenant) addSwipe(s *swipe) {
 	tn.mu.Lock()
 	defer tn.mu.Unlock()
 	tn.swipes = append(tn.swipes, s)
@@ -81,16 +81,16 @@ type swipe struct {
 
 // message is one message of the card network.
 type message struct {
-	kind   string // authorization, incremental, reversal, clearing or refund
-	id     string
-	body   []byte
-	cents  int64
-	final  bool
-	told   bool // the outcome is known: it is answer
-	answer apiclient.Answer
+	kind     string // authorization, incremental, reversal, clearing or refund
+	id       string
+	body     []byte
+	cents    int64
+	final    bool
+	answered bool // the outcome is known: it is answer
+	answer   apiclient.Answer
 }
 
-func (m *message) path() string {
+func (m *message) route() string {
 	switch m.kind {
 	case "authorization", "incremental":
 		return "/v1/authorizations"
@@ -98,25 +98,25 @@ func (m *message) path() string {
 	return "/v1/" + m.kind + "s"
 }
 
-// standing is an authorization as it stands, amounts in cents.
-type standing struct {
+// authorizationState is an authorization as it stands, amounts in cents.
+type authorizationState struct {
 	declined                bool
 	held, cleared, refunded int64
 }
 
 // after is the standing that a message leads to. Of an authorization without an outcome nothing is known to stand; any other
 // message is then taken to have been accepted in full.
-func (s standing) after(m *message) standing {
+func (s authorizationState) after(m *message) authorizationState {
 	accepted := m.cents
-	if m.told && m.path() == "/v1/authorizations" {
-		accepted = m.approved()
+	if m.answered && m.route() == "/v1/authorizations" {
+		accepted = m.approvedCents()
 	}
 	switch m.kind {
 	case "authorization":
-		if !m.told {
-			return standing{declined: true}
+		if !m.answered {
+			return authorizationState{declined: true}
 		}
-		return standing{declined: m.answer.Text("decision") != "approved", held: accepted}
+		return authorizationState{declined: m.answer.Text("decision") != "approved", held: accepted}
 	case "incremental":
 		s.held += accepted
 	case "reversal":
@@ -133,57 +133,57 @@ func (s standing) after(m *message) standing {
 	return s
 }
 
-func (m *message) approved() int64 { return m.answer.Integer("approvedAmountCents") }
+func (m *message) approvedCents() int64 { return m.answer.Integer("approvedAmountCents") }
 
-// stands folds the messages whose outcome is known.
-func (s *swipe) stands() (now standing) {
+// state folds the messages whose outcome is known.
+func (s *swipe) state() (now authorizationState) {
 	for _, m := range s.messages {
-		if m.told {
+		if m.answered {
 			now = now.after(m)
 		}
 	}
 	return now
 }
 
-// mayStand lists the standings that agree with what was told: the message without an outcome took effect, or did not.
-func (s *swipe) mayStand() []standing {
-	now := s.stands()
-	if last := s.messages[len(s.messages)-1]; !last.told {
-		return []standing{now, now.after(last)}
+// possibleStates lists the standings that agree with what was told: the message without an outcome took effect, or did not.
+func (s *swipe) possibleStates() []authorizationState {
+	now := s.state()
+	if last := s.messages[len(s.messages)-1]; !last.answered {
+		return []authorizationState{now, now.after(last)}
 	}
-	return []standing{now}
+	return []authorizationState{now}
 }
 
-// post is a POST of the REST API with an Idempotency-Key.
-type post struct {
-	tenant  *tenant
-	request apiclient.Request
-	status  int // that means success
-	round   int
-	cents   int64 // of a deposit
-	told    bool
-	refused bool // with 503: nothing changed
-	answer  apiclient.Answer
+// restPost is a POST of the REST API with an Idempotency-Key.
+type restPost struct {
+	tenant   *tenant
+	request  apiclient.Request
+	status   int // that means success
+	round    int
+	cents    int64 // of a deposit
+	answered bool
+	refused  bool // with 503: nothing changed
+	answer   apiclient.Answer
 }
 
-// madeKey is an API key and what became of it.
-type madeKey struct {
-	tenant         *tenant
-	round          int
-	id, secret     string
-	revoked, maybe bool // the revocation was answered; it was sent
+// createdKey is an API key and what became of it.
+type createdKey struct {
+	tenant                  *tenant
+	round                   int
+	id, secret              string
+	revoked, revocationSent bool // the revocation was answered; it was sent
 }
 
-// terms are what a PATCH sets on a card.
-type terms struct {
+// cardTerms are what a PATCH sets on a card.
+type cardTerms struct {
 	State   string `json:"state"`
 	Monthly int64  `json:"monthlyLimitUsdCents"`
 	PerTxn  int64  `json:"perTxnLimitUsdCents"`
 }
 
-func termsOf(a apiclient.Answer) (t terms, err error) {
+func decodeCardTerms(a apiclient.Answer) (t cardTerms, err error) {
 	var shown struct {
-		Card terms `json:"card"`
+		Card cardTerms `json:"card"`
 	}
 	err = json.Unmarshal(a.Raw, &shown)
 	return shown.Card, err
