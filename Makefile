@@ -2,7 +2,7 @@
 
 FUZZTIME   ?= 15s
 BENCHTIME  ?= 1s
-ON_KAFKA    = TestTheRealProcess/.*/postgres|TestOneKeyMany.*/postgres|TestSwipesDoNotNoticeAnOutage|TestCommitsWithoutAnAnswer
+ON_KAFKA    = TestTheRealProcess/.*/postgres|TestKillAmidOneIdempotencyKey/postgres|TestSwipesDoNotNoticeAnOutage|TestCommitsWithoutAnAnswer
 VERSION    ?= $(shell sed -n 's/^var Version = "\(.*\)"/\1/p' cmd/purser/buildinfo/buildinfo.go)
 PLATFORMS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 SBOM        = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0

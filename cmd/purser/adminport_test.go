@@ -25,8 +25,8 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// operatorAsks sends a command to the admin port of a server as curl does.
-func operatorAsks(t *testing.T, m *daemon, command, body string) (status int, answer string) {
+// postAdminCommand sends a command to the admin port of a server as curl does.
+func postAdminCommand(t *testing.T, m *daemon, command, body string) (status int, answer string) {
 	t.Helper()
 	client, base := adminport.NewClient(adminport.Reachable(m.listeners.admin.Addr()))
 	resp, err := client.Post(base+"/"+command, "application/json", strings.NewReader(body))
@@ -37,8 +37,8 @@ func operatorAsks(t *testing.T, m *daemon, command, body string) (status int, an
 	return resp.StatusCode, string(text)
 }
 
-// startSet starts a server with settings of its own.
-func startSet(t *testing.T, data string, set func(*settings.Settings)) *daemon {
+// startWithSettings starts a server with settings of its own.
+func startWithSettings(t *testing.T, data string, set func(*settings.Settings)) *daemon {
 	t.Helper()
 	s := testSettings(t, data)
 	set(&s)
@@ -59,28 +59,28 @@ func TestARunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
 		`/x"}`,
 		`{"name":"a/b"}`, `{"name":".."}`, `{"name":".hidden"}`, `{"name":"-x"}`, `{"name":"a\u0000b"}`,
 		`{"name":"` + strings.Repeat("x", 101) + `"}`, `{"name":7}`, `[]`, ``} {
-		status, answer := operatorAsks(t, m, "backup", body)
+		status, answer := postAdminCommand(t, m, "backup", body)
 		require.Equal(t, http.StatusBadRequest, status, "%s: %s", body, answer)
 		require.Contains(t, answer, "invalid_body", body)
 	}
-	_, answer := operatorAsks(t, m, "backup", `{"directory":"`+outside+`/x"}`)
+	_, answer := postAdminCommand(t, m, "backup", `{"directory":"`+outside+`/x"}`)
 	require.Contains(t, answer, "directory is not a field of the command")
 
 	backups := filepath.Join(data, "backups")
 	require.NoError(t, os.Symlink(outside, backups))
-	status, answer := operatorAsks(t, m, "backup", `{"name":"one"}`)
+	status, answer := postAdminCommand(t, m, "backup", `{"name":"one"}`)
 	require.Equal(t, http.StatusInternalServerError, status)
 	require.Contains(t, answer, "is a link or a file")
 	require.NoError(t, os.Remove(backups))
 	require.NoError(t, os.Mkdir(backups, 0o700))
 	require.NoError(t, os.Symlink(filepath.Join(outside, "x"), filepath.Join(backups, "link")))
-	status, answer = operatorAsks(t, m, "backup", `{"name":"link"}`)
+	status, answer = postAdminCommand(t, m, "backup", `{"name":"link"}`)
 	require.Equal(t, http.StatusInternalServerError, status)
 	require.Contains(t, answer, "is there already")
-	status, answer = operatorAsks(t, m, "backup", `{"name":"one"}`)
+	status, answer = postAdminCommand(t, m, "backup", `{"name":"one"}`)
 	require.Equal(t, http.StatusOK, status, answer)
 	require.Contains(t, answer, filepath.Join(backups, "one"))
-	status, answer = operatorAsks(t, m, "backup", `{}`)
+	status, answer = postAdminCommand(t, m, "backup", `{}`)
 	require.Equal(t, http.StatusOK, status, answer)
 	left, err := os.ReadDir(outside)
 	require.NoError(t, err)
@@ -94,8 +94,8 @@ func TestARunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
 // second copy.
 func TestTheBackupCommandChoosesAnyDirectory(t *testing.T) {
 	data, made := t.TempDir(), filepath.Join(t.TempDir(), "made")
-	m := startSet(t, data, func(s *settings.Settings) { s.BackupDir = filepath.Join(data, "spool") })
-	runs(t, "backup", "--data-dir", data, made)
+	m := startWithSettings(t, data, func(s *settings.Settings) { s.BackupDir = filepath.Join(data, "spool") })
+	mustRun(t, "backup", "--data-dir", data, made)
 	require.NoError(t, m.Close())
 	require.FileExists(t, filepath.Join(made, storecare.ManifestFile))
 	left, err := os.ReadDir(filepath.Join(data, "spool"))
@@ -120,13 +120,13 @@ func TestTheAdminPortOnAUnixSocket(t *testing.T) {
 	data, dir := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "admin.sock")
 	socket := func(s *settings.Settings) { s.AdminAddr = "unix:" + path }
-	m := startSet(t, data, socket)
+	m := startWithSettings(t, data, socket)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, fs.ModeSocket|0o600, info.Mode())
 	require.Contains(t, auditOf(t, data), "agree to the cent")
 	passDemo(t, data)
-	status, _ := operatorAsks(t, m, "unmatched", `{}`)
+	status, _ := postAdminCommand(t, m, "unmatched", `{}`)
 	require.Equal(t, http.StatusOK, status)
 
 	other := testSettings(t, t.TempDir())
@@ -143,7 +143,7 @@ func TestTheAdminPortOnAUnixSocket(t *testing.T) {
 	killed.SetUnlinkOnClose(false)
 	require.NoError(t, killed.Close())
 	require.FileExists(t, path, "a killed server leaves its socket")
-	m = startSet(t, data, socket)
+	m = startWithSettings(t, data, socket)
 	require.NoError(t, m.Close())
 
 	require.NoError(t, os.WriteFile(path, []byte("somebody's"), 0o600))
@@ -182,7 +182,7 @@ func TestASandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
 		change(body)
 		text, err := json.Marshal(body)
 		require.NoError(t, err)
-		return operatorAsks(t, m, "sandbox-pay", string(text))
+		return postAdminCommand(t, m, "sandbox-pay", string(text))
 	}
 	status, answer := pay(func(fields) {})
 	require.Equal(t, http.StatusOK, status, answer)
@@ -205,14 +205,14 @@ func TestASandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
 		require.Equal(t, http.StatusBadRequest, status, answer)
 		require.Contains(t, answer, want)
 	}
-	status, answer = operatorAsks(t, m, "sandbox-reorganise", `{"chain":"base","depht":1}`)
+	status, answer = postAdminCommand(t, m, "sandbox-reorganise", `{"chain":"base","depht":1}`)
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, answer, "depht is not a field of the command")
 }
 
 // parsed returns how the program reads a command line: its arguments without secrets, and those as
 // variables.
-func parsed(args ...string) (rest, variables []string, err error) {
+func splitSecretFlags(args ...string) (rest, variables []string, err error) {
 	stop := errors.New("nothing is run")
 	err = runAs(args, io.Discard, func(chosen *kong.Context, args []string) error {
 		rest, variables = withoutSecrets(chosen, args)
@@ -225,18 +225,18 @@ func parsed(args ...string) (rest, variables []string, err error) {
 }
 
 func TestSecretsOfFlagsMoveToTheEnvironment(t *testing.T) {
-	rest, variables, err := parsed("serve", "--network-secret=a secret = of many signs", "--http-addr", "127.0.0.1:0", "--data-key", "00ff",
+	rest, variables, err := splitSecretFlags("serve", "--network-secret=a secret = of many signs", "--http-addr", "127.0.0.1:0", "--data-key", "00ff",
 		"--chain-base-url", "https://node.example/key")
 	require.NoError(t, err)
 	require.Equal(t, []string{"serve", "--http-addr", "127.0.0.1:0"}, rest)
 	require.Equal(t, []string{"PURSER_NETWORK_SECRET=a secret = of many signs", "PURSER_DATA_KEY=00ff",
 		"PURSER_CHAIN_BASE_URL=https://node.example/key"}, variables)
-	rest, variables, err = parsed("migrate-journal", "--to=postgres://u:secret@h/d", "--data-dir", "x")
+	rest, variables, err = splitSecretFlags("migrate-journal", "--to=postgres://u:secret@h/d", "--data-dir", "x")
 	require.NoError(t, err)
 	require.Equal(t, []string{"migrate-journal", "--data-dir", "x"}, rest)
 	require.Equal(t, []string{"DATABASE_URL=postgres://u:secret@h/d"}, variables)
 	t.Setenv("PURSER_NETWORK_SECRET", "of the environment")
-	rest, variables, err = parsed("serve", "--data-dir", "x")
+	rest, variables, err = splitSecretFlags("serve", "--data-dir", "x")
 	require.NoError(t, err)
 	require.Equal(t, []string{"serve", "--data-dir", "x"}, rest)
 	require.Empty(t, variables)

@@ -13,7 +13,7 @@ import (
 // A start says where the server listens and what of it is for development only.
 func TestAStartSaysWhereItListens(t *testing.T) {
 	data := t.TempDir()
-	m := startSet(t, data, func(s *settings.Settings) { s.PrivateWebhooks, s.RateLimits = "true", "off" })
+	m := startWithSettings(t, data, func(s *settings.Settings) { s.PrivateWebhooks, s.RateLimits = "true", "off" })
 	defer func() { require.NoError(t, m.Close()) }()
 	var out strings.Builder
 	require.NoError(t, m.announceStart(&out))

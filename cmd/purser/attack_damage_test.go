@@ -21,8 +21,8 @@ import (
 // pebbleDirs are the directories of the stores of an embedded deployment.
 var pebbleDirs = []string{"journal", "authorizer", "sandbox-bank", "sandbox-ramp", "sandbox-chains"}
 
-// imageOf copies the stores of a data directory to an in-memory file system.
-func imageOf(t *testing.T, data string) *vfs.MemFS {
+// copyStoresToMemory copies the stores of a data directory to an in-memory file system.
+func copyStoresToMemory(t *testing.T, data string) *vfs.MemFS {
 	t.Helper()
 	fs := vfs.NewCrashableMem()
 	for _, dir := range pebbleDirs {
@@ -56,8 +56,8 @@ func (panicLog) Fatalf(f string, _ ...any) {
 	panic(errors.New(f))
 }
 
-// contentOf opens a store as a start does, and returns all its keys and values.
-func contentOf(t testing.TB, fs vfs.FS, dir string) (content map[string]string, err error) {
+// readStore opens a store as a start does, and returns all its keys and values.
+func readStore(t testing.TB, fs vfs.FS, dir string) (content map[string]string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = errors.Join(err, p.(error))
@@ -81,7 +81,7 @@ func contentOf(t testing.TB, fs vfs.FS, dir string) (content map[string]string, 
 }
 
 // differences counts the keys whose values differ, and those that only one of the two has.
-func differences(a, b map[string]string) (n int) {
+func countDifferences(a, b map[string]string) (n int) {
 	for key, value := range a {
 		if got, ok := b[key]; !ok || !bytes.Equal([]byte(got), []byte(value)) {
 			n++
@@ -107,14 +107,14 @@ func TestAttackDamageToADeploymentIsRefused(t *testing.T) {
 		p := launch(t, purser, data)
 		requireSuccess(t, purser, data, "demo", "--url", p.rest, "--authorizer-url", p.network, "--admin-url", p.admin)
 		p.signalAndWait(t, syscall.SIGKILL)
-		image := imageOf(t, data)
+		image := copyStoresToMemory(t, data)
 		for _, dir := range pebbleDirs {
-			whole, err := contentOf(t, image.CrashClone(vfs.CrashCloneCfg{}), dir)
+			whole, err := readStore(t, image.CrashClone(vfs.CrashCloneCfg{}), dir)
 			require.NoError(t, err)
 			disk := damagetest.Disk{Name: dir + " " + name, Dir: dir, FS: image, Older: older,
 				Open: func(fs *vfs.MemFS) (int, error) {
-					content, err := contentOf(t, fs, dir)
-					return differences(whole, content), err
+					content, err := readStore(t, fs, dir)
+					return countDifferences(whole, content), err
 				}}
 			o := damagetest.Sweep(t, disk, damagetest.Places(10, 1_000), random)
 			t.Logf("%s: %d places, %d refused, %d whole, %d lost", disk.Name, o.Places, o.Refused, o.Whole, o.Lost)

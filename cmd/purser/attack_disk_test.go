@@ -39,7 +39,7 @@ func mountSmallDisk(t *testing.T, bytes int64) *smallDisk {
 
 // leave makes the disk so small or so large that so many bytes are free. A server that writes
 // meanwhile makes a remount below its files fail, which is tried again.
-func (d *smallDisk) leave(t *testing.T, free int64) {
+func (d *smallDisk) setFreeBytes(t *testing.T, free int64) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		var s syscall.Statfs_t
@@ -73,7 +73,7 @@ func (s *swipeStream) runUntil(t *testing.T, p *process, holds func() bool) {
 	defer cancel()
 	for range 8 {
 		streams.Go(func() {
-			for !holds() && ctx.Err() == nil && s.sendNext(ctx, p) {
+			for !holds() && ctx.Err() == nil && s.sendNextSwipe(ctx, p) {
 			}
 		})
 	}
@@ -81,7 +81,7 @@ func (s *swipeStream) runUntil(t *testing.T, p *process, holds func() bool) {
 	require.NoError(t, ctx.Err(), "the disk is never full")
 }
 
-func (s *swipeStream) sendNext(ctx context.Context, p *process) (alive bool) {
+func (s *swipeStream) sendNextSwipe(ctx context.Context, p *process) (alive bool) {
 	body := marshal(fields{"id": fmt.Sprint("swipe-", s.n.Add(1)), "cardToken": s.token, "amountCents": 1,
 		"currency": "USD",
 		"merchant": fields{"name": strings.Repeat("Cafe ", 8), "mcc": "5812"}})
@@ -99,8 +99,8 @@ func (s *swipeStream) sendNext(ctx context.Context, p *process) (alive bool) {
 	return true
 }
 
-// requireAll repeats every answered swipe.
-func (s *swipeStream) requireAll(t *testing.T, p *process) {
+// requireSameAnswers repeats every answered swipe.
+func (s *swipeStream) requireSameAnswers(t *testing.T, p *process) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +112,8 @@ func (s *swipeStream) requireAll(t *testing.T, p *process) {
 	}
 }
 
-// launchFull starts a server on a disk without room for approvals.
-func launchFull(t *testing.T, purser program, data string) *process {
+// launchOnFullDisk starts a server on a disk without room for approvals.
+func launchOnFullDisk(t *testing.T, purser program, data string) *process {
 	t.Helper()
 	p, said := startCommand(t, purserCommand(purser, data, "serve"))
 	p.rest, p.network, p.admin = "http://"+said["http"], "http://"+said["authorizer"], "http://"+said["admin"]
@@ -123,8 +123,8 @@ func launchFull(t *testing.T, purser program, data string) *process {
 	return p
 }
 
-// swipesOnASmallDisk starts a server with a small disk, and a stream of swipes that it approves.
-func swipesOnASmallDisk(t *testing.T) (*smallDisk, program, string, *process, *swipeStream) {
+// launchOnSmallDisk starts a server with a small disk, and a stream of swipes that it approves.
+func launchOnSmallDisk(t *testing.T) (*smallDisk, program, string, *process, *swipeStream) {
 	t.Helper()
 	d := mountSmallDisk(t, 2<<30)
 	if d == nil {
@@ -137,7 +137,7 @@ func swipesOnASmallDisk(t *testing.T) (*smallDisk, program, string, *process, *s
 	tn.mustPost(t, p, "/api/treasury/deposits", depositRequest(1_000_000_00), 202)
 	s := &swipeStream{token: tn.mustPost(t, p, "/api/cards", cardRequest(), 200).answer.Text("card", "partnerCardToken")}
 	p.await(t, "funds", func() bool {
-		a := p.cardMessage(t, "/v1/authorizations", oneDollar(fmt.Sprint("probe-", s.n.Add(1)), s.token))
+		a := p.postCardMessage(t, "/v1/authorizations", oneDollarSwipe(fmt.Sprint("probe-", s.n.Add(1)), s.token))
 		return a.Text("decision") == "approved"
 	})
 	return d, purser, data, p, s
@@ -148,7 +148,7 @@ func swipesOnASmallDisk(t *testing.T) (*smallDisk, program, string, *process, *s
 // answered is relayed, the process ends and starts again on the full disk, and approvals return
 // with the space.
 func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
-	d, purser, data, p, s := swipesOnASmallDisk(t)
+	d, purser, data, p, s := launchOnSmallDisk(t)
 	if d == nil {
 		return
 	}
@@ -157,30 +157,30 @@ func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 		rounds, room = 8, 128<<20
 	}
 	for round := range rounds {
-		d.leave(t, settings.MinDiskReserve+room)
+		d.setFreeBytes(t, settings.MinDiskReserve+room)
 		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
 		p.awaitEmptyBacklog(t)
 		require.NotEmpty(t, s.answered)
 		require.Empty(t, p.signalAndWait(t, syscall.SIGTERM), "a clean end: %s", p.log.tail(logTailLines))
 		require.Contains(t, p.log.String(), "approvals and requests that store more are refused until space is free")
 
-		d.leave(t, pebblegate.FlushBytes+8<<20) // less than the reserve, and enough for a start
-		p = launchFull(t, purser, data)
-		d.leave(t, settings.MinDiskReserve-8<<20) // the start has removed logs
+		d.setFreeBytes(t, pebblegate.FlushBytes+8<<20) // less than the reserve, and enough for a start
+		p = launchOnFullDisk(t, purser, data)
+		d.setFreeBytes(t, settings.MinDiskReserve-8<<20) // the start has removed logs
 		s.refused.Store(0)
 		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
 		resp, err := p.http.Get(p.admin + "/readyz")
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
-		require.Equal(t, "system_unavailable", p.cardMessage(t, "/v1/authorizations",
-			oneDollar(fmt.Sprint("full-", round), s.token)).Text("reason"))
-		d.leave(t, 1<<30)
+		require.Equal(t, "system_unavailable", p.postCardMessage(t, "/v1/authorizations",
+			oneDollarSwipe(fmt.Sprint("full-", round), s.token)).Text("reason"))
+		d.setFreeBytes(t, 1<<30)
 		p.await(t, "readiness", func() bool { return strings.Contains(p.adminPage("/readyz"), "ready") })
 		p.swipeFor(t, s.token, fmt.Sprint("again-", round))
 		s.refused.Store(0)
 	}
-	s.requireAll(t, p)
+	s.requireSameAnswers(t, p)
 	p.awaitEmptyBacklog(t)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")

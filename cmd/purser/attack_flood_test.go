@@ -30,11 +30,11 @@ import (
 // Floods come from as many addresses of the loopback network, none of them the one that swipes and
 // other callers have.
 const (
-	floodAddresses = 8
-	floodFiles     = 1_100                // the server's limit of open files: few, so that a flood that a test can make fills it
-	floodEach      = 64                   // connections of an address at once
-	floodPause     = 2 * time.Millisecond // of an attacker between two connections
-	floodsEndAfter = 800 * time.Millisecond
+	floodAddresses        = 8
+	floodFiles            = 1_100                // the server's limit of open files: few, so that a flood that a test can make fills it
+	connectionsPerAddress = 64                   // connections of an address at once
+	floodPause            = 2 * time.Millisecond // of an attacker between two connections
+	floodMargin           = 800 * time.Millisecond
 )
 
 // flood is a way to attack a port. attack drives one connection and returns when the server has
@@ -108,12 +108,12 @@ func postAlone(conn net.Conn, path, body string) {
 }
 
 // rage floods a port until the context ends, and returns when every attacker has.
-func (f flood) rage(ctx context.Context, address string) {
+func (f flood) attackUntilDone(ctx context.Context, address string) {
 	var attackers sync.WaitGroup
 	var n atomic.Int64
 	for from := range floodAddresses {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+from))}}
-		for range floodEach {
+		for range connectionsPerAddress {
 			attackers.Go(func() {
 				for ctx.Err() == nil {
 					if conn, err := dialer.DialContext(ctx, "tcp", address); err == nil {
@@ -122,7 +122,7 @@ func (f flood) rage(ctx context.Context, address string) {
 						stop()
 						_ = conn.Close()
 					}
-					persistence.Pause(ctx, floodPause*floodEach)
+					persistence.Pause(ctx, floodPause*connectionsPerAddress)
 				}
 			})
 		}
@@ -130,13 +130,13 @@ func (f flood) rage(ctx context.Context, address string) {
 	attackers.Wait()
 }
 
-// launchWith starts a server that may have so many files open.
-func launchWith(t *testing.T, purser program, data string, files int) *process {
+// launchWithFileLimit starts a server that may have so many files open.
+func launchWithFileLimit(t *testing.T, purser program, data string, files int) *process {
 	t.Helper()
-	return launchCommand(t, data, limited(purserCommand(purser, data, "serve"), files))
+	return launchCommand(t, data, withFileLimit(purserCommand(purser, data, "serve"), files))
 }
 
-func limited(cmd *exec.Cmd, files int) *exec.Cmd {
+func withFileLimit(cmd *exec.Cmd, files int) *exec.Cmd {
 	limited := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files),
 		cmd.Path}, cmd.Args[1:]...)...)
 	limited.Env = cmd.Env
@@ -145,11 +145,11 @@ func limited(cmd *exec.Cmd, files int) *exec.Cmd {
 
 // attackers is the argument that has this binary be the attackers. They are a process that the
 // kernel runs when no other one wants a processor, because in life they are other machines.
-const attackers = "purser-attackers"
+const attackersArgument = "purser-attackers"
 
-// rageAlone is the process of the attackers. Its arguments are how long each flood lasts, and the
+// runAttackers is the process of the attackers. Its arguments are how long each flood lasts, and the
 // floods with the port of each.
-func rageAlone(arguments []string) {
+func runAttackers(arguments []string) {
 	each, err := time.ParseDuration(arguments[0])
 	if err != nil {
 		panic(err)
@@ -158,18 +158,18 @@ func rageAlone(arguments []string) {
 		all := slices.Concat(floods(), floodsOfTLS())
 		i := slices.IndexFunc(all, func(f flood) bool { return f.name == arguments[0] })
 		until, end := context.WithTimeout(context.Background(), each)
-		all[i].rage(until, arguments[1])
+		all[i].attackUntilDone(until, arguments[1])
 		end()
 	}
 }
 
 // attacked has swipes come to a server while a port of it is flooded, for so long. It returns what
 // they were answered.
-func attacked(t *testing.T, p *process, data string, rate int, lasts time.Duration, floods ...flood) bench.Stage {
+func measureSwipesDuring(t *testing.T, p *process, data string, rate int, lasts time.Duration, floods ...flood) bench.Stage {
 	t.Helper()
-	raging := exec.CommandContext(t.Context(), "chrt", "--idle", "0", os.Args[0], attackers)
+	raging := exec.CommandContext(t.Context(), "chrt", "--idle", "0", os.Args[0], attackersArgument)
 	if len(floods) > 0 {
-		raging.Args = append(raging.Args, ((lasts - floodsEndAfter) / time.Duration(len(floods))).String())
+		raging.Args = append(raging.Args, ((lasts - floodMargin) / time.Duration(len(floods))).String())
 	}
 	for _, f := range floods {
 		_, address, _ := strings.Cut(f.port(p), "://")
@@ -205,13 +205,13 @@ func TestAttackFloods(t *testing.T) {
 	purser, full := program{path: buildProgram(t)}, os.Getenv(fullLengthVariable) != ""
 	purser.env = []string{"PURSER_BODY_BUDGET=4MiB", "PURSER_REFUSALS=20"}
 	data := filepath.Join(t.TempDir(), "data")
-	p := launchWith(t, purser, data, floodFiles)
+	p := launchWithFileLimit(t, purser, data, floodFiles)
 	if full {
 		for _, f := range floods() {
-			t.Run(f.name, func(t *testing.T) { p.pairs(t, data, f) })
+			t.Run(f.name, func(t *testing.T) { p.requireBoundedSlowdown(t, data, f) })
 		}
 	} else {
-		stage := attacked(t, p, data, 200, 5*time.Second, floods()...)
+		stage := measureSwipesDuring(t, p, data, 200, 5*time.Second, floods()...)
 		t.Logf("swipes beside the floods: p99 %.1f ms, %v", stage.Measures[0].P99Micros/1000, stage.Outcomes)
 	}
 	seen := p.scrape(t)
@@ -235,13 +235,13 @@ func TestAttackFloods(t *testing.T) {
 
 // pairs measures swipes at 1,000 a second without a flood and with it, in turns, and requires of
 // the median that their slowest hundredth takes at most three times as long.
-func (p *process) pairs(t *testing.T, data string, f flood) {
+func (p *process) requireBoundedSlowdown(t *testing.T, data string, f flood) {
 	t.Helper()
 	const pairs, rate, lasts = 5, 1000, 5 * time.Second
 	var ratios []float64
 	for range pairs {
-		calm := attacked(t, p, data, rate, lasts).Measures[0].P99Micros
-		stormy := attacked(t, p, data, rate, lasts, f).Measures[0].P99Micros
+		calm := measureSwipesDuring(t, p, data, rate, lasts).Measures[0].P99Micros
+		stormy := measureSwipesDuring(t, p, data, rate, lasts, f).Measures[0].P99Micros
 		t.Logf("%s: p99 %.2f ms without, %.2f ms with", f.name, calm/1000, stormy/1000)
 		ratios = append(ratios, stormy/calm)
 	}
@@ -254,11 +254,11 @@ func (p *process) pairs(t *testing.T, data string, f flood) {
 func TestAStartWithTooFewDescriptorsIsRefused(t *testing.T) {
 	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
 	for _, files := range []int{64, 256, 800} {
-		out, err := limited(purserCommand(purser, data, "serve"), files).CombinedOutput()
+		out, err := withFileLimit(purserCommand(purser, data, "serve"), files).CombinedOutput()
 		require.Error(t, err)
 		require.Contains(t, string(out), fmt.Sprintf("the limit of open files is %d, and purser needs 928", files))
 		require.NoDirExists(t, data)
 	}
-	p := launchWith(t, purser, data, 928)
+	p := launchWithFileLimit(t, purser, data, 928)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 }

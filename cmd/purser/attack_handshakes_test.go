@@ -96,8 +96,8 @@ func floodTLS(t *testing.T, files testCertificate, floods []flood) {
 	purser, full := program{path: buildProgram(t)}, os.Getenv(fullLengthVariable) != ""
 	purser.env = []string{"PURSER_REFUSALS=20", "PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key}
 	data := filepath.Join(t.TempDir(), "data")
-	p := launchWith(t, purser, data, floodFiles)
-	p.authorities = files.client(t).RootCAs
+	p := launchWithFileLimit(t, purser, data, floodFiles)
+	p.authorities = files.clientConfig(t).RootCAs
 	counted := func() (unread, refused float64) {
 		text := p.adminPage("/metrics")
 		return labelled(text, "purser_connections_unread_total", `reason="handshake"`),
@@ -105,18 +105,18 @@ func floodTLS(t *testing.T, files testCertificate, floods []flood) {
 	}
 	for _, f := range floods {
 		if full {
-			t.Run(f.name, func(t *testing.T) { p.pairs(t, data, f) })
+			t.Run(f.name, func(t *testing.T) { p.requireBoundedSlowdown(t, data, f) })
 		}
 	}
 	if !full {
-		stage := attacked(t, p, data, 200, 5*time.Second, floods...)
+		stage := measureSwipesDuring(t, p, data, 200, 5*time.Second, floods...)
 		t.Logf("swipes beside the floods: p99 %.1f ms, %v", stage.Measures[0].P99Micros/1000, stage.Outcomes)
 	}
 	unread, refused := counted()
 	t.Logf("connections without a handshake %.0f, refused %.0f", unread, refused)
 	require.Positive(t, unread, "connections without a handshake are counted")
 	require.Positive(t, refused, "connections without a request fill the bucket of their address")
-	rest := asker{from: "127.0.0.1", to: p.rest, tls: files.client(t)}
+	rest := asker{from: "127.0.0.1", to: p.rest, tls: files.clientConfig(t)}
 	p.await(t, "an answer of REST", func() bool { return rest.status(t, rootFor("")) == 200 })
 	p.awaitEmptyBacklog(t)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))

@@ -19,24 +19,24 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// deploymentOf is the id of the deployment of a data directory at rest.
-func deploymentOf(t *testing.T, data string) string {
+// deploymentIDOf returns the deployment id, in hex, in the data directory of a stopped server.
+func deploymentIDOf(t *testing.T, data string) string {
 	t.Helper()
-	j := journalOf(t, data)
+	j := openJournalOf(t, data)
 	id := j.Identity().Deployment
 	require.NoError(t, j.Close())
 	return hex.EncodeToString(id[:])
 }
 
-// A running server refuses a backup without room for it beside the reserve, before it copies
-// anything. The error has the free bytes and the needed bytes.
-func TestABackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
+// A backup whose size and the disk reserve exceed the free space is refused before it copies a file,
+// by a running server and by the command. The error states the free and the needed bytes.
+func TestBackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
 	data := t.TempDir()
-	m, p := riseOn(t, data, &free)
+	m, p := startWithFreeBytes(t, data, &free)
 	free.Store(m.config.DiskReserve + 1<<10)
-	status, answer := operatorAsks(t, m, "backup", `{"name":"refused"}`)
+	status, answer := postAdminCommand(t, m, "backup", `{"name":"refused"}`)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Regexp(t, `the disk of \S+/backups has 1 GiB free; the backup needs 1\.\d GiB: `+
 		`[0-9.]+ [KM]iB to copy, and the reserve of 1 GiB`, answer)
@@ -44,13 +44,13 @@ func TestABackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left)
 	free.Store(1 << 40)
-	status, answer = operatorAsks(t, m, "backup", `{"name":"made"}`)
+	status, answer = postAdminCommand(t, m, "backup", `{"name":"made"}`)
 	require.Equal(t, http.StatusOK, status, answer)
 	require.NoError(t, p.stop())
 
 	b := storecare.BackupCmd{Stores: datadir.Stores{DataDir: data}}
 	room := storecare.BackupRoom{Free: func(string) (int64, error) { return 3 << 30, nil }, Reserve: 3 << 30}
-	to := filepath.Join(t.TempDir(), "rest")
+	to := filepath.Join(t.TempDir(), "stopped")
 	_, err = b.Backup(t.Context(), to, room, nil)
 	require.ErrorIs(t, err, pebblegate.ErrNoRoom)
 	require.ErrorContains(t, err, "and the reserve of 3 GiB")
@@ -59,26 +59,27 @@ func TestABackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 		"PURSER_DISK_RESERVE")
 }
 
-// The archive of a journal may be larger than its tables, so the free space is measured while it is
-// written.
-func TestAnArchiveLeavesTheReserve(t *testing.T) {
+// The archive of a journal may be larger than its tables. Its writer therefore measures the free space
+// every RoomEvery bytes, and stops before the archive takes the reserve.
+func TestArchiveLeavesTheReserve(t *testing.T) {
 	disk := int64(4 * storecare.RoomEvery)
 	var file bytes.Buffer
 	free := func(string) (int64, error) { return disk - int64(file.Len()), nil }
-	w := &storecare.RoomWriter{Writer: &file, Dir: "backups", Room: storecare.BackupRoom{Reserve: storecare.RoomEvery, Free: free}}
-	_, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(endless{}, disk), make([]byte, 1<<20))
+	w := &storecare.RoomWriter{Writer: &file, Dir: "backups",
+		Room: storecare.BackupRoom{Reserve: storecare.RoomEvery, Free: free}}
+	_, err := io.CopyBuffer(struct{ io.Writer }{w}, io.LimitReader(endlessReader{}, disk), make([]byte, 1<<20))
 	require.ErrorIs(t, err, pebblegate.ErrNoRoom)
 	require.GreaterOrEqual(t, disk-int64(file.Len()), int64(storecare.RoomEvery))
 	require.Greater(t, file.Len(), storecare.RoomEvery)
 }
 
-type endless struct{}
+type endlessReader struct{}
 
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (endlessReader) Read(p []byte) (int, error) { return len(p), nil }
 
-// A checkpoint links the tables on the disk of the store, which takes no space, and copies them to
-// another disk.
-func TestTablesCountOnlyOnAnotherDisk(t *testing.T) {
+// A checkpoint on the store's own disk links the tables, which takes no space. On another disk it
+// copies them.
+func TestCheckpointCountsTablesOnlyOnAnotherDisk(t *testing.T) {
 	store, to := t.TempDir(), t.TempDir()
 	for name, size := range map[string]int{"000001.sst": 1000, "000002.log": 10, "MANIFEST-1": 1} {
 		require.NoError(t, os.WriteFile(filepath.Join(store, name), make([]byte, size), 0o600))
@@ -95,10 +96,10 @@ func TestTablesCountOnlyOnAnotherDisk(t *testing.T) {
 	require.EqualValues(t, 1011, total)
 }
 
-// TestABackupNeedsAParent: a place whose parent is missing or a file is named before anything is
-// copied, with a server and without one.
-func TestABackupNeedsAParent(t *testing.T) {
-	data, _ := small(t)
+// TestBackupNeedsAParentDirectory: a backup is refused before it copies a file if the parent of its
+// directory is missing or is a file, with a running server and without one.
+func TestBackupNeedsAParentDirectory(t *testing.T) {
+	data, _ := backUpFreshServer(t)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	refused := func() {
@@ -115,11 +116,11 @@ func TestABackupNeedsAParent(t *testing.T) {
 	require.NoError(t, m.Close())
 }
 
-// A backup removes the directory that a killed backup of its deployment has left. It removes no
-// directory that another process fills, none of another deployment, and none of an unknown owner.
-// It names the last two.
-func TestABackupRemovesWhatAKilledOneHasLeft(t *testing.T) {
-	data, _ := small(t)
+// A backup removes the unfinished directory of a killed backup of its deployment. It keeps the
+// directory of a backup that still runs, of another deployment, or without an owner, and names the
+// last two.
+func TestBackupRemovesTheDirectoryOfAKilledBackup(t *testing.T) {
+	data, _ := backUpFreshServer(t)
 	place := t.TempDir()
 	to := filepath.Join(place, "backup")
 	begin := func(deployment string) *storecare.Unfinished {
@@ -128,18 +129,18 @@ func TestABackupRemovesWhatAKilledOneHasLeft(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(u.Dir, storecare.ArchiveFile), []byte("half"), 0o600))
 		return u
 	}
-	foreign, killed := begin("another"), begin(deploymentOf(t, data))
-	filled := begin(deploymentOf(t, data))
+	foreign, killed := begin("another"), begin(deploymentIDOf(t, data))
+	running := begin(deploymentIDOf(t, data))
 	require.NoError(t, foreign.Mark.Close())
-	require.NoError(t, killed.Mark.Close()) // as the end of its process does
+	require.NoError(t, killed.Mark.Close()) // the end of its process releases the lock of the mark
 	unmarked := to + storecare.UnfinishedInfix + "unmarked"
 	require.NoError(t, os.Mkdir(unmarked, 0o700))
 	linked := to + storecare.UnfinishedInfix + "linked"
 	require.NoError(t, os.Symlink(killed.Dir, linked))
 
-	said := runs(t, "backup", "--data-dir", data, to)
+	said := mustRun(t, "backup", "--data-dir", data, to)
 	require.NoDirExists(t, killed.Dir)
-	for _, stays := range []string{foreign.Dir, filled.Dir} {
+	for _, stays := range []string{foreign.Dir, running.Dir} {
 		require.FileExists(t, filepath.Join(stays, storecare.ArchiveFile))
 	}
 	require.DirExists(t, unmarked)
@@ -147,31 +148,31 @@ func TestABackupRemovesWhatAKilledOneHasLeft(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, said, foreign.Dir+": an unfinished backup of an earlier program or another deployment stays")
 	require.Contains(t, said, unmarked+": ")
-	require.NotContains(t, said, filled.Dir)
+	require.NotContains(t, said, running.Dir)
 	_, err = storecare.CheckBackup(to)
 	require.NoError(t, err)
-	require.NoError(t, filled.Mark.Close())
+	require.NoError(t, running.Mark.Close())
 }
 
-// A process that is killed in the middle of a backup leaves a directory, which the next backup into
-// the same place removes.
-func TestAKilledBackupIsRemovedByTheNext(t *testing.T) {
-	data, _ := small(t)
+// A process that is killed in the middle of a backup leaves an unfinished directory. The next backup
+// into the same parent directory removes it.
+func TestKilledBackupIsRemovedByTheNext(t *testing.T) {
+	data, _ := backUpFreshServer(t)
 	place := t.TempDir()
-	const atMost = 50 // backups, because one may end before it is killed
-	for n := 0; !backupKilled(t, data, filepath.Join(place, fmt.Sprint("first", n))); n++ {
-		require.Less(t, n, atMost)
+	const maxBackups = 50 // a backup may finish before it is killed
+	for n := 0; !killBackupMidway(t, data, filepath.Join(place, fmt.Sprint("first", n))); n++ {
+		require.Less(t, n, maxBackups)
 	}
-	said := runs(t, "backup", "--data-dir", data, filepath.Join(place, "second"))
+	said := mustRun(t, "backup", "--data-dir", data, filepath.Join(place, "second"))
 	require.NotContains(t, said, storecare.UnfinishedInfix)
 	left, err := filepath.Glob(filepath.Join(place, "*"+storecare.UnfinishedInfix+"*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
 
-// backupKilled starts a backup and kills it once the mark of its directory names the deployment. It
-// reports whether the directory was left.
-func backupKilled(t *testing.T, data, to string) bool {
+// killBackupMidway starts a backup and kills it once the mark file of its directory has the
+// deployment id. It reports whether the unfinished directory is still there.
+func killBackupMidway(t *testing.T, data, to string) bool {
 	t.Helper()
 	cmd := exec.Command(program{path: buildProgram(t)}.path, "backup", "--data-dir", data, to)
 	cmd.Env = append(os.Environ(), "PURSER_DATA_DIR="+data)

@@ -20,7 +20,7 @@ import (
 )
 
 // unlimited starts a server that may be asked as often as one likes, and says how bench reaches it.
-func unlimited(t *testing.T) (*daemon, bench.Config) {
+func startWithoutRateLimits(t *testing.T) (*daemon, bench.Config) {
 	t.Helper()
 	data := t.TempDir()
 	config := testConfig(t, data)
@@ -45,10 +45,10 @@ var declineReasons = []string{"invalid_request", "card_not_found", "card_termina
 // Every workload runs against the real server: each answer is the one that must come, the dollars add up, and the mix of declines
 // has every reason.
 func TestBenchOfEveryWorkload(t *testing.T) {
-	_, c := unlimited(t)
+	_, c := startWithoutRateLimits(t)
 	c.Declines = 60
 	var left []string
-	for times := time.Duration(1); times <= mostLonger; times *= 2 { // a slow machine does less in the same time
+	for times := time.Duration(1); times <= maxLoadStretch; times *= 2 { // a slow machine does less in the same time
 		c.Loads = []bench.Load{
 			{Workload: bench.Authorize, Connections: 8, Duration: times * time.Second},
 			{Workload: bench.Lifecycle, Connections: 4, Duration: times * 300 * time.Millisecond},
@@ -69,18 +69,18 @@ func TestBenchOfEveryWorkload(t *testing.T) {
 		require.Equal(t, []string{"authorize", "lifecycle", "rest: PATCH card", "rest: GET card", "rest: GET treasury",
 			"mixed: swipes", "mixed: REST", "mixed with reads: swipes", "mixed with reads: REST", "soak"}, names)
 		require.Positive(t, r.Stages[0].Compared)
-		if left = notMet(r); len(left) == 0 {
+		if left = missingResults(r); len(left) == 0 {
 			return
 		}
 	}
 	require.Empty(t, left)
 }
 
-// mostLonger is how much longer than usual a load is run at last on a machine that does not come to all of it.
-const mostLonger = 16
+// maxLoadStretch is how much longer than usual a load is run at last on a machine that does not come to all of it.
+const maxLoadStretch = 16
 
-// notMet is what a run has not come to: measures of its stages, and reasons of the swipes of the first one.
-func notMet(r bench.Report) (left []string) {
+// missingResults is what a run has not come to: measures of its stages, and reasons of the swipes of the first one.
+func missingResults(r bench.Report) (left []string) {
 	for _, s := range r.Stages {
 		for _, m := range s.Measures {
 			if m.Count == 0 {
@@ -97,7 +97,7 @@ func notMet(r bench.Report) (left []string) {
 }
 
 func TestBenchSustains(t *testing.T) {
-	_, c := unlimited(t)
+	_, c := startWithoutRateLimits(t)
 	c.Loads = []bench.Load{{Workload: bench.Sustain, Connections: 4, Rate: 50, Duration: time.Second}}
 	r, err := bench.Run(t.Context(), c)
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestBenchSustains(t *testing.T) {
 }
 
 // liar stands before the card network's port and changes one answer in so many.
-func liar(t *testing.T, network string, lie func(answer []byte) []byte) string {
+func startFalsifyingProxy(t *testing.T, network string, lie func(answer []byte) []byte) string {
 	t.Helper()
 	const truthful = 40
 	var answers atomic.Int64
@@ -148,13 +148,13 @@ func TestBenchFindsALie(t *testing.T) {
 		{bench.Soak, `"heldAmountCents":`, `"heldAmountCents":1`},
 		{bench.Soak, `"authorizationId":"auth_`, `"authorizationId":"auth_0`},
 	} {
-		_, config := unlimited(t)
-		config.Target.Network = liar(t, config.Target.Network, func(answer []byte) []byte {
+		_, config := startWithoutRateLimits(t)
+		config.Target.Network = startFalsifyingProxy(t, config.Target.Network, func(answer []byte) []byte {
 			return bytes.ReplaceAll(answer, []byte(c.from), []byte(c.to))
 		})
 		var r bench.Report
 		// A slow machine is late to meet the lie.
-		for during := time.Second; r.Wrong == 0 && during <= mostLonger*time.Second; during *= 2 {
+		for during := time.Second; r.Wrong == 0 && during <= maxLoadStretch*time.Second; during *= 2 {
 			config.Loads = []bench.Load{{Workload: c.load, Connections: 4, Duration: during}}
 			var err error
 			r, err = bench.Run(t.Context(), config)

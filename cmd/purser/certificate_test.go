@@ -34,7 +34,7 @@ type testCertificate struct{ cert, key string }
 func newCertificate(t *testing.T) testCertificate {
 	dir := t.TempDir()
 	c := testCertificate{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
-	c.renew(t, 1)
+	c.writeNewPair(t, 1)
 	return c
 }
 
@@ -47,21 +47,21 @@ func newRSACertificate(t *testing.T) testCertificate {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	c := testCertificate{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem")}
-	c.write(t, 1, key)
+	c.writePair(t, 1, key)
 	return c
 }
 
 // renew writes a new pair under a serial number, and returns the settings of a client that trusts
 // it alone.
-func (c testCertificate) renew(t *testing.T, serial int64) *tls.Config {
+func (c testCertificate) writeNewPair(t *testing.T, serial int64) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	c.write(t, serial, key)
-	return c.client(t)
+	c.writePair(t, serial, key)
+	return c.clientConfig(t)
 }
 
-func (c testCertificate) write(t *testing.T, serial int64, key crypto.Signer) {
+func (c testCertificate) writePair(t *testing.T, serial int64, key crypto.Signer) {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
@@ -74,7 +74,7 @@ func (c testCertificate) write(t *testing.T, serial int64, key crypto.Signer) {
 	require.NoError(t, os.WriteFile(c.key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
 }
 
-func (c testCertificate) client(t *testing.T) *tls.Config {
+func (c testCertificate) clientConfig(t *testing.T) *tls.Config {
 	t.Helper()
 	text, err := os.ReadFile(c.cert)
 	require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestACertificateIsReadAnew(t *testing.T) {
 	require.Contains(t, log.String(), "the one before stays")
 	require.NoError(t, os.Remove(files.key))
 	look(0, 2, 1)
-	files.renew(t, 2)
+	files.writeNewPair(t, 2)
 	look(1, 2, 2)
 }
 
@@ -145,8 +145,8 @@ func TestTheServerSpeaksTLS(t *testing.T) {
 	files := newCertificate(t)
 	purser := program{path: buildProgram(t), env: []string{"PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key,
 		"PURSER_TRUSTED_PROXIES=" + testProxy, "PURSER_PROXY_PROTOCOL=rest"}}
-	p := launchWith(t, purser, filepath.Join(t.TempDir(), "data"), floodFiles)
-	rest := asker{from: "127.0.0.1", to: p.rest, tls: files.client(t)}
+	p := launchWithFileLimit(t, purser, filepath.Join(t.TempDir(), "data"), floodFiles)
+	rest := asker{from: "127.0.0.1", to: p.rest, tls: files.clientConfig(t)}
 	network := asker{from: "127.0.0.1", to: p.network, tls: rest.tls}
 
 	resp, text, err := rest.ask(t, rootFor("Accept: application/json\r\n"))
@@ -166,16 +166,16 @@ func TestTheServerSpeaksTLS(t *testing.T) {
 	require.Contains(t, text, "https")
 	require.Empty(t, resp.Header.Get("Strict-Transport-Security"))
 
-	rest.tls = p.reload(t, files, rest)
+	rest.tls = p.renewCertificate(t, files, rest)
 	network.tls = rest.tls
-	p.depositBy(t, rest.tls)
-	p.holdHandshakes(t, rest, network)
+	p.depositOverTLS(t, rest.tls)
+	p.holdHalfOpenHandshakes(t, rest, network)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 }
 
-// depositBy signs up with a browser's cookie over TLS and waits for a deposit, which the sandbox
+// depositOverTLS signs up with a browser's cookie over TLS and waits for a deposit, which the sandbox
 // bank in the server's process reports without a socket.
-func (p *process) depositBy(t *testing.T, config *tls.Config) {
+func (p *process) depositOverTLS(t *testing.T, config *tls.Config) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
@@ -202,7 +202,7 @@ func (p *process) depositBy(t *testing.T, config *tls.Config) {
 
 // reload renews the certificate of a running server, and returns the settings of a client that
 // trusts the new one.
-func (p *process) reload(t *testing.T, files testCertificate, rest asker) *tls.Config {
+func (p *process) renewCertificate(t *testing.T, files testCertificate, rest asker) *tls.Config {
 	t.Helper()
 	require.NoError(t, os.WriteFile(files.key, []byte("not a key"), 0o600))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
@@ -212,16 +212,16 @@ func (p *process) reload(t *testing.T, files testCertificate, rest asker) *tls.C
 	})
 	require.Equal(t, 200, rest.status(t, rootFor("")), "the pair before is in use")
 	require.Equal(t, 1.0, p.scrape(t)["purser_tls_files_unusable"])
-	rest.tls = files.renew(t, 2)
+	rest.tls = files.writeNewPair(t, 2)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	p.await(t, "the renewed pair", func() bool { return rest.status(t, rootFor("")) == 200 })
 	require.Positive(t, labelled(p.adminPage("/metrics"), "purser_tls_reloads_total", `outcome="done"`))
 	return rest.tls
 }
 
-// holdHandshakes opens more handshakes than the REST port has places, from many addresses, and ends
+// holdHalfOpenHandshakes opens more handshakes than the REST port has places, from many addresses, and ends
 // none. A client is served all the same, and swipes do not notice.
-func (p *process) holdHandshakes(t *testing.T, rest, network asker) {
+func (p *process) holdHalfOpenHandshakes(t *testing.T, rest, network asker) {
 	t.Helper()
 	_, address, _ := strings.Cut(p.rest, "://")
 	for n := range 800 { // the port has fewer places under floodFiles

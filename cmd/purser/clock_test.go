@@ -22,12 +22,12 @@ const days = 24 * time.Hour
 
 // stepped is a wall clock that a test sets by step while the time since boot continues. passed
 // moves every clock.
-type stepped struct {
+type steppedClock struct {
 	step, passed atomic.Int64
 	synchronised atomic.Bool
 }
 
-func (s *stepped) clocks() machineClocks {
+func (s *steppedClock) clocks() machineClocks {
 	c := systemClocks()
 	passed := func() time.Duration { return time.Duration(s.passed.Load()) }
 	boot, elapsed := c.boot, c.elapsed
@@ -38,8 +38,8 @@ func (s *stepped) clocks() machineClocks {
 	return c
 }
 
-// riseAt starts a server on a stepped wall clock.
-func riseAt(t *testing.T, data string, wall *stepped, change ...func(*settings.Config)) (*daemon, *process) {
+// startOnClock starts a server on a stepped wall clock.
+func startOnClock(t *testing.T, data string, wall *steppedClock, change ...func(*settings.Config)) (*daemon, *process) {
 	t.Helper()
 	config := testConfig(t, data)
 	config.SandboxDelay, config.RateLimits.Off = 0, true
@@ -51,8 +51,8 @@ func riseAt(t *testing.T, data string, wall *stepped, change ...func(*settings.C
 	return m, m.rise(t)
 }
 
-// clockVictim is a workspace with a card that has a hold, and a deposit under an Idempotency-Key.
-type clockVictim struct {
+// tenantWithHold is a workspace with a card that has a hold, and a deposit under an Idempotency-Key.
+type tenantWithHold struct {
 	*tenant
 	p       *process
 	token   string
@@ -61,28 +61,28 @@ type clockVictim struct {
 	deposit *restPost
 }
 
-func newClockVictim(t *testing.T, p *process) *clockVictim {
+func newTenantWithHold(t *testing.T, p *process) *tenantWithHold {
 	t.Helper()
 	tn := &tenant{bearer: signUp(t, p, 0)}
-	v := &clockVictim{tenant: tn, p: p, deposit: tn.mustPost(t, p, "/api/treasury/deposits", depositRequest(50_00), 202)}
+	v := &tenantWithHold{tenant: tn, p: p, deposit: tn.mustPost(t, p, "/api/treasury/deposits", depositRequest(50_00), 202)}
 	v.token = tn.mustPost(t, p, "/api/cards", cardRequest(), 200).answer.Text("card", "partnerCardToken")
-	p.await(t, "the deposit", func() bool { return v.available(t) == 50_00 })
+	p.await(t, "the deposit", func() bool { return v.availableCents(t) == 50_00 })
 	v.swipe = apiclient.Request{Method: "POST", Path: "/v1/authorizations",
 		Body: marshal(fields{"id": "once", "cardToken": v.token,
 			"amountCents": 20_00, "currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})}
-	v.swiped = v.send(t)
+	v.swiped = v.repeatSwipe(t)
 	require.Equal(t, "approved", v.swiped.Text("decision"), string(v.swiped.Raw))
 	return v
 }
 
-func (v *clockVictim) send(t *testing.T) apiclient.Answer {
+func (v *tenantWithHold) repeatSwipe(t *testing.T) apiclient.Answer {
 	t.Helper()
 	a, err := v.p.client(v.p.network, v.p.secret).SendUntilDecided(t.Context(), v.swipe)
 	require.NoError(t, err)
 	return a
 }
 
-func (v *clockVictim) available(t *testing.T) int64 {
+func (v *tenantWithHold) availableCents(t *testing.T) int64 {
 	t.Helper()
 	a, err := v.p.sendToREST(v.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
@@ -92,20 +92,20 @@ func (v *clockVictim) available(t *testing.T) int64 {
 	return cents
 }
 
-// unharmed requires that the server has forgotten, freed and repeated nothing, and still answers.
-func (v *clockVictim) unharmed(t *testing.T) {
+// requireUnharmed requires that the server has forgotten, freed and repeated nothing, and still answers.
+func (v *tenantWithHold) requireUnharmed(t *testing.T) {
 	t.Helper()
-	require.Equal(t, string(v.swiped.Raw), string(v.send(t).Raw), "the network's message is remembered")
+	require.Equal(t, string(v.swiped.Raw), string(v.repeatSwipe(t).Raw), "the network's message is remembered")
 	a, err := v.p.sendToREST(v.bearer, v.deposit.request)
 	require.NoError(t, err)
 	require.True(t, a.Replayed, "the Idempotency-Key is remembered: %s", a.Raw)
 	require.Equal(t, string(v.deposit.answer.Raw), string(a.Raw))
-	require.Equal(t, int64(30_00), v.available(t), "the hold stands")
+	require.Equal(t, int64(30_00), v.availableCents(t), "the hold stands")
 }
 
-// awaitClock waits until the server's guard has judged the wall clock, and checks metric and
+// awaitClockState waits until the server's guard has judged the wall clock, and checks metric and
 // readiness.
-func awaitClock(t *testing.T, m *daemon, p *process, suspect bool) {
+func awaitClockState(t *testing.T, m *daemon, p *process, suspect bool) {
 	t.Helper()
 	p.await(t, "the guard", func() bool { return m.trusted.isSuspect() == suspect })
 	require.Equal(t, oneIf(suspect), m.scrape(t)["purser_clock_suspect"])
@@ -118,21 +118,21 @@ func awaitClock(t *testing.T, m *daemon, p *process, suspect bool) {
 // hold, whether it is set back or the server is started again under it; an operator's word makes it
 // the time.
 func TestAttackWallClockAhead(t *testing.T) {
-	data, wall := t.TempDir(), &stepped{}
-	m, p := riseAt(t, data, wall)
-	v := newClockVictim(t, p)
+	data, wall := t.TempDir(), &steppedClock{}
+	m, p := startOnClock(t, data, wall)
+	v := newTenantWithHold(t, p)
 	wall.step.Store(int64(45 * days))
-	awaitClock(t, m, p, true)
-	v.unharmed(t)
+	awaitClockState(t, m, p, true)
+	v.requireUnharmed(t)
 	wall.step.Store(0)
-	awaitClock(t, m, p, false)
-	v.unharmed(t)
+	awaitClockState(t, m, p, false)
+	v.requireUnharmed(t)
 	require.NoError(t, p.stop())
 
 	wall.step.Store(int64(45 * days))
-	m, v.p = riseAt(t, data, wall)
-	awaitClock(t, m, v.p, true)
-	v.unharmed(t)
+	m, v.p = startOnClock(t, data, wall)
+	awaitClockState(t, m, v.p, true)
+	v.requireUnharmed(t)
 	v.p.swipeFor(t, v.token, "goes-on")
 	require.Contains(t, auditOf(t, data), "agree to the cent")
 
@@ -142,44 +142,44 @@ func TestAttackWallClockAhead(t *testing.T) {
 	out.Reset()
 	require.NoError(t, run([]string{"clock", "accept", "--data-dir", data}, &out))
 	require.NotContains(t, out.String(), "suspect")
-	awaitClock(t, m, v.p, false)
-	v.p.await(t, "holds that have run out", func() bool { return v.available(t) == 50_00 })
+	awaitClockState(t, m, v.p, false)
+	v.p.await(t, "holds that have run out", func() bool { return v.availableCents(t) == 50_00 })
 	require.NoError(t, v.p.stop())
 }
 
 // A wall clock that is an hour behind refuses no caller: limits and decisions run on trusted time,
 // over a restart too.
 func TestAttackWallClockBehind(t *testing.T) {
-	data, wall := t.TempDir(), &stepped{}
-	m, p := riseAt(t, data, wall)
-	v := newClockVictim(t, p)
+	data, wall := t.TempDir(), &steppedClock{}
+	m, p := startOnClock(t, data, wall)
+	v := newTenantWithHold(t, p)
 	before := m.Clock()
 	wall.step.Store(int64(-time.Hour))
-	awaitClock(t, m, p, true)
-	v.unharmed(t)
+	awaitClockState(t, m, p, true)
+	v.requireUnharmed(t)
 	require.False(t, m.Clock().Before(before))
 	require.NoError(t, p.stop())
 
-	m, v.p = riseAt(t, data, wall)
-	awaitClock(t, m, v.p, true)
+	m, v.p = startOnClock(t, data, wall)
+	awaitClockState(t, m, v.p, true)
 	require.False(t, m.Clock().Before(before))
-	v.unharmed(t)
+	v.requireUnharmed(t)
 	require.NoError(t, run([]string{"clock", "accept", "--data-dir", data}, &strings.Builder{}))
-	awaitClock(t, m, v.p, false)
+	awaitClockState(t, m, v.p, false)
 	require.False(t, m.Clock().Before(before), "time does not run backward for an operator either")
 	require.NoError(t, v.p.stop())
 
-	m, v.p = riseAt(t, data, wall) // the mark remembers an accepted step
-	awaitClock(t, m, v.p, false)
-	v.unharmed(t)
+	m, v.p = startOnClock(t, data, wall) // the mark remembers an accepted step
+	awaitClockState(t, m, v.p, false)
+	v.requireUnharmed(t)
 	require.NoError(t, v.p.stop())
 }
 
 // A minute after a limit was reached there is room again, though the wall clock was set back by an
 // hour meanwhile.
 func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
-	wall := &stepped{}
-	m, p := riseAt(t, t.TempDir(), wall, func(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
+	wall := &steppedClock{}
+	m, p := startOnClock(t, t.TempDir(), wall, func(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
 	bearer := signUp(t, p, 0)
 	status := func() int {
 		a, err := p.client(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
@@ -188,7 +188,7 @@ func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
 	}
 	p.await(t, "the limit", func() bool { return status() == 429 })
 	wall.step.Store(int64(-time.Hour))
-	awaitClock(t, m, p, true)
+	awaitClockState(t, m, p, true)
 	require.Equal(t, 429, status())
 	wall.passed.Store(int64(rateMinute))
 	require.Equal(t, 200, status())
@@ -197,8 +197,8 @@ func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
 // A limit's minute is a minute of elapsed time, whichever time an operator accepts: an hour ahead
 // ends it no earlier, an hour back no later.
 func TestAnAcceptedStepChangesNoLimit(t *testing.T) {
-	data, wall := t.TempDir(), &stepped{}
-	m, p := riseAt(t, data, wall, func(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
+	data, wall := t.TempDir(), &steppedClock{}
+	m, p := startOnClock(t, data, wall, func(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
 	bearer := signUp(t, p, 0)
 	status := func() int {
 		a, err := p.client(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
@@ -208,9 +208,9 @@ func TestAnAcceptedStepChangesNoLimit(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		p.await(t, "the limit", func() bool { return status() == 429 })
 		wall.step.Add(int64(step))
-		awaitClock(t, m, p, true)
+		awaitClockState(t, m, p, true)
 		require.NoError(t, run([]string{"clock", "accept", "--data-dir", data}, &strings.Builder{}))
-		awaitClock(t, m, p, false)
+		awaitClockState(t, m, p, false)
 		require.Equal(t, 429, status(), step)
 		wall.passed.Add(int64(rateMinute))
 		require.Equal(t, 200, status(), step)
@@ -222,33 +222,33 @@ const rateMinute = 61 * time.Second
 
 // A machine starts without a word after a weekend, and after a month if its clock is synchronised.
 func TestAStartAfterALongTime(t *testing.T) {
-	data, wall := t.TempDir(), &stepped{}
-	_, p := riseAt(t, data, wall)
-	newClockVictim(t, p)
+	data, wall := t.TempDir(), &steppedClock{}
+	_, p := startOnClock(t, data, wall)
+	newTenantWithHold(t, p)
 	require.NoError(t, p.stop())
 	wall.step.Store(int64(64 * time.Hour))
-	m, p := riseAt(t, data, wall)
-	awaitClock(t, m, p, false)
+	m, p := startOnClock(t, data, wall)
+	awaitClockState(t, m, p, false)
 	require.NoError(t, p.stop())
 	wall.synchronised.Store(true)
 	wall.step.Store(int64(45 * days))
-	m, p = riseAt(t, data, wall)
-	awaitClock(t, m, p, false)
+	m, p = startOnClock(t, data, wall)
+	awaitClockState(t, m, p, false)
 	require.NoError(t, p.stop())
 }
 
 // Without a mark and without a swipe, trusted time starts no earlier than the journal's newest
 // event.
 func TestTimeIsNeverBeforeTheNewestEvent(t *testing.T) {
-	data, wall := t.TempDir(), &stepped{}
-	m, p := riseAt(t, data, wall)
+	data, wall := t.TempDir(), &steppedClock{}
+	m, p := startOnClock(t, data, wall)
 	signUp(t, p, 0)
 	before := m.Clock()
 	require.NoError(t, p.stop())
 	require.NoError(t, os.Remove(clockFile(data)))
 	wall.step.Store(int64(-45 * days))
-	m, p = riseAt(t, data, wall)
-	awaitClock(t, m, p, true)
+	m, p = startOnClock(t, data, wall)
+	awaitClockState(t, m, p, true)
 	require.Less(t, before.Sub(m.Clock()), time.Minute)
 	require.NoError(t, p.stop())
 }
@@ -256,17 +256,17 @@ func TestTimeIsNeverBeforeTheNewestEvent(t *testing.T) {
 // A deployment of an earlier program has no mark. Trusted time then starts no earlier than its
 // newest decision.
 func TestTimeIsNeverBeforeTheNewestDecision(t *testing.T) {
-	data, wall := t.TempDir(), &stepped{}
-	m, p := riseAt(t, data, wall)
-	v := newClockVictim(t, p)
+	data, wall := t.TempDir(), &steppedClock{}
+	m, p := startOnClock(t, data, wall)
+	v := newTenantWithHold(t, p)
 	before := m.Clock()
 	require.NoError(t, p.stop())
 	require.NoError(t, os.Remove(clockFile(data)))
 	wall.step.Store(int64(-45 * days))
-	m, v.p = riseAt(t, data, wall)
-	awaitClock(t, m, v.p, true)
+	m, v.p = startOnClock(t, data, wall)
+	awaitClockState(t, m, v.p, true)
 	require.Less(t, before.Sub(m.Clock()), time.Minute)
-	v.unharmed(t)
+	v.requireUnharmed(t)
 }
 
 func TestAClockMarkThatIsNoneIsNamed(t *testing.T) {

@@ -25,7 +25,7 @@ type composeFile struct {
 	Volumes map[string]any
 }
 
-func compose(t *testing.T) composeFile {
+func readComposeFile(t *testing.T) composeFile {
 	t.Helper()
 	text, err := os.ReadFile("../../docker-compose.yml")
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestComposeSetsWhatPurserReads(t *testing.T) {
 		set(m[1], m[2])
 	}
 	fallback := regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`)
-	for name, value := range compose(t).Services["purser"].Environment {
+	for name, value := range readComposeFile(t).Services["purser"].Environment {
 		set(name, fallback.ReplaceAllString(value, "$1"))
 	}
 	_, err = withDefaults(t, settings).Config()
@@ -77,7 +77,7 @@ var fixedInCompose = map[string]string{
 
 // Every other setting reaches the server when it is set beside the compose file.
 func TestComposePassesSettingsOn(t *testing.T) {
-	environment := compose(t).Services["purser"].Environment
+	environment := readComposeFile(t).Services["purser"].Environment
 	settings := reflect.TypeFor[settings.Settings]()
 	for i := range settings.NumField() {
 		name := settings.Field(i).Tag.Get("env")
@@ -88,7 +88,7 @@ func TestComposePassesSettingsOn(t *testing.T) {
 
 // Every file and volume that a service mounts is there.
 func TestComposeMountsWhatIsThere(t *testing.T) {
-	c := compose(t)
+	c := readComposeFile(t)
 	for name, service := range c.Services {
 		for _, mount := range service.Volumes {
 			source, _, _ := strings.Cut(mount, ":")

@@ -33,14 +33,14 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 		m := &daemon{config: settings.Config{DataDir: data, AuthorizerSync: true}, Clock: time.Now, Entropy: rand.Reader,
 			Fatal: func(error) {}, log: slog.New(slog.DiscardHandler)}
 		m.disk = newDiskGuard(m.config, datadir.FreeBytes, m.log)
-		return closer(func() error { return m.authorizer.Close() }), m.openEngine(opened.Identity().Deployment)
+		return closerFunc(func() error { return m.authorizer.Close() }), m.openEngine(opened.Identity().Deployment)
 	}
 	bank := func() (io.Closer, error) {
 		p, cleanup := partners{log: slog.New(slog.DiscardHandler)}, new(cleanupStack)
 		config := settings.Config{DataDir: data, SandboxDelay: time.Hour,
 			PartnerSecrets: settings.PartnerSecrets{Common: []string{"secret"}}}
 		err := p.openBank(&config, time.Now, cleanup)
-		return closer(func() error { return cleanup.closeTo(0) }), err
+		return closerFunc(func() error { return cleanup.closeTo(0) }), err
 	}
 	for _, store := range []struct {
 		dir, repair string
@@ -65,9 +65,9 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 	}
 }
 
-type closer func() error
+type closerFunc func() error
 
-func (c closer) Close() error { return c() }
+func (c closerFunc) Close() error { return c() }
 
 // flipManifest flips one bit of the newest manifest.
 func flipManifest(t *testing.T, dir string) {

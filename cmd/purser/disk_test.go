@@ -23,9 +23,9 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// riseOn starts a server whose disk has as many free bytes as a test says. Its files are on the
+// startWithFreeBytes starts a server whose disk has as many free bytes as a test says. Its files are on the
 // real one.
-func riseOn(t *testing.T, data string, free *atomic.Int64) (*daemon, *process) {
+func startWithFreeBytes(t *testing.T, data string, free *atomic.Int64) (*daemon, *process) {
 	t.Helper()
 	config := testConfig(t, data)
 	config.SandboxDelay, config.RateLimits.Off = 0, true
@@ -39,15 +39,15 @@ func (m *daemon) awaitRoom(t *testing.T, p *process, r authorizer.Room) {
 	p.await(t, "the room", func() bool { return authorizer.Room(m.disk.room.Load()) == r })
 }
 
-// cardMessage sends a message of the card network once.
-func (p *process) cardMessage(t *testing.T, path string, body fields) apiclient.Answer {
+// postCardMessage sends a message of the card network once.
+func (p *process) postCardMessage(t *testing.T, path string, body fields) apiclient.Answer {
 	t.Helper()
 	a, err := p.client(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
 	require.NoError(t, err)
 	return a
 }
 
-func oneDollar(id, token string) fields {
+func oneDollarSwipe(id, token string) fields {
 	return fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
 		"merchant": fields{"name": "Cafe", "mcc": "5812"}}
 }
@@ -64,18 +64,18 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
 	data := t.TempDir()
-	m, p := riseOn(t, data, &free)
-	v := newClockVictim(t, p)
+	m, p := startWithFreeBytes(t, data, &free)
+	v := newTenantWithHold(t, p)
 	other := v.mustPost(t, p, "/api/cards", cardRequest(), 200).answer.Text("card", "id")
 
 	free.Store(m.config.DiskReserve - 1)
 	m.awaitRoom(t, p, authorizer.RoomForFacts)
-	low := p.cardMessage(t, "/v1/authorizations", oneDollar("low", v.token))
+	low := p.postCardMessage(t, "/v1/authorizations", oneDollarSwipe("low", v.token))
 	require.Equal(t, "declined", low.Text("decision"))
 	require.Equal(t, "system_unavailable", low.Text("reason"))
 	require.Equal(t, "96", low.Text("responseCode"))
-	require.Equal(t, string(v.swiped.Raw), string(v.send(t).Raw), "a repeat is answered")
-	cleared := p.cardMessage(t, "/v1/clearings", clearingOf("clear", v.swiped.Text("authorizationId"), v.token, 100))
+	require.Equal(t, string(v.swiped.Raw), string(v.repeatSwipe(t).Raw), "a repeat is answered")
+	cleared := p.postCardMessage(t, "/v1/clearings", clearingOf("clear", v.swiped.Text("authorizationId"), v.token, 100))
 	require.Equal(t, 200, cleared.Status, string(cleared.Raw))
 	p.awaitEmptyBacklog(t)
 
@@ -106,7 +106,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 
 	free.Store(settings.LastReserve - 1)
 	m.awaitRoom(t, p, authorizer.RoomForNone)
-	cleared = p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
+	cleared = p.postCardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
 	require.Equal(t, 503, cleared.Status, string(cleared.Raw))
 	unfrozen, err := p.client(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
 		Body: marshal(fields{"state": "active"})})
@@ -114,14 +114,14 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.Equal(t, 503, unfrozen.Status, "the last reserve is for the relay and a start")
 	require.NoError(t, p.stop())
 
-	m, v.p = riseOn(t, data, &free)
-	require.Equal(t, string(v.swiped.Raw), string(v.send(t).Raw))
+	m, v.p = startWithFreeBytes(t, data, &free)
+	require.Equal(t, string(v.swiped.Raw), string(v.repeatSwipe(t).Raw))
 	require.Equal(t, authorizer.RoomForNone, authorizer.Room(m.disk.room.Load()))
 	require.Equal(t, "system_unavailable",
-		v.p.cardMessage(t, "/v1/authorizations", oneDollar("low", v.token)).Text("reason"))
+		v.p.postCardMessage(t, "/v1/authorizations", oneDollarSwipe("low", v.token)).Text("reason"))
 	free.Store(m.config.DiskReserve + m.config.DiskReserve/againPart)
 	m.awaitRoom(t, v.p, authorizer.RoomForAll)
-	v.p.cardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
+	v.p.postCardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
 	v.p.swipeFor(t, v.token, "again")
 	require.Contains(t, auditOf(t, data), "agree to the cent")
 	require.NoError(t, v.p.stop())
@@ -208,8 +208,8 @@ func TestADiskThatCannotBeMeasuredIsNamed(t *testing.T) {
 	require.NoError(t, d.refusal(httpapi.DownToReserve))
 }
 
-// sizeOf adds up the files of a directory.
-func sizeOf(t *testing.T, dir string) (bytes int64) {
+// directorySize adds up the files of a directory.
+func directorySize(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
@@ -232,27 +232,27 @@ func TestRelayedDecisionsFitTheirShareOfTheReserve(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
 	data := t.TempDir()
-	_, p := riseOn(t, data, &free)
-	v := newClockVictim(t, p)
+	_, p := startWithFreeBytes(t, data, &free)
+	v := newTenantWithHold(t, p)
 	p.awaitEmptyBacklog(t)
-	before := sizeOf(t, datadir.JournalDir(data))
+	before := directorySize(t, datadir.JournalDir(data))
 	const swipes = 400
 	for i := range swipes {
-		p.cardMessage(t, "/v1/authorizations", fields{"id": fmt.Sprint("s", i), "cardToken": v.token, "amountCents": 1,
+		p.postCardMessage(t, "/v1/authorizations", fields{"id": fmt.Sprint("s", i), "cardToken": v.token, "amountCents": 1,
 			"currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})
 	}
 	p.awaitEmptyBacklog(t)
-	each := (sizeOf(t, datadir.JournalDir(data)) - before) / swipes
+	each := (directorySize(t, datadir.JournalDir(data)) - before) / swipes
 	t.Logf("a relayed decision grows the journal's directory by %d bytes", each)
 	require.Less(t, each, int64(relayBytes))
 }
 
-// formatted is an error whose verbose form has a stack trace, as Pebble's have.
-type formatted struct{}
+// errorWithTrace is an error whose verbose form has a stack trace, as Pebble's have.
+type errorWithTrace struct{}
 
-func (formatted) Error() string { return "no space left on device" }
+func (errorWithTrace) Error() string { return "no space left on device" }
 
-func (f formatted) Format(s fmt.State, _ rune) {
+func (f errorWithTrace) Format(s fmt.State, _ rune) {
 	_, _ = io.WriteString(s, f.Error())
 	if s.Flag('+') {
 		_, _ = io.WriteString(s, "\nstack trace")
@@ -262,8 +262,8 @@ func (f formatted) Format(s fmt.State, _ rune) {
 func TestTheLogHasErrorsWithoutStackTraces(t *testing.T) {
 	var out strings.Builder
 	settings.NewLogger(&out, settings.Config{LogFormat: settings.LogText}).Error("a store has failed", "err",
-		fmt.Errorf("commit: %w", formatted{}))
-	settings.NewLogger(&out, settings.Config{LogFormat: settings.LogText}).Error("a store has failed", "err", formatted{})
+		fmt.Errorf("commit: %w", errorWithTrace{}))
+	settings.NewLogger(&out, settings.Config{LogFormat: settings.LogText}).Error("a store has failed", "err", errorWithTrace{})
 	require.Equal(t, 2, strings.Count(out.String(), "no space left on device"))
 	require.NotContains(t, out.String(), "trace")
 }

@@ -36,8 +36,8 @@ func TestDescriptorsAreSharedOut(t *testing.T) {
 	require.Equal(t, descriptorShares{openTables: 1000, network: 20, rest: 10, calls: 1472}, shares)
 }
 
-// brokenOnce is a server whose first listener fails; it serves the second until it is shut.
-type brokenOnce struct {
+// failsOnceServer is a server whose first listener fails; it serves the second until it is shut.
+type failsOnceServer struct {
 	served chan net.Listener
 	shut   chan struct{}
 	broken bool
@@ -45,7 +45,7 @@ type brokenOnce struct {
 
 var errListener = errors.New("a fault of the listener")
 
-func (b *brokenOnce) Serve(ln net.Listener) error {
+func (b *failsOnceServer) Serve(ln net.Listener) error {
 	if !b.broken {
 		b.broken = true
 		return errListener
@@ -55,7 +55,7 @@ func (b *brokenOnce) Serve(ln net.Listener) error {
 	return ln.Close()
 }
 
-func (b *brokenOnce) Shutdown(context.Context) error { close(b.shut); return nil }
+func (b *failsOnceServer) Shutdown(context.Context) error { close(b.shut); return nil }
 
 // A listener of REST that fails is opened again at its address, and ends nothing; the card
 // network's ends the process.
@@ -65,7 +65,7 @@ func TestAListenerThatFailsIsOpenedAgain(t *testing.T) {
 		m.edge.addPort(name, 1, func() drain.Counts { return drain.Counts{} })
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		s := &brokenOnce{served: make(chan net.Listener, 1), shut: make(chan struct{})}
+		s := &failsOnceServer{served: make(chan net.Listener, 1), shut: make(chan struct{})}
 		stop := m.serve(name, s, ln)
 		if name == portNetwork {
 			require.ErrorIs(t, <-m.Failed(), errListener)
@@ -73,14 +73,14 @@ func TestAListenerThatFailsIsOpenedAgain(t *testing.T) {
 		} else {
 			require.Equal(t, ln.Addr().String(), (<-s.served).Addr().String())
 			require.Empty(t, m.Failed())
-			require.Equal(t, 1.0, reopenedOf(t, m.edge))
+			require.Equal(t, 1.0, countReopenedListeners(t, m.edge))
 		}
 		require.NoError(t, stop())
 	}
 }
 
-// reopenedOf is how many listeners the metrics say were opened again.
-func reopenedOf(t *testing.T, e *edge) (sum float64) {
+// countReopenedListeners is how many listeners the metrics say were opened again.
+func countReopenedListeners(t *testing.T, e *edge) (sum float64) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	require.NoError(t, registry.Register(e))

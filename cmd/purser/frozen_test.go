@@ -35,7 +35,7 @@ func TestAttackFrozenProcess(t *testing.T) {
 	}
 	data := filepath.Join(t.TempDir(), "data")
 	p := launch(t, program{path: buildProgram(t)}, data)
-	v := newClockVictim(t, p)
+	v := newTenantWithHold(t, p)
 	for round := range rounds {
 		swipes := make([]*frozenSwipe, frozenConnections)
 		for i := range swipes {
@@ -43,7 +43,7 @@ func TestAttackFrozenProcess(t *testing.T) {
 			if i%2 == 0 {
 				swipes[i].dial(t, p)
 				swipes[i].send(t, v, fmt.Sprintf("warm-%d-%d", round, i), 0)
-				swipes[i].answer(t)
+				swipes[i].readAnswer(t)
 			}
 		}
 		p.freeze(t)
@@ -58,13 +58,13 @@ func TestAttackFrozenProcess(t *testing.T) {
 			pollInterval)
 		require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
 		for _, s := range swipes {
-			answer := s.answer(t)
+			answer := s.readAnswer(t)
 			require.Contains(t, answer, `"decision":"declined","reason":"timeout"`, s.id)
 			require.NoError(t, s.conn.Close())
 		}
 	}
 	p.swipeFor(t, v.token, "afterwards")
-	require.Equal(t, int64(29_00), v.available(t), "the frozen swipes hold nothing")
+	require.Equal(t, int64(29_00), v.availableCents(t), "the frozen swipes hold nothing")
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 	require.Contains(t, requireSuccess(t, program{path: buildProgram(t)}, data, "audit"), "agree to the cent")
 }
@@ -97,7 +97,7 @@ func (s *frozenSwipe) dial(t *testing.T, p *process) {
 	t.Cleanup(func() { _ = s.conn.Close() })
 }
 
-func (s *frozenSwipe) send(t *testing.T, v *clockVictim, id string, cents int64) {
+func (s *frozenSwipe) send(t *testing.T, v *tenantWithHold, id string, cents int64) {
 	t.Helper()
 	body := marshal(fields{"id": id, "cardToken": v.token, "amountCents": cents, "currency": "USD",
 		"merchant": fields{"name": "Cafe", "mcc": "5812"}})
@@ -106,7 +106,7 @@ func (s *frozenSwipe) send(t *testing.T, v *clockVictim, id string, cents int64)
 	require.NoError(t, err)
 }
 
-func (s *frozenSwipe) answer(t *testing.T) string {
+func (s *frozenSwipe) readAnswer(t *testing.T) string {
 	t.Helper()
 	require.NoError(t, s.conn.SetReadDeadline(time.Now().Add(processTimeout)))
 	resp, err := http.ReadResponse(s.in, nil)

@@ -14,8 +14,8 @@ import (
 // TestHealthReportsReadinessAndReasons asks a ready server by its directory and by its address,
 // then one whose clock is suspect.
 func TestHealthReportsReadinessAndReasons(t *testing.T) {
-	data, wall := t.TempDir(), &stepped{}
-	m, p := riseAt(t, data, wall)
+	data, wall := t.TempDir(), &steppedClock{}
+	m, p := startOnClock(t, data, wall)
 	admin := m.listeners.admin.Addr().String()
 	for _, place := range [][]string{{"--data-dir", data}, {"--addr", admin}} {
 		var out strings.Builder
@@ -23,7 +23,7 @@ func TestHealthReportsReadinessAndReasons(t *testing.T) {
 		require.Equal(t, "ready\n", out.String())
 	}
 	wall.step.Store(int64(45 * 24 * time.Hour))
-	awaitClock(t, m, p, true)
+	awaitClockState(t, m, p, true)
 	for _, place := range [][]string{{"--data-dir", data}, {"--addr", admin}} {
 		err := run(append([]string{"health"}, place...), &strings.Builder{})
 		require.ErrorContains(t, err, "not ready: ")

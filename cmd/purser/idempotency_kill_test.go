@@ -21,14 +21,15 @@ import (
 const (
 	sameKeyClients = 64
 	sameKeyRounds  = 100
-	fewRounds      = 15                   // where it is not run in full
-	roundsVariable = "PURSER_KILL_ROUNDS" // another number
-	strikeWithin   = 20 * time.Millisecond
+	shortRounds    = 15                   // without PURSER_TEST_FULL
+	roundsVariable = "PURSER_KILL_ROUNDS" // an environment variable that overrides both numbers
+	maxKillDelay   = 20 * time.Millisecond
 )
 
-// TestOneKeyManyClientsAndAKill sends the same request with the same Idempotency-Key from 64 clients at once and kills the server
-// at a random moment. After the restart all 64 ask again: there has been one effect, and everybody is told of it in one answer.
-func TestOneKeyManyClientsAndAKill(t *testing.T) {
+// TestKillAmidOneIdempotencyKey sends one request with one Idempotency-Key from 64 clients at once
+// and kills the server at a random moment. After the restart all 64 clients repeat the request. The
+// request has taken effect once, and every answer is the same.
+func TestKillAmidOneIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	onEachStoreSet(t, killAmidOneKey)
 }
@@ -39,30 +40,31 @@ func killAmidOneKey(t *testing.T, purser program, full bool) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	p := launch(t, purser, data)
 	tn := &tenant{bearer: signUp(t, p, 0)}
-	s := &sameKey{tenant: tn}
+	s := &sameKeyRun{tenant: tn}
 	for round := range rounds {
-		r := s.request(round)
-		s.strikeAmid(t, p, r, time.Duration(random.Int64N(int64(strikeWithin))))
+		r := s.newRequest(round)
+		s.killAmidRequests(t, p, r, time.Duration(random.Int64N(int64(maxKillDelay))))
 		require.Equal(t, "signal: killed", p.awaitExit(t))
 		p = launch(t, purser, data)
-		s.settle(t, p, r)
-		s.expect(t, p, round+1)
+		s.repeatAfterKill(t, p, r)
+		s.requireEffects(t, p, round+1)
 	}
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
-	t.Logf("%d rounds of %d clients: %d answers before a kill, %d requests cut off, %d answers after it, %d of them replayed; "+
-		"in %d rounds the kill came before any answer, in %d of these with the effect done; %d effects", rounds, sameKeyClients,
-		s.before, s.cut, s.after, s.replayed, s.untold, s.untoldDone, s.effects)
+	t.Logf("%d rounds of %d clients: %d answers before a kill, %d requests cut off, %d answers after it, "+
+		"%d of them replayed; in %d rounds the kill came before any answer, in %d of these after the commit; %d effects",
+		rounds, sameKeyClients, s.answeredBefore, s.cutOff, s.answeredAfter, s.replayed, s.unanswered, s.unansweredWithEffect, s.effects)
 	require.Equal(t, rounds, s.effects)
-	require.NotZero(t, s.cut, "no kill has met a request")
+	require.NotZero(t, s.cutOff, "no kill interrupted a request")
 }
 
+// chooseRounds returns the number of rounds: that of the environment variable, if it is set.
 func chooseRounds(t *testing.T, full bool) int {
 	t.Helper()
 	text := os.Getenv(roundsVariable)
 	switch {
 	case text == "" && !full:
-		return fewRounds
+		return shortRounds
 	case text == "":
 		return sameKeyRounds
 	}
@@ -71,17 +73,20 @@ func chooseRounds(t *testing.T, full bool) int {
 	return rounds
 }
 
-// sameKey is the test's state: what was told in this round, and the counts of all.
-type sameKey struct {
+// sameKeyRun holds the answers of the current round and the counts of all rounds.
+type sameKeyRun struct {
 	*tenant
-	told    []apiclient.Answer // before the kill
-	unknown atomic.Int64       // requests whose outcome the server could not tell
+	answers         []apiclient.Answer // received before the kill of the current round
+	unknownOutcomes atomic.Int64       // answers 503 or "outcome_unknown", after which the client retried
 
-	before, cut, after, replayed, untold, untoldDone, effects int
+	answeredBefore, cutOff, answeredAfter, replayed int // requests: before the kill, by it, after it
+	unanswered, unansweredWithEffect                int // rounds killed before any answer
+	effects                                         int // cards, keys and deposits
 }
 
-// request is a round's. Cards, deposits and keys take turns: two kinds of actors, and an answer with a secret in it.
-func (s *sameKey) request(round int) apiclient.Request {
+// newRequest returns the request of a round: in turn a card, a deposit and an API key. Their
+// commands go to two kinds of actors, and the answer with the key contains a secret.
+func (s *sameKeyRun) newRequest(round int) apiclient.Request {
 	r := apiclient.Request{Method: "POST", IdempotencyKey: apiclient.NewIdempotencyKey()}
 	switch round % 3 {
 	case 0:
@@ -89,27 +94,31 @@ func (s *sameKey) request(round int) apiclient.Request {
 	case 1:
 		r.Path, r.Body = "/api/treasury/deposits", marshal(depositRequest(1_00))
 	default:
-		r.Path, r.Body = "/api/auth/keys", marshal(fields{"label": fmt.Sprint("round ", round), "scopes": []string{"read:cards"}})
+		r.Path = "/api/auth/keys"
+		r.Body = marshal(fields{"label": fmt.Sprint("round ", round), "scopes": []string{"read:cards"}})
 	}
 	return r
 }
 
-// strikeAmid sends the request from all clients at once and kills the server after a while.
-func (s *sameKey) strikeAmid(t *testing.T, p *process, r apiclient.Request, after time.Duration) {
+// killAmidRequests sends the request from all clients at once and kills the server after a delay.
+func (s *sameKeyRun) killAmidRequests(t *testing.T, p *process, r apiclient.Request, after time.Duration) {
 	t.Helper()
-	answers, cut := s.all(p, r, func() {
+	answers, cut := s.sendFromAllClients(p, r, func() {
 		time.AfterFunc(after, func() { _ = p.cmd.Process.Kill() })
 	})
-	s.told = answers
-	s.before, s.cut = s.before+len(answers), s.cut+cut
+	s.answers = answers
+	s.answeredBefore, s.cutOff = s.answeredBefore+len(answers), s.cutOff+cut
 	if len(answers) == 0 {
-		s.untold++
+		s.unanswered++
 	}
-	oneAnswer(t, answers)
+	requireSameSuccess(t, answers)
 }
 
-// all sends a request from every client at once; begin is called when they are ready.
-func (s *sameKey) all(p *process, r apiclient.Request, begin func()) (answers []apiclient.Answer, cut int) {
+// sendFromAllClients sends a request from every client at once. It calls begin just before they
+// start. It returns the answers and the number of requests whose connection was cut.
+func (s *sameKeyRun) sendFromAllClients(p *process, r apiclient.Request, begin func()) (
+	answers []apiclient.Answer, cut int,
+) {
 	var clients sync.WaitGroup
 	var mu sync.Mutex
 	var lost atomic.Int64
@@ -118,8 +127,8 @@ func (s *sameKey) all(p *process, r apiclient.Request, begin func()) (answers []
 		clients.Go(func() {
 			<-start
 			a, err := p.sendToREST(s.bearer, r)
-			for try := 0; err == nil && unchangedOrUnknown(a) && try < maxProbes; try++ { // whatever it was that a busy machine does not know
-				s.unknown.Add(1)
+			for try := 0; err == nil && unchangedOrUnknown(a) && try < maxProbes; try++ {
+				s.unknownOutcomes.Add(1)
 				a, err = p.sendToREST(s.bearer, r)
 			}
 			if err != nil {
@@ -137,10 +146,11 @@ func (s *sameKey) all(p *process, r apiclient.Request, begin func()) (answers []
 	return answers, int(lost.Load())
 }
 
-// settle asks again from all clients: all are told the same, and what was told before the kill.
-func (s *sameKey) settle(t *testing.T, p *process, r apiclient.Request) {
+// repeatAfterKill repeats the request from all clients. It requires that the request took effect
+// once and that every answer is the same, before the kill and after it.
+func (s *sameKeyRun) repeatAfterKill(t *testing.T, p *process, r apiclient.Request) {
 	t.Helper()
-	answers, cut := s.all(p, r, func() {})
+	answers, cut := s.sendFromAllClients(p, r, func() {})
 	require.Zero(t, cut)
 	fresh := 0
 	for _, a := range answers {
@@ -150,20 +160,20 @@ func (s *sameKey) settle(t *testing.T, p *process, r apiclient.Request) {
 		}
 		fresh++
 	}
-	s.after += len(answers)
+	s.answeredAfter += len(answers)
 	switch {
-	case len(s.told) > 0:
-		require.Zero(t, fresh, "what was answered before the kill was done again")
+	case len(s.answers) > 0:
+		require.Zero(t, fresh, "a request that was answered before the kill took effect again")
 	case fresh == 0:
-		s.untoldDone++
+		s.unansweredWithEffect++
 	default:
-		require.Equal(t, 1, fresh, "one request has the effect, the others are told of it")
+		require.Equal(t, 1, fresh, "one answer is the first, the others are replays")
 	}
-	oneAnswer(t, append(answers, s.told...))
+	requireSameSuccess(t, append(answers, s.answers...))
 }
 
-// oneAnswer requires that all answers are the same success.
-func oneAnswer(t *testing.T, answers []apiclient.Answer) {
+// requireSameSuccess requires that all answers are the same success.
+func requireSameSuccess(t *testing.T, answers []apiclient.Answer) {
 	t.Helper()
 	for _, a := range answers {
 		require.Less(t, a.Status, 300, string(a.Raw))
@@ -172,11 +182,11 @@ func oneAnswer(t *testing.T, answers []apiclient.Answer) {
 	}
 }
 
-// expect counts the effects: as many cards, announced dollars and keys as there have been rounds.
-func (s *sameKey) expect(t *testing.T, p *process, rounds int) {
+// requireEffects counts the cards, the deposits of one dollar and the API keys: one for each round.
+func (s *sameKeyRun) requireEffects(t *testing.T, p *process, rounds int) {
 	t.Helper()
-	cards := s.count(t, p, "/api/cards", func(map[string]any) bool { return true })
-	keys := s.count(t, p, "/api/auth/keys", func(row map[string]any) bool {
+	cards := s.countRows(t, p, "/api/cards", func(map[string]any) bool { return true })
+	keys := s.countRows(t, p, "/api/auth/keys", func(row map[string]any) bool {
 		return strings.HasPrefix(fmt.Sprint(row["label"]), "round ")
 	})
 	deposits := 0
@@ -194,8 +204,8 @@ func (s *sameKey) expect(t *testing.T, p *process, rounds int) {
 	require.Equal(t, rounds, s.effects, "%d cards, %d keys, %d deposits", cards, keys, deposits)
 }
 
-// count walks a list to its end.
-func (s *sameKey) count(t *testing.T, p *process, path string, is func(map[string]any) bool) int {
+// countRows reads all pages of a list and counts the rows that match.
+func (s *sameKeyRun) countRows(t *testing.T, p *process, path string, matches func(map[string]any) bool) int {
 	t.Helper()
 	n := 0
 	for next := "?limit=100"; next != ""; {
@@ -203,7 +213,7 @@ func (s *sameKey) count(t *testing.T, p *process, path string, is func(map[strin
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		for _, row := range a.Rows("data") {
-			if is(row) {
+			if matches(row) {
 				n++
 			}
 		}

@@ -22,13 +22,13 @@ import (
 	"purser/persistence/ident"
 )
 
-// intentRounds are those of the full length; a run without fullVariable has a few.
+// intentRounds is the number of rounds with PURSER_TEST_FULL. Without it there are shortRounds.
 const intentRounds = 50
 
-// TestOneIntentManyClientsAndAKill submits one signed intent from 64 clients at once and kills the server at a random moment.
-// After the restart all 64 submit it again: it was accepted once, before or after, every other answer is intent_replay, and each
-// answer is in the agent's log.
-func TestOneIntentManyClientsAndAKill(t *testing.T) {
+// TestKillAmidOneIntent submits one signed intent from 64 clients at once and kills the server at a
+// random moment. After the restart all 64 clients submit it again. At most one answer is an
+// acceptance, every other answer is intent_replay, and each answer is in the agent's log.
+func TestKillAmidOneIntent(t *testing.T) {
 	t.Parallel()
 	onEachStoreSet(t, killAmidOneIntent)
 }
@@ -38,39 +38,40 @@ func killAmidOneIntent(t *testing.T, purser program, full bool) {
 	seed, rounds := chooseSeed(t), min(chooseRounds(t, full && os.Getenv(fullLengthVariable) != ""), intentRounds)
 	random := rand.New(rand.NewPCG(seed, 2))
 	p := launch(t, purser, data)
-	s := &oneIntent{sameKey: sameKey{tenant: &tenant{bearer: signUp(t, p, 0)}}, answered: map[string]int{}}
-	s.register(t, p)
+	s := &sameIntentRun{sameKeyRun: sameKeyRun{tenant: &tenant{bearer: signUp(t, p, 0)}}, answered: map[string]int{}}
+	s.registerAgent(t, p)
 	for round := range rounds {
-		r := s.submission(t, fmt.Sprint("order-", round))
-		after := time.Duration(random.Int64N(int64(strikeWithin)))
-		before, cut := s.all(p, r, func() { time.AfterFunc(after, func() { _ = p.cmd.Process.Kill() }) })
+		r := s.newSubmission(t, fmt.Sprint("order-", round))
+		after := time.Duration(random.Int64N(int64(maxKillDelay)))
+		before, cut := s.sendFromAllClients(p, r, func() { time.AfterFunc(after, func() { _ = p.cmd.Process.Kill() }) })
 		require.Equal(t, "signal: killed", p.awaitExit(t))
 		p = launch(t, purser, data)
-		repeated, lost := s.all(p, r, func() {})
+		repeated, lost := s.sendFromAllClients(p, r, func() {})
 		require.Zero(t, lost)
-		s.before, s.cut = s.before+len(before), s.cut+cut
-		s.judge(t, before, repeated)
+		s.answeredBefore, s.cutOff = s.answeredBefore+len(before), s.cutOff+cut
+		s.requireOneAcceptance(t, before, repeated)
 		s.answered[fmt.Sprint("order-", round)] = len(before) + len(repeated)
 	}
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
-	s.readLog(t, purser, data)
-	t.Logf("%d rounds of %d clients: %d answers before a kill, %d requests cut off; in %d rounds the intent was accepted and told so before "+
-		"the kill, in %d accepted and not told", rounds, sameKeyClients, s.before, s.cut, s.told, rounds-s.told-s.later)
-	require.NotZero(t, s.cut, "no kill has met a request")
+	s.requireAnswersLogged(t, purser, data)
+	t.Logf("%d rounds of %d clients: %d answers before a kill, %d requests cut off; the acceptance was answered "+
+		"before the kill in %d rounds, and committed but not answered in %d", rounds, sameKeyClients,
+		s.answeredBefore, s.cutOff, s.acceptedBefore, rounds-s.acceptedBefore-s.acceptedAfter)
+	require.NotZero(t, s.cutOff, "no kill interrupted a request")
 }
 
-// oneIntent is the test's state.
-type oneIntent struct {
-	sameKey
+// sameIntentRun is an agent with its key, and the counts of all rounds.
+type sameIntentRun struct {
+	sameKeyRun
 	agent, workspace string
 	key              ed25519.PrivateKey
-	answered         map[string]int // submissions of each intent that were answered
+	answered         map[string]int // number of answers by intent
 
-	told, later int // rounds whose acceptance was told before the kill, and after it
+	acceptedBefore, acceptedAfter int // rounds, by when the acceptance was answered
 }
 
-func (s *oneIntent) register(t *testing.T, p *process) {
+func (s *sameIntentRun) registerAgent(t *testing.T, p *process) {
 	t.Helper()
 	s.key = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	s.agent = s.mustPost(t, p, "/api/agents", fields{"agentName": "shopper",
@@ -80,7 +81,7 @@ func (s *oneIntent) register(t *testing.T, p *process) {
 	s.workspace = a.Text("workspace", "id")
 }
 
-func (s *oneIntent) submission(t *testing.T, intentID string) apiclient.Request {
+func (s *sameIntentRun) newSubmission(t *testing.T, intentID string) apiclient.Request {
 	t.Helper()
 	now := time.Now().Unix()
 	submission, err := intent.Sign(s.key, marshal(intent.Intent{AgentID: s.agent,
@@ -90,21 +91,21 @@ func (s *oneIntent) submission(t *testing.T, intentID string) apiclient.Request 
 	return apiclient.Request{Method: "POST", Path: "/api/agents/" + s.agent + "/intents", Body: marshal(submission)}
 }
 
-// compareRules requires that at most one answer of a round accepts, that one before the kill leaves none for after it, and that all
-// others are replays.
-func (s *oneIntent) judge(t *testing.T, before, repeated []apiclient.Answer) {
+// requireOneAcceptance requires of a round's answers that at most one is an acceptance and all
+// others are replays. A replay before the kill proves an earlier acceptance.
+func (s *sameIntentRun) requireOneAcceptance(t *testing.T, before, repeated []apiclient.Answer) {
 	t.Helper()
-	told, later := accepted(t, before), accepted(t, repeated)
-	require.LessOrEqual(t, told+later, 1, "%d accepted before the kill, %d after it", told, later)
+	first, second := countAccepted(t, before), countAccepted(t, repeated)
+	require.LessOrEqual(t, first+second, 1, "%d accepted before the kill, %d after it", first, second)
 	require.Len(t, repeated, sameKeyClients)
-	if len(before) > told {
-		require.Zero(t, later, "a replay was told before the intent was accepted for good")
+	if len(before) > first {
+		require.Zero(t, second, "a replay was answered before the acceptance was durable")
 	}
-	s.told, s.later = s.told+told, s.later+later
+	s.acceptedBefore, s.acceptedAfter = s.acceptedBefore+first, s.acceptedAfter+second
 }
 
-// accepted counts the acceptances among the answers; the others must be replays.
-func accepted(t *testing.T, answers []apiclient.Answer) (n int) {
+// countAccepted counts the acceptances among the answers. The others must be replays.
+func countAccepted(t *testing.T, answers []apiclient.Answer) (n int) {
 	t.Helper()
 	for _, a := range answers {
 		if a.Status == 200 {
@@ -116,8 +117,9 @@ func accepted(t *testing.T, answers []apiclient.Answer) (n int) {
 	return n
 }
 
-// readLog reads the journal at rest: each intent was accepted once, and there is an entry for each answer.
-func (s *oneIntent) readLog(t *testing.T, purser program, data string) {
+// requireAnswersLogged reads the journal of a stopped server. It requires that the agent's log has
+// one acceptance of each intent and at least one entry for each answer.
+func (s *sameIntentRun) requireAnswersLogged(t *testing.T, purser program, data string) {
 	t.Helper()
 	place := datadir.Stores{DataDir: data}
 	for _, setting := range purser.env {
@@ -129,7 +131,7 @@ func (s *oneIntent) readLog(t *testing.T, purser program, data string) {
 	require.NoError(t, err)
 	slot, err := ident.SlotOf(s.workspace)
 	require.NoError(t, err)
-	logged, taken := map[string]int{}, map[string]int{}
+	logged, accepted := map[string]int{}, map[string]int{}
 	page := persistence.Page{Limit: 1000}
 	for more := true; more; {
 		records, err := journal.List(t.Context(), slot, agent.RecordIntent, s.workspace, s.agent, page)
@@ -139,7 +141,7 @@ func (s *oneIntent) readLog(t *testing.T, purser program, data string) {
 			require.NoError(t, json.Unmarshal(r.Document, &entry))
 			logged[*entry.IntentID]++
 			if entry.Accepted {
-				taken[*entry.IntentID]++
+				accepted[*entry.IntentID]++
 			}
 			page.AfterPosition, page.AfterOrdinal = r.Position, r.Ordinal
 		}
@@ -147,8 +149,9 @@ func (s *oneIntent) readLog(t *testing.T, purser program, data string) {
 	}
 	require.NoError(t, journal.Close())
 	for id, answered := range s.answered {
-		require.Equal(t, 1, taken[id], "%s was accepted", id)
-		require.GreaterOrEqual(t, logged[id], answered, "%s: answers that are not in the log", id)
-		require.LessOrEqual(t, logged[id], 2*sameKeyClients+int(s.unknown.Load()), "%s: entries that nobody submitted", id)
+		require.Equal(t, 1, accepted[id], "acceptances of %s", id)
+		require.GreaterOrEqual(t, logged[id], answered, "%s: some answers are not in the log", id)
+		submissions := 2*sameKeyClients + int(s.unknownOutcomes.Load())
+		require.LessOrEqual(t, logged[id], submissions, "%s: the log has more entries than submissions", id)
 	}
 }

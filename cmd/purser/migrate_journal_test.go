@@ -50,26 +50,26 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 	url := makeDatabase(t, database, "moved")
 	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
-	before := journalOf(t, data)
+	before := openJournalOf(t, data)
 	identity := before.Identity()
 	require.NoError(t, before.Close())
 
-	require.Contains(t, runs(t, "migrate-journal", "--data-dir", data, "--to", url),
+	require.Contains(t, mustRun(t, "migrate-journal", "--data-dir", data, "--to", url),
 		`the journal is now in the Postgres database "moved" at 127.`)
 	err := newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorIs(t, err, pebblejournal.ErrMoved)
 	require.ErrorContains(t, err, "set DATABASE_URL")
 	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), pebblejournal.ErrMoved)
-	require.Contains(t, runs(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
+	require.Contains(t, mustRun(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
 
 	m = onKeyed(t, data, url)
 	require.Equal(t, identity, m.journal.Identity(), "it is the same journal: consumers and the topic go on")
 	passDemo(t, data, "--check", told)
 	passDemo(t, data)
 	backup := filepath.Join(t.TempDir(), "backup")
-	runs(t, "backup", "--data-dir", data, "--database-url", url, backup)
+	mustRun(t, "backup", "--data-dir", data, "--database-url", url, backup)
 	require.NoError(t, m.Close())
-	require.Contains(t, runs(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
+	require.Contains(t, mustRun(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
 
 	restoreInto(t, data, backup, told, makeDatabase(t, database, "restored"))
 	restoreInto(t, data, backup, told, "")
@@ -81,8 +81,8 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 func restoreInto(t *testing.T, keyed, backup, told, url string) {
 	data := filepath.Join(t.TempDir(), "restored")
 	place := []string{"--data-dir", data, "--database-url", url}
-	runs(t, append([]string{"restore", backup}, place...)...)
-	require.Contains(t, runs(t, append([]string{"audit"}, place...)...), "agree to the cent")
+	mustRun(t, append([]string{"restore", backup}, place...)...)
+	require.Contains(t, mustRun(t, append([]string{"audit"}, place...)...), "agree to the cent")
 	copySecrets(t, keyed, data)
 	var m *daemon
 	if url == "" {
@@ -92,7 +92,7 @@ func restoreInto(t *testing.T, keyed, backup, told, url string) {
 	}
 	passDemo(t, data, "--check", told)
 	require.NoError(t, m.Close())
-	require.Contains(t, runs(t, append([]string{"audit"}, place...)...), "agree to the cent")
+	require.Contains(t, mustRun(t, append([]string{"audit"}, place...)...), "agree to the cent")
 }
 
 // TestAnInterruptedMoveIsEnded: whatever a crash has left, the same command ends it; a database with anything else is refused.
@@ -102,24 +102,24 @@ func TestAnInterruptedMoveIsEnded(t *testing.T) {
 	if database == nil {
 		return
 	}
-	data, _ := small(t)
+	data, _ := backUpFreshServer(t)
 	url := makeDatabase(t, database, "interrupted")
 	move := &storecare.MigrateJournalCmd{DataDir: data, To: url}
-	from := journalOf(t, data)
+	from := openJournalOf(t, data)
 	require.NoError(t, move.Load(t.Context(), from), "and killed before the mark")
 	require.NoError(t, from.Close())
 
 	taken := makeDatabase(t, database, "taken")
-	other, _ := small(t)
+	other, _ := backUpFreshServer(t)
 	require.NoError(t, pgjournal.Migrate(t.Context(), taken))
-	stranger := journalOf(t, other)
+	stranger := openJournalOf(t, other)
 	require.NoError(t, (&storecare.MigrateJournalCmd{DataDir: other, To: taken}).Load(t.Context(), stranger))
 	require.NoError(t, stranger.Close())
 	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", taken}, io.Discard),
 		"of another deployment")
-	require.NoError(t, journalOf(t, data).Close(), "it is not marked")
+	require.NoError(t, openJournalOf(t, data).Close(), "it is not marked")
 
-	runs(t, "migrate-journal", "--data-dir", data, "--to", url)
+	mustRun(t, "migrate-journal", "--data-dir", data, "--to", url)
 	_, err := pebblejournal.Open(pebblejournal.Options{Dir: datadir.JournalDir(data)})
 	require.ErrorIs(t, err, pebblejournal.ErrMoved)
 }
@@ -131,16 +131,16 @@ func TestAMoveIntoAUsedCopyIsRefused(t *testing.T) {
 	if database == nil {
 		return
 	}
-	data, _ := small(t)
+	data, _ := backUpFreshServer(t)
 	url := makeDatabase(t, database, "used")
-	from := journalOf(t, data)
+	from := openJournalOf(t, data)
 	require.NoError(t, (&storecare.MigrateJournalCmd{DataDir: data, To: url}).Load(t.Context(), from))
 	to, err := pgjournal.Open(t.Context(), pgjournal.Options{URL: url})
 	require.NoError(t, err)
 	_, err = to.Raise(t.Context(), 3)
 	require.NoError(t, errors.Join(err, to.Close(), from.Close()))
 	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), "it was used already")
-	require.NoError(t, journalOf(t, data).Close())
+	require.NoError(t, openJournalOf(t, data).Close())
 }
 
 // TestARestoreThatHasFilledItsDatabase is ended by the same restore, and by no other.
@@ -150,7 +150,7 @@ func TestARestoreThatHasFilledItsDatabase(t *testing.T) {
 	if database == nil {
 		return
 	}
-	_, backup := small(t)
+	_, backup := backUpFreshServer(t)
 	from, err := storecare.CheckBackup(backup)
 	require.NoError(t, err)
 	url := makeDatabase(t, database, "filled")
@@ -162,6 +162,6 @@ func TestARestoreThatHasFilledItsDatabase(t *testing.T) {
 		s.LoadJournal(t.Context(), persistence.Identity{Deployment: from.DeploymentID, Store: plan.Store})))
 	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup},
 		io.Discard), pgjournal.ErrNotEmpty)
-	runs(t, "restore", "--data-dir", data, "--database-url", url, backup)
-	require.Contains(t, runs(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
+	mustRun(t, "restore", "--data-dir", data, "--database-url", url, backup)
+	require.Contains(t, mustRun(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
 }

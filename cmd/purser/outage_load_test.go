@@ -245,7 +245,7 @@ func (o *outage) recover(t *testing.T, card string, backlog float64) {
 	a, err := o.p.sendToREST(o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/cards/" + card})
 	require.NoError(t, err)
 	require.Equal(t, "active", a.Text("card", "state"), "a refused change has taken effect")
-	cards := (&sameKey{tenant: o.tenant}).count(t, o.p, "/api/cards", func(map[string]any) bool { return true })
+	cards := (&sameKeyRun{tenant: o.tenant}).countRows(t, o.p, "/api/cards", func(map[string]any) bool { return true })
 	require.Equal(t, o.cards, cards, "a refused card is there")
 	a, err = o.p.sendToREST(o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)

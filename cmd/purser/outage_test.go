@@ -389,7 +389,7 @@ func TestReadinessNamesTheFullDiskOfPostgres(t *testing.T) {
 	url := makeDatabase(t, database, "full_disk")
 	m, p := rise(t, onDatabase(t, t.TempDir(), url))
 	p.awaitReady(t)
-	v := newClockVictim(t, p)
+	v := newTenantWithHold(t, p)
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })

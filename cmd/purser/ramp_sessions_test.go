@@ -80,7 +80,7 @@ func importRampSessions(t *testing.T, serve func(data string) *daemon) {
 	require.NoError(t, m.Close())
 	require.Equal(t, "0 sessions brought over, 4 were there already\n", o.imports(good), "reports have moved them since")
 	require.Contains(t, auditOf(t, o.data), "agree to the cent")
-	require.Contains(t, runs(t, "unmatched", "--data-dir", o.data), "0 unmatched")
+	require.Contains(t, mustRun(t, "unmatched", "--data-dir", o.data), "0 unmatched")
 }
 
 func (o *older) found(m *daemon) {
@@ -132,7 +132,7 @@ func (o *older) file(lines ...string) string {
 
 func (o *older) imports(file string) string {
 	o.t.Helper()
-	return runs(o.t, "import-ramp-sessions", "--data-dir", o.data, file)
+	return mustRun(o.t, "import-ramp-sessions", "--data-dir", o.data, file)
 }
 
 // refuses tries files with faults. Each fault is told with its line and field, and the lines without one are not brought over.

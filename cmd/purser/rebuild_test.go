@@ -20,19 +20,19 @@ import (
 // to a standby that lagged.
 type staleDeployment struct {
 	data     string
-	wall     *stepped
+	wall     *steppedClock
 	database string // the journal's; empty: the directory has it
 	keep     func() // copies the journal of a stopped server
 	failOver func() // puts the copy in the journal's place
 
-	*clockVictim
+	*tenantWithHold
 	card  string
 	later string // a swipe that only the authorizer's log has
 }
 
 // staleDirectory is a deployment with its journal in the directory.
 func staleDirectory(t *testing.T) *staleDeployment {
-	d := &staleDeployment{data: t.TempDir(), wall: &stepped{}}
+	d := &staleDeployment{data: t.TempDir(), wall: &steppedClock{}}
 	stale := t.TempDir() + "/journal"
 	d.keep = func() { require.NoError(t, storecare.CopyTree(datadir.JournalDir(d.data), stale)) }
 	d.failOver = func() {
@@ -48,7 +48,7 @@ func stalePostgres(t *testing.T) *staleDeployment {
 	if server == nil {
 		return nil
 	}
-	d := &staleDeployment{data: t.TempDir(), wall: &stepped{}, database: makeDatabase(t, server, "live")}
+	d := &staleDeployment{data: t.TempDir(), wall: &steppedClock{}, database: makeDatabase(t, server, "live")}
 	d.keep = func() {
 		conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
 		require.NoError(t, err)
@@ -91,13 +91,13 @@ func (d *staleDeployment) drain(t *testing.T) {
 func (d *staleDeployment) start(t *testing.T) {
 	t.Helper()
 	var p *process
-	_, p = riseAt(t, d.data, d.wall, d.onPlace(t))
+	_, p = startOnClock(t, d.data, d.wall, d.onPlace(t))
 	p.awaitReady(t)
-	if d.clockVictim != nil {
+	if d.tenantWithHold != nil {
 		d.p = p
 		return
 	}
-	d.clockVictim = newClockVictim(t, p)
+	d.tenantWithHold = newTenantWithHold(t, p)
 }
 
 // setState changes the card.
@@ -171,7 +171,7 @@ func TestAttackStaleJournal(t *testing.T) {
 			require.Contains(t, out, d.card)
 			d.start(t)
 			d.p.await(t, "the decision that the journal had lost", d.hasLater)
-			require.Equal(t, string(d.swiped.Raw), string(d.send(t).Raw))
+			require.Equal(t, string(d.swiped.Raw), string(d.repeatSwipe(t).Raw))
 			d.goesOn(t)
 		})
 	}
@@ -234,7 +234,7 @@ func entriesOf(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-func (v *clockVictim) reasonOf(t *testing.T, id string) string {
+func (v *tenantWithHold) reasonOf(t *testing.T, id string) string {
 	t.Helper()
 	a, err := v.p.client(v.p.network, v.p.secret).SendUntilDecided(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
 		Body: marshal(fields{"id": id, "cardToken": v.token, "amountCents": 1_00, "currency": "USD",

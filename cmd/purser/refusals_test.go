@@ -13,7 +13,7 @@ import (
 // Refusals of an authenticated caller do not close its address; those of an unknown caller do.
 func TestOnlyRefusalsBeforeAuthenticationAreCounted(t *testing.T) {
 	const refusals = 30 // more than ten seconds of one a second
-	m := startSet(t, t.TempDir(), func(s *settings.Settings) { s.Refusals = "1" })
+	m := startWithSettings(t, t.TempDir(), func(s *settings.Settings) { s.Refusals = "1" })
 	defer func() { require.NoError(t, m.Close()) }()
 	url := "http://" + m.listeners.http.Addr().String()
 	known, unknown := apiclient.New(url, ""), apiclient.New(url, "unknown")

@@ -56,7 +56,7 @@ func (g *growth) end() int64 {
 // done: by the relay, by a stop on SIGTERM or SIGKILL, and by a start whose logs have the records
 // of many swipes.
 func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
-	d, purser, data, p, s := swipesOnASmallDisk(t)
+	d, purser, data, p, s := launchOnSmallDisk(t)
 	if d == nil {
 		return
 	}
@@ -68,9 +68,9 @@ func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 		enough := s.n.Load() + swipes
 		s.runUntil(t, p, func() bool { return s.n.Load() >= enough })
 		s.refused.Store(0)
-		d.leave(t, settings.MinDiskReserve-1<<20)
+		d.setFreeBytes(t, settings.MinDiskReserve-1<<20)
 		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
-		d.leave(t, settings.LastReserve)
+		d.setFreeBytes(t, settings.LastReserve)
 		watch := d.watchGrowth(t)
 		if stop == syscall.SIGTERM {
 			p.awaitEmptyBacklog(t)
@@ -80,20 +80,20 @@ func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 		}
 		stopped := watch.end()
 		watch = d.watchGrowth(t)
-		p = launchFull(t, purser, data)
+		p = launchOnFullDisk(t, purser, data)
 		p.awaitEmptyBacklog(t)
 		started := watch.end()
 		t.Logf("%d swipes, %s: the disk's use grows by at most %s until the end, and by %s in the next start; "+
 			"the last reserve is %s", enough, stop, pebblegate.FormatNeed(stopped), pebblegate.FormatNeed(started),
 			pebblegate.FormatNeed(settings.LastReserve))
 		require.Less(t, stopped+started, int64(settings.LastReserve))
-		d.leave(t, 1<<30)
+		d.setFreeBytes(t, 1<<30)
 		p.await(t, "readiness", func() bool {
 			resp, err := p.http.Get(p.admin + "/readyz")
 			return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 		})
 	}
-	s.requireAll(t, p)
+	s.requireSameAnswers(t, p)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 }

@@ -235,14 +235,14 @@ func TestARestoreWithPayoutsInEveryState(t *testing.T) {
 	for n := 0; backup == ""; n++ { // until what is read is what is backed up
 		require.Less(t, n, mostBackups, "what is read changes all the time")
 		dir, last := filepath.Join(t.TempDir(), "backup"), before
-		runs(t, "backup", "--data-dir", data, dir)
+		mustRun(t, "backup", "--data-dir", data, dir)
 		if before = p.answers(); maps.Equal(before, last) {
 			backup = dir
 		}
 	}
 	require.NoError(t, p.m.Close())
 
-	runs(t, "restore", "--data-dir", restored, backup)
+	mustRun(t, "restore", "--data-dir", restored, backup)
 	require.Contains(t, auditOf(t, restored), "agree to the cent", "before the start")
 	copySecrets(t, data, restored)
 	p.start(restored)
@@ -302,13 +302,13 @@ func (p *paymaster) hasDollars(available, held int64) {
 func (p *paymaster) decides(data string) {
 	p.t.Helper()
 	id := p.payouts["is sent"]
-	require.Contains(p.t, runs(p.t, "payouts", "overdue", "--data-dir", data), "\n0 overdue")
+	require.Contains(p.t, mustRun(p.t, "payouts", "overdue", "--data-dir", data), "\n0 overdue")
 	early := run([]string{"payouts", "resolve", id, "--outcome", "failed", "--data-dir", data}, io.Discard)
 	require.ErrorContains(p.t, early, "not overdue", "the bank has its bank days")
 	p.turn(10 * 24 * time.Hour)
 	require.Regexp(p.t, id+" +payout +ws_.* submitted .*\n1 overdue",
-		runs(p.t, "payouts", "overdue", "--data-dir", data))
-	require.Contains(p.t, runs(p.t, "payouts", "resolve", id, "--outcome", "failed", "--data-dir", data), "\n0 overdue")
+		mustRun(p.t, "payouts", "overdue", "--data-dir", data))
+	require.Contains(p.t, mustRun(p.t, "payouts", "resolve", id, "--outcome", "failed", "--data-dir", data), "\n0 overdue")
 	p.await("failed", "is sent")
 	p.hasDollars(10_000_00-goneAtLast, 0)
 }
@@ -321,12 +321,12 @@ func TestARestoredJournalSendsNothingAgain(t *testing.T) {
 	p := &paymaster{t: t, payouts: map[string]string{}}
 	p.start(data)
 	p.everyState()
-	runs(t, "backup", "--data-dir", data, backup)
+	mustRun(t, "backup", "--data-dir", data, backup)
 	p.finish()
 	require.NoError(t, p.m.Close())
 
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
-	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
+	mustRun(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
 	require.Contains(t, auditOf(t, data), "agree to the cent", "before the start")
 	p.start(data)
 	require.Equal(t, "held", p.status("waits"), "the journal does not know better")

@@ -27,7 +27,7 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	order := demo.RampOrder{Direction: "onramp", Cents: 100_00, MaxFee: 50, Fee: 50}
 	require.NoError(t, order.Place(t.Context(), walk))
 	require.NoError(t, m.Close())
-	runs(t, "backup", "--data-dir", data, backup)
+	mustRun(t, "backup", "--data-dir", data, backup)
 	require.True(t, sandbox.Exists(nil, datadir.RampDir(backup)))
 
 	m, p = serveRamp(t, data, "50ms")
@@ -38,7 +38,7 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	require.NoError(t, m.Close())
 
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
-	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
+	mustRun(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
 	m, p = serveRamp(t, data, "50ms")
 	walk.API = p.client(p.rest, s.bearer)
 	require.NoError(t, order.AwaitCompletion(t.Context(), walk))
@@ -57,7 +57,7 @@ func TestAnAccountThatTheRampHasAlready(t *testing.T) {
 	session, bearer := signUpSession(t, p, 0, demo.Scopes)
 	session.HTTP.CloseIdleConnections()
 	require.NoError(t, m.Close())
-	runs(t, "backup", "--data-dir", data, backup)
+	mustRun(t, "backup", "--data-dir", data, backup)
 	link := func() {
 		m, p := serveRamp(t, data, "50ms")
 		walk := &demo.Tour{Out: t.Output(), API: p.client(p.rest, bearer)}
@@ -70,7 +70,7 @@ func TestAnAccountThatTheRampHasAlready(t *testing.T) {
 	}
 	link()
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
-	runs(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
+	mustRun(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
 	link()
 }
 

@@ -22,9 +22,9 @@ func TestARestoreThatIsRefusedLeavesTheServer(t *testing.T) {
 	if database == nil {
 		return
 	}
-	data, backup := small(t)
+	data, backup := backUpFreshServer(t)
 	url := makeDatabase(t, database, "taken")
-	runs(t, "restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup)
+	mustRun(t, "restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup)
 	keep := []string{"restore", "--keep-authorizer", "--data-dir", data, "--database-url"}
 	require.ErrorIs(t, run(append(keep, url, backup), io.Discard), pgjournal.ErrNotEmpty)
 	require.NoDirExists(t, datadir.RestoringDir(data))
@@ -35,10 +35,10 @@ func TestARestoreThatIsRefusedLeavesTheServer(t *testing.T) {
 
 // TestLinksInABackup: a backup may be named by a link, and no link may be in it.
 func TestLinksInABackup(t *testing.T) {
-	_, backup := small(t)
+	_, backup := backUpFreshServer(t)
 	link := filepath.Join(t.TempDir(), "latest")
 	require.NoError(t, os.Symlink(backup, link))
-	runs(t, "restore", "--data-dir", filepath.Join(t.TempDir(), "data"), link)
+	mustRun(t, "restore", "--data-dir", filepath.Join(t.TempDir(), "data"), link)
 	file, elsewhere := filepath.Join(backup, storecare.ArchiveFile), filepath.Join(t.TempDir(), "elsewhere")
 	require.NoError(t, os.Rename(file, elsewhere))
 	require.NoError(t, os.Symlink(elsewhere, file))

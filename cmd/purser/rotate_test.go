@@ -132,9 +132,9 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 func TestARotationOfTheDataKeySaysWhatBackupsNeed(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, data).Close())
-	said := runs(t, "rotate", "--data-dir", data, settings.DataKeyFile)
+	said := mustRun(t, "rotate", "--data-dir", data, settings.DataKeyFile)
 	require.Contains(t, said, "backups from before need the old key (the second in the file)")
-	require.NotContains(t, runs(t, "rotate", "--data-dir", data, datadir.NetworkSecretFile), "backups")
+	require.NotContains(t, mustRun(t, "rotate", "--data-dir", data, datadir.NetworkSecretFile), "backups")
 }
 
 // TestAMissingSecretIsNamedWithItsRepair: no other data key opens the stores; any other secret can

@@ -17,7 +17,7 @@ import (
 
 // A compose file passes unset variables to every command as empty ones.
 func TestAnEmptySettingIsTheDefault(t *testing.T) {
-	data, _ := small(t)
+	data, _ := backUpFreshServer(t)
 	parsed := errors.New("parsed")
 	settings := func(args []string) map[string]string {
 		values := map[string]string{}
@@ -44,7 +44,7 @@ func TestAnEmptySettingIsTheDefault(t *testing.T) {
 	for i, command := range commands {
 		require.Equal(t, before[i], settings(command), command[0])
 	}
-	runs(t, "backup", "--data-dir", data, filepath.Join(t.TempDir(), "backup"))
+	mustRun(t, "backup", "--data-dir", data, filepath.Join(t.TempDir(), "backup"))
 }
 
 // withDefaults gives each empty field its default.

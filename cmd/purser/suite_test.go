@@ -49,8 +49,8 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	if i := slices.Index(os.Args, attackers); i > 0 {
-		rageAlone(os.Args[i+1:])
+	if i := slices.Index(os.Args, attackersArgument); i > 0 {
+		runAttackers(os.Args[i+1:])
 		return
 	}
 	http.DefaultTransport = responseJudge.Through(http.DefaultTransport)

@@ -60,7 +60,7 @@ func TestADatabaseIsNotBegunBesideAJournal(t *testing.T) {
 	if database == nil {
 		return
 	}
-	data, _ := small(t)
+	data, _ := backUpFreshServer(t)
 	for range 2 {
 		m := newDaemon(onDatabase(t, data, database.URL("postgres")), debugLogger())
 		require.NoError(t, m.Start(t.Context()))
