@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	verifiers = 16 // at once
-	maxProbes = 5  // of a card, until one is decided in time
+	verifiers = 16 // concurrent requests of a verification
+	maxProbes = 5  // swipes of a card until one is decided in time
 )
 
-// forEachConcurrently does the work for every item, several at once.
+// forEachConcurrently calls work for every item, on as many goroutines as verifiers says.
 func forEachConcurrently[T any](items []T, work func(T)) {
 	var (
 		next    atomic.Int64
@@ -35,8 +35,9 @@ func forEachConcurrently[T any](items []T, work func(T)) {
 	workers.Wait()
 }
 
-// verify compares a restarted server with what its clients were told in one round. First it only reads: a repeat would put back
-// what was lost. Then it repeats what has no outcome yet, and then all that was answered.
+// verify compares a restarted server with the answers of one round. It reads first, because a
+// repeat would restore a lost effect. Then it repeats the requests without an outcome, and then all
+// requests.
 func (w *witness) verify(t *testing.T, p *process, round int) {
 	t.Helper()
 	p.awaitEmptyBacklog(t)
@@ -46,8 +47,10 @@ func (w *witness) verify(t *testing.T, p *process, round int) {
 	w.checkCards(p)
 	w.checkKeys(p, round)
 	for _, tn := range w.tenants {
-		forEachConcurrently(ofRound(tn.swipes, func(s *swipe) int { return s.round }, round), func(s *swipe) { w.repeatUndecided(p, s) })
-		forEachConcurrently(ofRound(tn.posts, func(p *restPost) int { return p.round }, round), func(post *restPost) { w.repeatPost(p, post) })
+		forEachConcurrently(ofRound(tn.swipes, func(s *swipe) int { return s.round }, round),
+			func(s *swipe) { w.repeatUndecided(p, s) })
+		forEachConcurrently(ofRound(tn.posts, func(p *restPost) int { return p.round }, round),
+			func(post *restPost) { w.repeatPost(p, post) })
 	}
 	w.repeatChanges(p, round)
 	w.repeatSwipes(p, round)
@@ -66,7 +69,7 @@ func ofRound[T any](items []T, roundOf func(T) int, round int) (found []T) {
 	return found
 }
 
-// listedAuthorization is an authorization as the list shows it.
+// listedAuthorization is an authorization in the list of the REST API.
 type listedAuthorization struct {
 	NetworkID string `json:"networkId"`
 	Decision  string `json:"decision"`
@@ -77,15 +80,19 @@ type listedAuthorization struct {
 }
 
 func (e listedAuthorization) state() authorizationState {
-	return authorizationState{declined: e.Decision != "approved", held: e.Held, cleared: e.Cleared, refunded: e.Refunded}
+	return authorizationState{declined: e.Decision != "approved", held: e.Held, cleared: e.Cleared,
+		refunded: e.Refunded}
 }
 
-// listAuthorizations reads a workspace's authorizations, newest first, until a page after which enough says so.
-func (w *witness) listAuthorizations(t *testing.T, p *process, tn *tenant, enough func(shown map[string]listedAuthorization) bool) map[string]listedAuthorization {
+// listAuthorizations reads a workspace's authorizations, newest first, page by page until enough
+// returns true or the list ends.
+func (w *witness) listAuthorizations(t *testing.T, p *process, tn *tenant,
+	enough func(shown map[string]listedAuthorization) bool) map[string]listedAuthorization {
 	t.Helper()
 	shown, cursor := map[string]listedAuthorization{}, ""
 	for {
-		a, err := p.sendToREST(tn.bearer, apiclient.Request{Method: "GET", Path: "/api/authorizations?limit=100" + cursor})
+		a, err := p.sendToREST(tn.bearer,
+			apiclient.Request{Method: "GET", Path: "/api/authorizations?limit=100" + cursor})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		var page struct {
@@ -106,7 +113,8 @@ func (w *witness) listAuthorizations(t *testing.T, p *process, tn *tenant, enoug
 	}
 }
 
-// checkListed looks for every answered swipe in the list: with its decision, and with what its messages came to.
+// checkListed requires every answered swipe in the list, with its decision and with the amounts
+// that its messages add up to.
 func (w *witness) checkListed(t *testing.T, p *process, tn *tenant, swipes []*swipe) {
 	t.Helper()
 	missing := map[string]*swipe{}
@@ -125,14 +133,14 @@ func (w *witness) checkListed(t *testing.T, p *process, tn *tenant, swipes []*sw
 		return len(missing) == 0
 	})
 	for id := range missing {
-		w.differ("swipe %s was answered and is not there", id)
+		w.differ("swipe %s was answered and is not listed", id)
 	}
 }
 
 func (w *witness) compareListed(s *swipe, e listedAuthorization) {
 	w.counts.reads.Add(1)
 	if first := s.messages[0]; first.answered && e.Reason != first.answer.Text("reason") {
-		w.differ("swipe %s was answered %s and is shown as %+v", s.id, first.answer.Raw, e)
+		w.differ("swipe %s was answered %s and is listed as %+v", s.id, first.answer.Raw, e)
 	}
 	may := s.possibleStates()
 	for _, m := range may {
@@ -140,10 +148,11 @@ func (w *witness) compareListed(s *swipe, e listedAuthorization) {
 			return
 		}
 	}
-	w.differ("swipe %s is shown as %+v; its answers come to %+v", s.id, e, may)
+	w.differ("swipe %s is listed as %+v; its answers add up to one of %+v", s.id, e, may)
 }
 
-// repeatUndecided repeats the message that has no outcome until it has one. What stays a timeout was declined.
+// repeatUndecided repeats a swipe's last message if its outcome is unknown. A message that stays
+// undecided was declined.
 func (w *witness) repeatUndecided(p *process, s *swipe) {
 	m := s.messages[len(s.messages)-1]
 	if m.answered {
@@ -159,7 +168,7 @@ func (w *witness) repeatUndecided(p *process, s *swipe) {
 	}
 }
 
-// repeatSwipes sends every message of a round again; all rounds for a negative one.
+// repeatSwipes sends every message of a round again, and those of all rounds if round is negative.
 func (w *witness) repeatSwipes(p *process, round int) {
 	for _, tn := range w.tenants {
 		forEachConcurrently(tn.swipes, func(s *swipe) {
@@ -185,7 +194,8 @@ func (w *witness) repeatMessage(p *process, m *message) {
 	}
 }
 
-// repeatPost sends a POST again. One that was answered must be replayed to the byte; of one that was not, this is the answer.
+// repeatPost sends a POST again. The answer to an answered POST must be a replay, equal to the
+// byte. A POST without an answer gets this one.
 func (w *witness) repeatPost(p *process, post *restPost) {
 	a, err := p.sendToREST(post.tenant.bearer, post.request)
 	switch {
@@ -194,11 +204,11 @@ func (w *witness) repeatPost(p *process, post *restPost) {
 	case post.answered:
 		w.counts.repeated.Add(1)
 		if !a.Replayed || string(a.Raw) != string(post.answer.Raw) {
-			w.differ("POST %s was answered %s and is now answered %s, replayed %v", post.request.Path, post.answer.Raw, a.Raw,
-				a.Replayed)
+			w.differ("POST %s was answered %s and is now answered %s, replayed %v", post.request.Path, post.answer.Raw,
+				a.Raw, a.Replayed)
 		}
 	case post.refused && a.Replayed:
-		w.differ("POST %s was refused with nothing changed, and is there: %s", post.request.Path, a.Raw)
+		w.differ("POST %s was refused with 503 and has taken effect: %s", post.request.Path, a.Raw)
 	default:
 		post.answer, post.answered = a, true
 		if post.request.Path == "/api/auth/keys" {
@@ -214,21 +224,22 @@ func (w *witness) restClients() (all []*restClient) {
 	return all
 }
 
-// checkCards looks whether every changed card has the terms that were last answered, or all those of the change without an
-// answer.
+// checkCards requires that every changed card has the terms of the last answered change, or all
+// those of a later change without an answer.
 func (w *witness) checkCards(p *process) {
 	for _, d := range w.restClients() {
 		a, err := p.sendToREST(d.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/cards/" + d.card})
 		got, fault := decodeCardTerms(a)
 		w.counts.reads.Add(1)
 		if err != nil || fault != nil || got != d.terms && (d.unansweredTerms == nil || got != *d.unansweredTerms) {
-			w.differ("card %s is %+v; last answered %+v, perhaps %+v (%v)", d.card, got, d.terms, d.unansweredTerms, err)
+			w.differ("card %s is %+v; last answered %+v, unanswered %+v (%v)", d.card, got, d.terms, d.unansweredTerms,
+				err)
 		}
 	}
 }
 
-// checkKeys tries the round's keys, of all rounds for a negative one: those that were made work and those that were revoked do
-// not.
+// checkKeys uses the keys of a round, and those of all rounds if round is negative. A created key
+// must work, and a revoked key must be refused.
 func (w *witness) checkKeys(p *process, round int) {
 	for _, tn := range w.tenants {
 		forEachConcurrently(tn.keys, func(k *createdKey) {
@@ -239,13 +250,15 @@ func (w *witness) checkKeys(p *process, round int) {
 			w.counts.reads.Add(1)
 			works, refused := a.Status == 200, a.Status == 401
 			if err != nil || !works && !refused || works && k.revoked || refused && !k.revocationSent {
-				w.differ("key %s (revoked %v, perhaps %v) is answered %d (%v)", k.id, k.revoked, k.revocationSent, a.Status, err)
+				w.differ("key %s (revoked %v, revocation sent %v) is answered %d (%v)", k.id, k.revoked,
+					k.revocationSent, a.Status, err)
 			}
 		})
 	}
 }
 
-// repeatChanges repeats the changes without an answer, and looks once more at what they changed.
+// repeatChanges repeats the card changes and key revocations without an answer, and checks the
+// cards and keys again.
 func (w *witness) repeatChanges(p *process, round int) {
 	for _, d := range w.restClients() {
 		if d.unansweredTerms == nil {
@@ -273,12 +286,15 @@ func (w *witness) repeatChanges(p *process, round int) {
 	w.checkKeys(p, round)
 }
 
-// probeCards swipes each changed card once above its limit: the authorizer follows the card's terms too.
+// probeCards swipes each changed card once above its limit, which shows the terms that the
+// authorizer has for the card.
 func (w *witness) probeCards(p *process, round int) {
 	for i, d := range w.restClients() {
 		var m *message
-		for probe := 0; (m == nil || !m.answered) && probe < maxProbes; probe++ { // one that ran out of time is declined for good
-			s := &swipe{tenant: d.tenant, id: fmt.Sprintf("probe-%d-%d-%d", round, i, probe), token: d.token, round: round}
+		// A swipe that timed out stays declined, so each probe has an id of its own.
+		for probe := 0; (m == nil || !m.answered) && probe < maxProbes; probe++ {
+			s := &swipe{tenant: d.tenant, id: fmt.Sprintf("probe-%d-%d-%d", round, i, probe), token: d.token,
+				round: round}
 			m = s.addMessage("authorization", s.id, d.terms.PerTxn+1, nil)
 			w.repeatUndecided(p, s)
 			d.tenant.addSwipe(s)
@@ -288,12 +304,12 @@ func (w *witness) probeCards(p *process, round int) {
 			want = "card_frozen"
 		}
 		if w.counts.reads.Add(1); m.answer.Text("reason") != want {
-			w.differ("card %s is %+v, but a swipe of %d is answered %s", d.card, d.terms, m.cents, m.answer.Raw)
+			w.differ("card %s is %+v, but a swipe of %d cents is answered %s", d.card, d.terms, m.cents, m.answer.Raw)
 		}
 	}
 }
 
-// expectedBalances are what a workspace's answers come to, in cents.
+// expectedBalances returns the unheld and the held cents that a workspace's answers add up to.
 func (tn *tenant) expectedBalances() (funds, held int64) {
 	for _, p := range tn.posts {
 		if p.answered {
@@ -308,8 +324,8 @@ func (tn *tenant) expectedBalances() (funds, held int64) {
 	return funds, held
 }
 
-// checkTreasury waits for the treasury to show the sums. Deposits that have not arrived are counted with the available dollars:
-// they move from one to the other by themselves.
+// checkTreasury waits until the treasury shows the expected balances. It adds incoming deposits to
+// the available dollars, because a deposit settles at any time.
 func (w *witness) checkTreasury(t *testing.T, p *process, tn *tenant, where string) {
 	t.Helper()
 	funds, held := tn.expectedBalances()
@@ -324,15 +340,16 @@ func (w *witness) checkTreasury(t *testing.T, p *process, tn *tenant, where stri
 	w.counts.reads.Add(1)
 	for deadline := time.Now().Add(stateTimeout); !matches(); {
 		if time.Now().After(deadline) {
-			w.differ("%s: the treasury shows %v; the answers come to %d available or incoming and %d held", where, shown, funds,
-				held)
+			w.differ("%s: the treasury shows %v; the answers add up to %d available or incoming and %d held", where,
+				shown, funds, held)
 			return
 		}
 		require.True(t, persistence.Pause(t.Context(), pollInterval))
 	}
 }
 
-// verifyAll compares all rounds at once: every answer again, and the lists with nothing missing and nothing more.
+// verifyAll compares all rounds at once: it repeats every request, and requires that the lists hold
+// every answered swipe and no other.
 func (w *witness) verifyAll(t *testing.T, p *process) {
 	t.Helper()
 	p.awaitEmptyBacklog(t)
@@ -352,11 +369,11 @@ func (w *witness) verifyAll(t *testing.T, p *process) {
 				w.compareListed(s, e)
 				delete(shown, s.id)
 			} else if s.messages[0].answered {
-				w.differ("swipe %s was answered and is not there", s.id)
+				w.differ("swipe %s was answered and is not listed", s.id)
 			}
 		}
 		for id, e := range shown {
-			w.differ("swipe %s is there and nobody sent it: %+v", id, e)
+			w.differ("swipe %s is listed and no client sent it: %+v", id, e)
 		}
 	}
 }

@@ -24,32 +24,35 @@ import (
 	"purser/persistence"
 )
 
-// The storm of customers.
+// The size of a storm of customers.
 const (
-	customersEach        = 8 // of a merchant; each round has a merchant of its own
+	customersEach        = 8 // customers of a merchant; each round has a merchant of its own
 	customerPollInterval = 10 * time.Millisecond
 	customerChain        = "polygon"
-	reorganisedBlocks    = 10 // of the 50 that make a payment final
-	// finalAfter is how long a payment takes to be final: as long as a storm, so that kills meet payments at each stage.
+	reorganisedBlocks    = 10 // blocks replaced, of the 50 that make a payment final
+	// confirmationDelay is the time until a payment is final. It is as long as a storm, so that
+	// kills meet payments at each stage.
 	confirmationDelay = "1s"
-	// announcedWithin covers an attempt that a kill has cut off, which is made again a minute later, and the two minutes that are
-	// rested after a third one.
+	// webhookTimeout covers the retry of an attempt that a kill cut off, one minute later, and the
+	// pause of two minutes after a third attempt.
 	webhookTimeout = 5 * time.Minute
-	refuseOneIn    = 4 // of the events are refused the first time
+	refuseOneIn    = 4 // the receiver refuses the first attempt of one event in refuseOneIn
 )
 
-// killWindows are within how many answers a round's kill comes: while links are made and paid, while payments are seen, while they
-// are final, credited and announced.
+// killWindows limit, by round, after how many answers the kill comes: while links are created and
+// paid, while payments are seen, and while they become final, credited and announced.
 var killWindows = []int64{40, 400, 1_000}
 
-// TestNoCheckoutIsCreditedTwice kills the server at random moments while customers make links, pick, pay and wait.
+// TestNoCheckoutIsCreditedTwice kills the server at random moments while customers create payment
+// links, select an asset, pay and poll the status.
 func TestNoCheckoutIsCreditedTwice(t *testing.T) {
 	t.Parallel()
 	onEachStoreSet(t, killAmidCheckouts)
 }
 
-// killAmidCheckouts: each link that was paid is completed, whatever was killed when, its credit is in the ledger once, and its
-// merchant is told of it under one id. No address is given to two links.
+// killAmidCheckouts requires that each paid link is completed after the kills, that the ledger has
+// its credit once, and that its merchant gets its event under one id. No two links share an
+// address.
 func killAmidCheckouts(t *testing.T, purser program, full bool) {
 	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), shortKillRounds
 	if full {
@@ -72,17 +75,18 @@ func killAmidCheckouts(t *testing.T, purser program, full bool) {
 	m.checkLedgerAndWebhooks(t, p)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
-	t.Logf("%d kills: %d links, each paid, credited and announced once; last seen %v; %d requests cut off, "+
-		"%d events refused at first", rounds, rounds*customersEach, m.statusesBeforeKill, m.cut.Load(), m.refusals)
-	require.NotZero(t, m.cut.Load(), "no kill has met a request")
+	t.Logf("%d kills: %d links, each paid, credited and announced once; statuses before the kills %v; "+
+		"%d requests cut off, %d events refused at first",
+		rounds, rounds*customersEach, m.statusesBeforeKill, m.cut.Load(), m.refusals)
+	require.NotZero(t, m.cut.Load(), "no kill cut off a request")
 }
 
-// checkoutStorm is all merchants, and what their servers were sent.
+// checkoutStorm holds all merchants and the webhook events that their shared server received.
 type checkoutStorm struct {
 	receiver           *httptest.Server
 	merchants          []*merchant
-	statusesBeforeKill map[string]int // links by the last status that was seen before a kill
-	cut                atomic.Int64
+	statusesBeforeKill map[string]int // links by their last status before a kill
+	cut                atomic.Int64   // requests without an answer
 
 	mu       sync.Mutex
 	received map[string]map[string]string // session → webhook-id → body
@@ -90,23 +94,23 @@ type checkoutStorm struct {
 	faults   []string
 }
 
-// merchant is a workspace with a webhook endpoint, and its links.
+// merchant is a workspace with a webhook endpoint and payment links.
 type merchant struct {
 	name, bearer, secret, endpoint string
-	session                        *apiclient.Client // the dashboard's
+	session                        *apiclient.Client // a session of the dashboard
 	links                          []*paymentLink
 }
 
-// paymentLink is what one customer does; all of it can be sent again.
+// paymentLink holds the requests of one customer, all of which can be repeated, and their results.
 type paymentLink struct {
-	cents    int64 // paid: the amount, or a cent less
+	cents    int64 // the cents paid: the amount, or a cent less
 	create   apiclient.Request
-	payments []sandboxPayment // of no address yet
+	payments []sandboxPayment // without an address until the link has one
 
-	created    apiclient.Answer // the first one
+	created    apiclient.Answer // the first answer to create
 	id         string
 	address    string
-	lastStatus string // the status, by the customer who looked last
+	lastStatus string // the status in the last answer
 }
 
 func newCheckoutStorm(t *testing.T) *checkoutStorm {
@@ -116,29 +120,31 @@ func newCheckoutStorm(t *testing.T) *checkoutStorm {
 	return m
 }
 
-// serveWebhooks is the server of all merchants. It checks what it is sent and refuses some of it the first time.
+// serveWebhooks is the webhook server of all merchants. It verifies each event's signature and
+// body, and answers the first attempt of some events with 500.
 func (m *checkoutStorm) serveWebhooks(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
-	var told struct{ ID string }
+	var event struct{ ID string }
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := slices.IndexFunc(m.merchants, func(one *merchant) bool { return r.URL.Path == "/"+one.name })
-	if err != nil || at < 0 || json.Unmarshal(body, &told) != nil {
+	if err != nil || at < 0 || json.Unmarshal(body, &event) != nil {
 		m.faults = append(m.faults, fmt.Sprintf("%s: %v: %s", r.URL.Path, err, body))
 		return
 	}
-	if err := webhook.Verify([]string{m.merchants[at].secret}, r.Header.Get(webhook.SignatureHeader), body, time.Now()); err != nil {
+	if err := webhook.Verify([]string{m.merchants[at].secret}, r.Header.Get(webhook.SignatureHeader), body,
+		time.Now()); err != nil {
 		m.faults = append(m.faults, err.Error())
 	}
 	id := r.Header.Get(webhook.IDHeader)
-	if m.received[told.ID] == nil {
-		m.received[told.ID] = map[string]string{}
+	if m.received[event.ID] == nil {
+		m.received[event.ID] = map[string]string{}
 	}
-	before, again := m.received[told.ID][id]
+	before, again := m.received[event.ID][id]
 	if again && before != string(body) {
-		m.faults = append(m.faults, "under one id: "+before+" and "+string(body))
+		m.faults = append(m.faults, "two bodies under one id: "+before+" and "+string(body))
 	}
-	m.received[told.ID][id] = string(body)
+	m.received[event.ID][id] = string(body)
 	if !again && len(m.received)%refuseOneIn == 0 {
 		m.refusals++
 		w.WriteHeader(http.StatusInternalServerError)
@@ -151,13 +157,14 @@ func (m *checkoutStorm) addFault(format string, args ...any) {
 	m.faults = append(m.faults, fmt.Sprintf(format, args...))
 }
 
-// addMerchant makes a merchant and what its customers are going to do: every second pays in two
-// transactions, and some pay a cent less, which the server's tolerance lets them.
+// addMerchant creates a merchant and the requests of its customers. Every second customer pays in
+// two transactions. Some pay a cent less, which is within the server's tolerance.
 func (m *checkoutStorm) addMerchant(t *testing.T, p *process, round int) *merchant {
 	t.Helper()
 	one := &merchant{name: fmt.Sprintf("merchant-%d", round), session: apiclient.New(p.rest, "")}
 	must := func(path string, body fields) apiclient.Answer {
-		a, err := sendUntilKnown(t.Context(), one.session, apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
+		a, err := sendUntilKnown(t.Context(), one.session,
+			apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		return a
@@ -171,9 +178,10 @@ func (m *checkoutStorm) addMerchant(t *testing.T, p *process, round int) *mercha
 		"scopes": []string{"read:checkout", "write:checkout", "read:treasury"}}).Text("secret")
 	for n := range customersEach {
 		l := &paymentLink{cents: int64(10_00 + round*100 + n)}
-		l.create = apiclient.Request{Method: "POST", Path: "/api/v1/checkout/sessions", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(fields{
-			"amountUsdCents": l.cents, "successUrl": "https://shop.example.com", "acceptedAssets": []string{"USDC"},
-			"acceptedChains": []string{customerChain}})}
+		l.create = apiclient.Request{Method: "POST", Path: "/api/v1/checkout/sessions",
+			IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(fields{"amountUsdCents": l.cents,
+				"successUrl": "https://shop.example.com", "acceptedAssets": []string{"USDC"},
+				"acceptedChains": []string{customerChain}})}
 		if n%4 == 2 {
 			l.cents--
 		}
@@ -182,9 +190,9 @@ func (m *checkoutStorm) addMerchant(t *testing.T, p *process, round int) *mercha
 			parts = []int64{l.cents / 3, l.cents - l.cents/3}
 		}
 		for part, cents := range parts {
-			l.payments = append(l.payments, sandboxPayment{Chain: customerChain, Reference: fmt.Sprintf("%s-%d-%d", one.name, n, part),
-				From: "0xcustomer", Transfers: []sandboxTransfer{{Asset: "USDC",
-					AmountUnits: fmt.Sprint(cents * 10_000)}}})
+			l.payments = append(l.payments, sandboxPayment{Chain: customerChain,
+				Reference: fmt.Sprintf("%s-%d-%d", one.name, n, part), From: "0xcustomer",
+				Transfers: []sandboxTransfer{{Asset: "USDC", AmountUnits: fmt.Sprint(cents * 10_000)}}})
 		}
 		one.links = append(one.links, l)
 	}
@@ -194,7 +202,7 @@ func (m *checkoutStorm) addMerchant(t *testing.T, p *process, round int) *mercha
 	return one
 }
 
-// runUntilKilled has all customers at work until the server is killed after so many answers.
+// runUntilKilled runs all customers until the server is killed after a number of answers.
 func (m *checkoutStorm) runUntilKilled(t *testing.T, p *process, one *merchant, after int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stormTimeout)
@@ -205,7 +213,7 @@ func (m *checkoutStorm) runUntilKilled(t *testing.T, p *process, one *merchant, 
 			m.cut.Add(1)
 			return false
 		}
-		if unchangedOrUnknown(a) { // the machine was too busy: what was asked is asked again after the kill
+		if unchangedOrUnknown(a) { // a busy server: repeatRequests sends the request again after the kill
 			return false
 		}
 		if a.Status != http.StatusOK {
@@ -223,12 +231,14 @@ func (m *checkoutStorm) runUntilKilled(t *testing.T, p *process, one *merchant, 
 			if !l.createAndPay(p, one.bearer, send, count) {
 				return
 			}
-			if n == 0 && !count(p.client(p.admin, "").Send(ctx, apiclient.Request{Method: "POST", Path: "/sandbox-reorganise",
-				Body: marshal(sandboxReorganisation{Chain: customerChain, Depth: reorganisedBlocks})})) {
+			if n == 0 &&
+				!count(p.client(p.admin, "").Send(ctx, apiclient.Request{Method: "POST", Path: "/sandbox-reorganise",
+					Body: marshal(sandboxReorganisation{Chain: customerChain, Depth: reorganisedBlocks})})) {
 				return
 			}
 			for persistence.Pause(ctx, customerPollInterval) {
-				a, err := p.client(p.rest, one.bearer).Send(ctx, apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
+				a, err := p.client(p.rest, one.bearer).Send(ctx,
+					apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
 				if !count(a, err) {
 					return
 				}
@@ -237,11 +247,14 @@ func (m *checkoutStorm) runUntilKilled(t *testing.T, p *process, one *merchant, 
 		})
 	}
 	all.Wait()
-	_ = p.cmd.Process.Kill() // a slow machine: the chosen answer did not come
+	_ = p.cmd.Process.Kill() // on a slow machine the storm times out before the answer to kill at
 }
 
-// createAndPay makes the link, picks and pays, or does what is left of it. It is false when it was cut off.
-func (l *paymentLink) createAndPay(p *process, bearer string, send func(*apiclient.Client, apiclient.Request) (apiclient.Answer, error), count func(apiclient.Answer, error) bool) bool {
+// createAndPay creates the link, selects the asset and pays; repeated, it changes nothing twice. It
+// stops and returns false at the first answer for which count returns false.
+func (l *paymentLink) createAndPay(p *process, bearer string,
+	send func(*apiclient.Client, apiclient.Request) (apiclient.Answer, error),
+	count func(apiclient.Answer, error) bool) bool {
 	a, err := send(p.client(p.rest, bearer), l.create)
 	if !count(a, err) {
 		return false
@@ -271,7 +284,8 @@ func (l *paymentLink) createAndPay(p *process, bearer string, send func(*apiclie
 	return true
 }
 
-// repeatRequests does what the customers of a round could not: what was answered before is answered the same again.
+// repeatRequests sends all requests of a round's customers again. A link that was created before
+// the kill gets the same answer again.
 func (m *checkoutStorm) repeatRequests(t *testing.T, p *process, one *merchant) {
 	t.Helper()
 	for _, l := range one.links {
@@ -281,7 +295,9 @@ func (m *checkoutStorm) repeatRequests(t *testing.T, p *process, one *merchant) 
 			return sendUntilKnown(t.Context(), c, r)
 		}
 		require.True(t, l.createAndPay(p, one.bearer, send, func(a apiclient.Answer, err error) bool {
-			return err == nil && (a.Status == 200 || a.Text("error") == "payment_seen") // too late to pick: it was paid before the kill
+			// payment_seen: the link was paid before the kill, and its asset cannot be selected
+			// again.
+			return err == nil && (a.Status == 200 || a.Text("error") == "payment_seen")
 		}))
 		again, err := p.sendToREST(one.bearer, l.create)
 		require.NoError(t, err)
@@ -292,13 +308,14 @@ func (m *checkoutStorm) repeatRequests(t *testing.T, p *process, one *merchant) 
 	}
 }
 
-// awaitCompletion waits until every link is completed and all its merchant's endpoint was to be told has been taken.
+// awaitCompletion waits until every link is completed and every event is delivered to its merchant.
 func (m *checkoutStorm) awaitCompletion(t *testing.T, p *process) {
 	t.Helper()
 	for _, one := range m.merchants {
 		for _, l := range one.links {
 			p.await(t, "the completion of "+l.id, func() bool {
-				a, err := p.sendToREST(one.bearer, apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
+				a, err := p.sendToREST(one.bearer,
+					apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
 				return err == nil && a.Text("session", "status") == "completed"
 			})
 		}
@@ -313,7 +330,8 @@ func (m *checkoutStorm) awaitCompletion(t *testing.T, p *process) {
 	}
 }
 
-// checkLedgerAndWebhooks holds every link to one line of the ledger and one event, and every address to one link.
+// checkLedgerAndWebhooks requires one ledger line, one event and one address of its own for every
+// link.
 func (m *checkoutStorm) checkLedgerAndWebhooks(t *testing.T, p *process) {
 	t.Helper()
 	m.mu.Lock()
@@ -328,13 +346,13 @@ func (m *checkoutStorm) checkLedgerAndWebhooks(t *testing.T, p *process) {
 			lines[fmt.Sprint(line["reference"])]++
 		}
 		for _, l := range one.links {
-			require.Equal(t, 1, lines[l.id], "lines of the ledger for %s", l.id)
-			require.Len(t, m.received[l.id], 1, "ids of the event of %s", l.id)
-			require.False(t, addresses[l.address], "%s is given twice", l.address)
+			require.Equal(t, 1, lines[l.id], "ledger lines of %s", l.id)
+			require.Len(t, m.received[l.id], 1, "event ids of %s", l.id)
+			require.False(t, addresses[l.address], "two links have the address %s", l.address)
 			addresses[l.address], total = true, total+l.cents
 		}
 		require.Len(t, lines, customersEach)
 		require.Equal(t, total, a.Integer("snapshot", "stablecoinUsdCents"))
 	}
-	require.Len(t, m.received, len(m.merchants)*customersEach, "events of links that nobody made")
+	require.Len(t, m.received, len(m.merchants)*customersEach, "links with events")
 }

@@ -19,21 +19,22 @@ import (
 	"purser/persistence/ident"
 )
 
-// The storm of conversions, beside that of payouts.
+// The size of a storm of conversions, which runs at the same time as the storm of payouts.
 const (
 	converters       = 64 // clients that convert out of one balance
-	conversionsEach  = 6  // of a client in a round
-	payInOneIn       = 3  // a round's pay-in covers the conversions of one in so many answers to payouts
+	conversionsEach  = 6  // conversions of a client in a round
+	payInOneIn       = 3  // a round's pay-in covers one conversion for every payInOneIn answers to payouts
 	averageSellMinor = 150_00
 )
 
-// converter is a workspace that converts euros into yen, and what its clients were told.
+// converter is a workspace that converts euros into yen, and the requests and answers of its
+// clients.
 type converter struct {
 	session *apiclient.Client
 	bearer  string
 	bank    *bankhttp.Client
-	paidIn  int64 // euro cents
-	cut     atomic.Int64
+	paidIn  int64        // euro cents
+	cut     atomic.Int64 // requests without an answer
 
 	mu       sync.Mutex
 	attempts []*conversionAttempt
@@ -41,14 +42,15 @@ type converter struct {
 	converted, completed, cancelled, declined, unsent int
 }
 
-// conversionAttempt is a quote, its use, and a second use. What was not sent is nil.
+// conversionAttempt is a quote, its use, and a second use of it. A request that was not sent is
+// nil.
 type conversionAttempt struct{ quote, use, secondUse *idempotentPost }
 
 func (d *conversionAttempt) newUse() *idempotentPost {
 	return newIdempotentPost("/api/mca/conversions", fields{"quoteId": d.quote.answer.Text("id")})
 }
 
-// quotedMinor is an amount of the quote.
+// quotedMinor returns an amount of the quote in minor units; side is "sell" or "buy".
 func (d *conversionAttempt) quotedMinor(side string) int64 {
 	n, err := strconv.ParseInt(d.quote.answer.Text(side, "amountMinor"), 10, 64)
 	if err != nil {
@@ -57,7 +59,7 @@ func (d *conversionAttempt) quotedMinor(side string) int64 {
 	return n
 }
 
-// conversionID is the id of the conversion that was made, "" for none.
+// conversionID returns the id of the conversion that used the quote, or "" if there is none.
 func (d *conversionAttempt) conversionID() string {
 	for _, s := range []*idempotentPost{d.use, d.secondUse} {
 		if s != nil && s.answered && s.answer.Status == 202 {
@@ -80,7 +82,7 @@ func newConverter(t *testing.T, p *process, bank *bankhttp.Client) *converter {
 	return x
 }
 
-// post is a POST of the dashboard.
+// post sends a POST of the dashboard that must succeed.
 func (x *converter) post(t *testing.T, p *process, path string, body fields) {
 	t.Helper()
 	r := apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey()}
@@ -93,7 +95,7 @@ func (x *converter) post(t *testing.T, p *process, path string, body fields) {
 	require.Contains(t, []int{200, 202}, a.Status, string(a.Raw))
 }
 
-// balances are the active balances, by currency.
+// balances returns one amount of each active balance by currency, in minor units.
 func (x *converter) balances(t *testing.T, p *process, amount string) map[string]int64 {
 	t.Helper()
 	a, err := p.sendToREST(x.bearer, apiclient.Request{Method: "GET", Path: "/api/mca/accounts"})
@@ -119,7 +121,7 @@ func activeBalances(a apiclient.Answer, amount string) (map[string]int64, error)
 	return shown, nil
 }
 
-// payIn makes the balance cover a part of what is converted while payouts get so many answers.
+// payIn funds a part of the conversions that the clients order while payouts get that many answers.
 func (x *converter) payIn(t *testing.T, p *process, answers int64) {
 	t.Helper()
 	minor := max(answers*averageSellMinor/payInOneIn-x.balances(t, p, "availableMinor")["EUR"], 1_00)
@@ -128,8 +130,10 @@ func (x *converter) payIn(t *testing.T, p *process, answers int64) {
 	p.await(t, "the pay-in", func() bool { return x.balances(t, p, "pendingMinor")["EUR"] == 0 })
 }
 
-// startClients begins what the clients do until the server is gone, or they have done all.
-func (x *converter) startClients(t *testing.T, ctx context.Context, p *process, seed uint64, round int, clients *sync.WaitGroup) {
+// startClients starts the clients, which stop when they have sent all requests or the server is
+// gone. One more client requires throughout that no balance is negative.
+func (x *converter) startClients(t *testing.T, ctx context.Context, p *process, seed uint64, round int,
+	clients *sync.WaitGroup) {
 	for client := range converters {
 		random := rand.New(rand.NewPCG(seed, uint64(round<<16+1<<15+client)))
 		clients.Go(func() {
@@ -154,11 +158,13 @@ func (x *converter) startClients(t *testing.T, ctx context.Context, p *process, 
 	})
 }
 
-// convertTwice locks a rate, uses it, and uses it again. It is false when the client was cut off.
+// convertTwice asks for a quote, uses it, and uses it again. It returns false if a request has no
+// known outcome.
 func (x *converter) convertTwice(ctx context.Context, p *process, r *rand.Rand) bool {
 	minor := (100+r.Int64N(100))*100 + payoutEndings[r.IntN(len(payoutEndings))]
-	d := &conversionAttempt{quote: newIdempotentPost("/api/mca/quotes", fields{"sellCurrency": "EUR", "buyCurrency": "JPY",
-		"amountMinor": strconv.FormatInt(minor, 10)})}
+	d := &conversionAttempt{quote: newIdempotentPost("/api/mca/quotes",
+		fields{"sellCurrency": "EUR", "buyCurrency": "JPY",
+			"amountMinor": strconv.FormatInt(minor, 10)})}
 	x.mu.Lock()
 	x.attempts = append(x.attempts, d)
 	x.mu.Unlock()
@@ -183,7 +189,8 @@ func (x *converter) send(ctx context.Context, p *process, q *idempotentPost) boo
 	return q.answered
 }
 
-// repeatRequests repeats the requests of deals. A quote that turns out to be used is used once more.
+// repeatRequests repeats the requests of attempts. If a quote turns out to be used, repeatRequests
+// tries a second use of it.
 func (x *converter) repeatRequests(t *testing.T, p *process, deals []*conversionAttempt) {
 	t.Helper()
 	var wrong atomic.Int64
@@ -203,7 +210,7 @@ func (x *converter) repeatRequests(t *testing.T, p *process, deals []*conversion
 	require.Zero(t, wrong.Load())
 }
 
-// conversionsByID are the conversions, by id. A quote has made one at most.
+// conversionsByID returns the conversions by id. It requires that no quote was used twice.
 func (x *converter) conversionsByID(t *testing.T) map[string]*conversionAttempt {
 	t.Helper()
 	made := map[string]*conversionAttempt{}
@@ -212,15 +219,17 @@ func (x *converter) conversionsByID(t *testing.T) map[string]*conversionAttempt 
 			made[id] = d
 		}
 		if d.use != nil && d.use.answer.Status == 202 {
-			require.Equal(t, "422 quote_used", fmt.Sprint(d.secondUse.answer.Status, " ", d.secondUse.answer.Text("error")))
+			require.Equal(t, "422 quote_used",
+				fmt.Sprint(d.secondUse.answer.Status, " ", d.secondUse.answer.Text("error")))
 		}
 	}
 	return made
 }
 
-// awaitDeskReports waits until everything that reached the desk has come to its end. What the desk has not been told by a server that was
-// killed before it could stays open: it is the same in two looks. The last time it is waited for that nobody tells the desk any
-// more, which the conversion says half a minute later.
+// awaitDeskReports waits until every conversion that reached the desk has ended. A conversion that
+// a killed server was about to submit stays open, so awaitDeskReports waits until two polls show
+// the same number of them. After the last round it waits, for half a minute, until these
+// conversions are outcome_unknown, and so will not be submitted any more.
 func (x *converter) awaitDeskReports(t *testing.T, p *process, last bool) {
 	t.Helper()
 	waiting, before := x.conversionsByID(t), -1
@@ -246,7 +255,7 @@ func conversionOpen(status string) bool {
 	return slices.Contains([]string{"held", "provider_submitted", "outcome_unknown"}, status)
 }
 
-// statuses are the statuses of conversions.
+// statuses returns the status of each conversion by id.
 func (x *converter) statuses(t *testing.T, p *process, ids []string) map[string]string {
 	t.Helper()
 	shown, mu := map[string]string{}, sync.Mutex{}
@@ -261,7 +270,8 @@ func (x *converter) statuses(t *testing.T, p *process, ids []string) map[string]
 	return shown
 }
 
-// checkConversions compares what the clients were told with the conversions, the desk and the balances.
+// checkConversions compares the clients' answers with the conversions, the desk's orders and the
+// balances.
 func (x *converter) checkConversions(t *testing.T, p *process) {
 	t.Helper()
 	made, known := x.conversionsByID(t), orderCounts(t, x.bank, ident.Conversion)
@@ -275,20 +285,20 @@ func (x *converter) checkConversions(t *testing.T, p *process) {
 	require.NotZero(t, x.declined)
 	held, sold, bought := int64(0), int64(0), int64(0)
 	for id, status := range x.statuses(t, p, slices.Collect(maps.Keys(made))) {
-		d, told := made[id], 1
+		d, orders := made[id], 1
 		switch {
 		case conversionOpen(status):
-			held, x.unsent, told = held+d.quotedMinor("sell"), x.unsent+1, 0
+			held, x.unsent, orders = held+d.quotedMinor("sell"), x.unsent+1, 0
 		case status == "completed":
 			sold, bought, x.completed = sold+d.quotedMinor("sell"), bought+d.quotedMinor("buy"), x.completed+1
-		case status == "cancelled": // a busy machine may not come to the desk while the rate is firm
-			x.cancelled, told = x.cancelled+1, 0
+		case status == "cancelled": // a busy server may reach the desk after the quoted rate has expired
+			x.cancelled, orders = x.cancelled+1, 0
 		case status == "rejected":
-			told = 0
+			orders = 0
 		default:
 			require.Equal(t, "failed", status)
 		}
-		require.Equal(t, told, known[id], "%s is %s", id, status)
+		require.Equal(t, orders, known[id], "orders at the desk for %s, which is %s", id, status)
 	}
 	for id := range known {
 		require.Contains(t, made, id)

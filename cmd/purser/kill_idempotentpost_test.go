@@ -11,12 +11,13 @@ import (
 // idempotentPost is a POST with an Idempotency-Key, and its answer once the outcome is known.
 type idempotentPost struct {
 	request  apiclient.Request
-	answered bool
+	answered bool // answer holds the known outcome
 	answer   apiclient.Answer
 }
 
 func newIdempotentPost(path string, body fields) *idempotentPost {
-	return &idempotentPost{request: apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)}}
+	return &idempotentPost{request: apiclient.Request{Method: "POST", Path: path,
+		IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)}}
 }
 
 // send posts the request once. It keeps the answer unless that answer leaves the outcome unknown.
@@ -30,7 +31,8 @@ func (q *idempotentPost) send(ctx context.Context, c *apiclient.Client) error {
 
 // repeatMatches posts the request again. It reports whether a request with a known outcome gets the
 // same answer, to the byte, and any other request gets an answer. A refused request has changed
-// nothing and would be decided anew, so it is not sent again; nor is a nil one.
+// nothing and would be decided anew, so repeatMatches does not send it again. It ignores a nil
+// request.
 func (q *idempotentPost) repeatMatches(p *process, bearer string) bool {
 	if q == nil || q.answered && q.answer.Status >= http.StatusBadRequest {
 		return true

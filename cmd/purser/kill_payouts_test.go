@@ -32,28 +32,30 @@ import (
 	"purser/persistence/ident"
 )
 
-// The storm of payouts.
+// The size of a storm of payouts.
 const (
 	payoutClients        = 64
 	payoutSwipers        = 8
-	payoutsEach          = 8  // of a client in a round
-	fundOneIn            = 2  // the balance covers one in so many dollars of what is ordered
+	payoutsEach          = 8  // payouts of a client in a round
+	fundOneIn            = 2  // the balance covers one dollar in fundOneIn of the ordered payouts
 	minPayoutsBeforeKill = 40 // answers to payouts before a kill
 	maxPayoutsBeforeKill = payoutClients * payoutsEach * 3 / 4
-	settlePollInterval   = 100 * time.Millisecond // between two looks at all payouts
-	// reportedWithin covers the half minute in which an order may be answered, and the minute that the bank rests at most between
-	// two tries to report to a server that is down.
+	settlePollInterval   = 100 * time.Millisecond // between two reads of all payouts
+	// reportTimeout covers the half minute within which the bank may answer an order, and the
+	// bank's longest pause, one minute, between two reports to a server that is down.
 	reportTimeout = 3 * time.Minute
 	sharedSecret  = "the secret of bank and purser"
 	paidAccount   = "000987654321"
 )
 
-// payoutEndings are what the bank does with payouts; what it takes a day for is not among them.
-var payoutEndings = []int64{0, 0, 0, 0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingReturned, sandbox.EndingRefused,
+// payoutEndings select, by the cents of a payout, how the sandbox bank handles it. Endings that
+// take a day are not among them.
+var payoutEndings = []int64{0, 0, 0, 0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingReturned,
+	sandbox.EndingRefused,
 	sandbox.EndingAnswersLost}
 
-// TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts, conversions and swipes, with the bank in
-// another process, which counts what it is ordered.
+// TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts, conversions and
+// swipes. The bank runs in another process and counts the orders that it receives.
 func TestNoPayoutIsPaidTwice(t *testing.T) { onEachStoreSetIfFull(t, killAmidPayouts) }
 
 func killAmidPayouts(t *testing.T, purser program, full bool) {
@@ -95,24 +97,27 @@ func killAmidPayouts(t *testing.T, purser program, full bool) {
 		require.NotContains(t, b.log.String(), paidAccount)
 	}
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
-	t.Logf("%d kills: %d payouts ordered, %d accepted and %d declined; the bank has %d orders, each once; %d never reached it "+
-		"and wait; %d requests cut off", rounds, len(s.orders), s.accepted, s.declined, s.atBank, s.unsent, s.cut.Load())
-	t.Logf("%d quotes: %d conversions, %d of them completed and %d cancelled, and %d declined; %d never reached the desk and wait; "+
-		"%d requests cut off", len(x.attempts), x.converted, x.completed, x.cancelled, x.declined, x.unsent, x.cut.Load())
-	require.NotZero(t, s.cut.Load(), "no kill has met a request")
-	require.NotZero(t, x.cut.Load(), "no kill has met a conversion")
+	t.Logf("%d kills: %d payouts ordered, %d accepted and %d declined; the bank has %d orders, each once; "+
+		"%d never reached it and stay open; %d requests cut off",
+		rounds, len(s.orders), s.accepted, s.declined, s.atBank, s.unsent, s.cut.Load())
+	t.Logf("%d quotes: %d conversions, %d of them completed and %d cancelled, and %d declined; "+
+		"%d never reached the desk and stay open; %d requests cut off",
+		len(x.attempts), x.converted, x.completed, x.cancelled, x.declined, x.unsent, x.cut.Load())
+	require.NotZero(t, s.cut.Load(), "no kill cut off a payout or a swipe")
+	require.NotZero(t, x.cut.Load(), "no kill cut off a conversion")
 }
 
-// reportProxy is an address that stays while the server behind it goes and comes back at another one: the bank reports to it.
+// reportProxy gives the bank one address to report to, while the server behind it restarts at other
+// addresses.
 type reportProxy struct {
 	server *httptest.Server
-	target atomic.Pointer[url.URL] // nil: nobody
+	target atomic.Pointer[url.URL] // the server's base URL; nil: the server is down, answer 502
 }
 
 func newReportProxy(t *testing.T) *reportProxy {
 	t.Helper()
 	f, transport := &reportProxy{}, &http.Transport{}
-	proxy := &httputil.ReverseProxy{Transport: transport, ErrorLog: log.New(io.Discard, "", 0)} // it says 502 when nobody answers
+	proxy := &httputil.ReverseProxy{Transport: transport, ErrorLog: log.New(io.Discard, "", 0)}
 	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		to := f.target.Load()
 		if to == nil {
@@ -139,18 +144,19 @@ func (f *reportProxy) forwardTo(t *testing.T, base string) {
 
 func launchBank(t *testing.T, purser program, reportTo string) (p *process, base string) {
 	t.Helper()
-	cmd := purserCommand(program{path: purser.path}, filepath.Join(t.TempDir(), "bank"), "sandbox-bank", "--addr", "127.0.0.1:0",
+	cmd := purserCommand(program{path: purser.path}, filepath.Join(t.TempDir(), "bank"), "sandbox-bank", "--addr",
+		"127.0.0.1:0",
 		"--report-to", reportTo, "--partner-secret", sharedSecret)
-	p, said := startCommand(t, cmd)
-	return p, "http://" + said["bank"]
+	p, ready := startCommand(t, cmd)
+	return p, "http://" + ready["bank"]
 }
 
-// payer is a workspace that pays, and what its clients were told.
+// payer is a workspace that orders payouts, and the requests and answers of its clients.
 type payer struct {
 	bearer, card, recipient string
 	bank                    *bankhttp.Client
-	deposited               int64 // cents
-	cut                     atomic.Int64
+	deposited               int64        // cents
+	cut                     atomic.Int64 // requests without an answer
 
 	mu     sync.Mutex
 	orders []*payoutOrder
@@ -158,13 +164,13 @@ type payer struct {
 	accepted, declined, atBank, unsent int
 }
 
-// payoutOrder is a POST of a payout.
+// payoutOrder is a POST of a payout and its amount.
 type payoutOrder struct {
 	*idempotentPost
 	cents int64
 }
 
-// shownPayout is a payout as the list shows it.
+// shownPayout is a payout in the list of the REST API.
 type shownPayout struct {
 	ID, Status  string
 	AmountCents int64
@@ -178,24 +184,28 @@ type payoutStep struct {
 
 func newPayer(t *testing.T, p *process, bankURL string) *payer {
 	t.Helper()
-	s := &payer{bearer: signUpWithScopes(t, p, 0, append(slices.Clone(demo.Scopes), "write:payouts", "write:counterparties"))}
-	s.bank = bankhttp.NewClient(bankURL, func(message []byte) string { return webhook.Sign(sharedSecret, time.Now(), message) })
+	s := &payer{bearer: signUpWithScopes(t, p, 0,
+		append(slices.Clone(demo.Scopes), "write:payouts", "write:counterparties"))}
+	s.bank = bankhttp.NewClient(bankURL,
+		func(message []byte) string { return webhook.Sign(sharedSecret, time.Now(), message) })
 	t.Cleanup(s.bank.Close)
 	s.card = s.post(t, p, "/api/cards", cardRequest()).Text("card", "partnerCardToken")
-	s.recipient = s.post(t, p, "/api/treasury/counterparties", fields{"name": "Storm Landlord", "routingNumber": "021000021",
-		"accountNumber": paidAccount, "accountType": "checking"}).Text("counterparty", "id")
+	s.recipient = s.post(t, p, "/api/treasury/counterparties",
+		fields{"name": "Storm Landlord", "routingNumber": "021000021",
+			"accountNumber": paidAccount, "accountType": "checking"}).Text("counterparty", "id")
 	return s
 }
 
 func (s *payer) post(t *testing.T, p *process, path string, body fields) apiclient.Answer {
 	t.Helper()
-	a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)})
+	a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "POST", Path: path,
+		IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)})
 	require.NoError(t, err)
 	require.Contains(t, []int{200, 202}, a.Status, string(a.Raw))
 	return a
 }
 
-// deposit makes the balance cover half of what is ordered by so many answers.
+// deposit raises the available balance to half of the sum of that many payouts.
 func (s *payer) deposit(t *testing.T, p *process, answers int64) {
 	t.Helper()
 	a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
@@ -203,7 +213,7 @@ func (s *payer) deposit(t *testing.T, p *process, answers int64) {
 	available, err := strconv.ParseInt(fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]), 10, 64)
 	require.NoError(t, err)
 	cents := max(answers*150_00/fundOneIn-available, 1_00)
-	cents -= cents % 100 // odd cents are the sandbox's endings: one deposit in a hundred would never be reported
+	cents -= cents % 100 // an amount in whole dollars selects none of the sandbox's special endings
 	s.post(t, p, "/api/treasury/deposits", depositRequest(cents))
 	s.deposited += cents
 	p.await(t, "the deposit", func() bool {
@@ -212,7 +222,8 @@ func (s *payer) deposit(t *testing.T, p *process, answers int64) {
 	})
 }
 
-// runUntilKilled orders payouts, converts and swipes until the server is killed after so many answers to payouts.
+// runUntilKilled orders payouts, converts and swipes until the server is killed after a number of
+// answers to payouts.
 func (s *payer) runUntilKilled(t *testing.T, p *process, x *converter, seed uint64, round int, after int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stormTimeout)
@@ -237,11 +248,11 @@ func (s *payer) runUntilKilled(t *testing.T, p *process, x *converter, seed uint
 		swipers.Go(func() { s.swipeUntilCutOff(t, ctx, p, fmt.Sprintf("p%d-%d", round, swiper)) })
 	}
 	clients.Wait()
-	_ = p.cmd.Process.Kill() // a slow machine: the chosen answer did not come
+	_ = p.cmd.Process.Kill() // on a slow machine the clients may end before the answer to kill at
 	swipers.Wait()
 }
 
-// sendPayout sends a payout. It is false when the client was cut off.
+// sendPayout orders a payout. It returns false if the connection was cut off.
 func (s *payer) sendPayout(ctx context.Context, p *process, r *rand.Rand) bool {
 	cents := (100+r.Int64N(100))*100 + payoutEndings[r.IntN(len(payoutEndings))]
 	o := &payoutOrder{cents: cents, idempotentPost: newIdempotentPost("/api/treasury/payouts",
@@ -256,24 +267,26 @@ func (s *payer) sendPayout(ctx context.Context, p *process, r *rand.Rand) bool {
 	return true
 }
 
-// swipeUntilCutOff takes from the same dollars until the server is gone. A swipe that was cut off is sent again, after the restart, by
-// none: it is looked up in the list.
+// swipeUntilCutOff swipes a card of the same workspace until the server is gone. A swipe that was
+// cut off is not repeated: checkTreasury reads the list of authorizations instead.
 func (s *payer) swipeUntilCutOff(t *testing.T, ctx context.Context, p *process, prefix string) {
 	for n := 0; ctx.Err() == nil; n++ {
-		_, err := p.client(p.network, p.secret).Send(ctx, apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: marshal(fields{
-			"id": fmt.Sprintf("%s-%d", prefix, n), "cardToken": s.card, "amountCents": 7_00, "currency": "USD",
-			"merchant": fields{"id": "m-1", "name": "Corner Grocer 12", "mcc": "5411", "country": "US"}})})
+		body := marshal(fields{"id": fmt.Sprintf("%s-%d", prefix, n), "cardToken": s.card, "amountCents": 7_00,
+			"currency": "USD", "merchant": fields{"id": "m-1", "name": "Corner Grocer 12", "mcc": "5411",
+				"country": "US"}})
+		_, err := p.client(p.network, p.secret).Send(ctx,
+			apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: body})
 		if err != nil {
 			s.cut.Add(1)
 			return
 		}
 		if !persistence.Pause(ctx, 10*time.Millisecond) {
-			t.Log("the storm ended by itself")
+			t.Log("the storm ended before the kill")
 		}
 	}
 }
 
-// repeatOrders repeats the requests of orders.
+// repeatOrders repeats the requests of orders and requires the same answers.
 func (s *payer) repeatOrders(t *testing.T, p *process, orders []*payoutOrder) {
 	t.Helper()
 	var wrong atomic.Int64
@@ -285,7 +298,8 @@ func (s *payer) repeatOrders(t *testing.T, p *process, orders []*payoutOrder) {
 	require.Zero(t, wrong.Load())
 }
 
-// awaitBankReports waits until everything that reached the bank has come to its end, and everything that this server has sent.
+// awaitBankReports waits until every payout has ended, except those that an earlier server marked
+// as submitting and the bank does not have.
 func (s *payer) awaitBankReports(t *testing.T, p *process, launched time.Time) {
 	t.Helper()
 	p.awaitWithin(t, reportTimeout, "the bank's reports", func() bool {
@@ -305,7 +319,8 @@ func payoutOpen(status string) bool {
 	return slices.Contains([]string{"reserved", "submitting", "submitted", "outcome_unknown"}, status)
 }
 
-// orderCounts is how often the bank was given each order of a kind, by reference.
+// orderCounts returns, by reference, how often the bank received each order whose reference has the
+// prefix.
 func orderCounts(t *testing.T, bank *bankhttp.Client, prefix string) map[string]int {
 	t.Helper()
 	known, after := map[string]int{}, ""
@@ -326,7 +341,8 @@ func orderCounts(t *testing.T, bank *bankhttp.Client, prefix string) map[string]
 func (s *payer) listPayouts(t *testing.T, p *process) (payouts []shownPayout) {
 	t.Helper()
 	for cursor := ""; ; {
-		a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury/payouts?limit=100" + cursor})
+		a, err := p.sendToREST(s.bearer,
+			apiclient.Request{Method: "GET", Path: "/api/treasury/payouts?limit=100" + cursor})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		var page struct {
@@ -342,8 +358,9 @@ func (s *payer) listPayouts(t *testing.T, p *process) (payouts []shownPayout) {
 	}
 }
 
-// checkPayouts compares what the clients were told with the list, the bank and the treasury. A payout that was taken for sending by a
-// server which died before it called the bank is with nobody: its dollars stay reserved until the day is over.
+// checkPayouts compares the clients' answers with the list of payouts, the bank's orders and the
+// treasury. A server that is killed between "submitting" and its call of the bank leaves a payout
+// that the bank does not have: its dollars stay reserved until the end of the day.
 func (s *payer) checkPayouts(t *testing.T, p *process) {
 	t.Helper()
 	accepted := map[string]int64{}
@@ -358,12 +375,12 @@ func (s *payer) checkPayouts(t *testing.T, p *process) {
 		}
 	}
 	s.accepted = len(accepted)
-	require.Equal(t, len(s.orders), s.accepted+s.declined, "accepted and declined are what was sent")
+	require.Equal(t, len(s.orders), s.accepted+s.declined, "every payout is accepted or declined")
 	require.NotZero(t, s.declined)
 	known := orderCounts(t, s.bank, ident.Payout)
 	held, gone := int64(0), int64(0)
 	payouts := s.listPayouts(t, p)
-	require.Len(t, payouts, s.accepted, "what was accepted is there, and nothing else")
+	require.Len(t, payouts, s.accepted, "the list has the accepted payouts and no others")
 	for _, shown := range payouts {
 		require.Equal(t, accepted[shown.ID], shown.AmountCents)
 		switch {
@@ -376,24 +393,26 @@ func (s *payer) checkPayouts(t *testing.T, p *process) {
 		}
 	}
 	for reference, orders := range known {
-		require.Equal(t, 1, orders, "the bank was ordered to pay %s so often", reference)
+		require.Equal(t, 1, orders, "orders at the bank for %s", reference)
 		require.Contains(t, accepted, reference)
 	}
 	s.atBank = len(known)
 	s.checkTreasury(t, p, held, gone)
 }
 
-// checkTreasury compares the treasury with the sums. Nothing has taken it below zero.
+// checkTreasury compares the treasury with the sums of payouts and swipes, and requires that the
+// available balance is not negative.
 func (s *payer) checkTreasury(t *testing.T, p *process, held, gone int64) {
 	t.Helper()
 	p.awaitEmptyBacklog(t)
 	swiped := int64(0)
 	w := &witness{}
-	for _, e := range w.listAuthorizations(t, p, &tenant{bearer: s.bearer}, func(map[string]listedAuthorization) bool { return false }) {
+	for _, e := range w.listAuthorizations(t, p, &tenant{bearer: s.bearer},
+		func(map[string]listedAuthorization) bool { return false }) {
 		swiped += e.Held
 	}
 	require.Empty(t, w.differences)
-	require.NotZero(t, swiped, "swipes take from the same dollars")
+	require.NotZero(t, swiped, "no swipe was approved")
 	a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
 	require.Equal(t, fmt.Sprint(held+swiped), fmt.Sprint(apiclient.DollarBalance(a)["heldCents"]))

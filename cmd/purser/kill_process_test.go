@@ -24,27 +24,29 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// Deadlines of what is waited for, and how often it is asked.
+// Timeouts of waits, and the interval between two polls.
 const (
-	processTimeout = 60 * time.Second // a start, an end
-	stateTimeout   = 60 * time.Second // a state that the server comes to by itself
-	logTailLines   = 40               // of a process that does not come to it
+	processTimeout = 60 * time.Second // for a process to start or to exit
+	stateTimeout   = 60 * time.Second // for a running server to reach a state
+	logTailLines   = 40               // log lines in the message of a failed wait
 	pollInterval   = 5 * time.Millisecond
 )
 
-// program is the program as it is shipped and the stores that it runs on.
+// program is the compiled program and the stores that it runs on.
 type program struct {
 	path string
-	env  []string // names the stores
-	// database and broker are the stores, nil when they are those of the directory.
+	env  []string // settings that select the stores
+	// database and broker are nil when the stores are embedded in the data directory.
 	database *pgtest.Server
 	broker   *broker
 }
 
-// fullLengthVariable has the suite of processes run in its full length: more rounds, longer outages. make test-full sets it.
+// fullLengthVariable is the environment variable that runs the process tests in full length: more
+// rounds and longer outages. make test-full sets it.
 const fullLengthVariable = "PURSER_TEST_FULL"
 
-// onEachStoreSet runs a test of processes on each set of stores. Where full is false the test may do less of the same.
+// onEachStoreSet runs a test on the embedded stores and on Postgres with Kafka. Where full is false
+// the test may run fewer rounds.
 func onEachStoreSet(t *testing.T, test func(t *testing.T, purser program, full bool)) {
 	path, full := buildProgram(t), os.Getenv(fullLengthVariable) != ""
 	t.Run("embedded", func(t *testing.T) { test(t, program{path: path}, full) })
@@ -55,7 +57,8 @@ func onEachStoreSet(t *testing.T, test func(t *testing.T, purser program, full b
 	})
 }
 
-// onEachStoreSetIfFull is onEachStores for a test that goes on for long: beside Postgres and Kafka only when it is run in full.
+// onEachStoreSetIfFull is onEachStoreSet for a long test: unless fullLengthVariable is set, the
+// test runs on the embedded stores only.
 func onEachStoreSetIfFull(t *testing.T, test func(t *testing.T, purser program, full bool)) {
 	if os.Getenv(fullLengthVariable) != "" {
 		onEachStoreSet(t, test)
@@ -64,7 +67,8 @@ func onEachStoreSetIfFull(t *testing.T, test func(t *testing.T, purser program, 
 	t.Run("embedded", func(t *testing.T) { test(t, program{path: buildProgram(t)}, false) })
 }
 
-// onPostgresAndKafka is the program on a Postgres and a Kafka of its own. Its database is nil when the machine has none.
+// onPostgresAndKafka returns the program with a Postgres and a Kafka of the test's own. The
+// program's database is nil when the machine has no Postgres.
 func onPostgresAndKafka(t *testing.T, path string) program {
 	t.Helper()
 	database := pgtest.Own(t, t.Name(), true)
@@ -80,7 +84,7 @@ func serverSettings(databaseURL, brokers string) []string {
 	return []string{"DATABASE_URL=" + databaseURL, "PURSER_DATA_KEY=" + testDataKey, "KAFKA_BROKERS=" + brokers}
 }
 
-// buildProgram compiles the program as it is shipped.
+// buildProgram compiles the program, once for the whole suite, and returns the path of the binary.
 func buildProgram(t *testing.T) string {
 	t.Helper()
 	path, err := buildProgramOnce()
@@ -88,7 +92,7 @@ func buildProgram(t *testing.T) string {
 	return path
 }
 
-// buildProgramOnce makes the program where TestMain takes it away again.
+// buildProgramOnce compiles the program into suiteDir, which TestMain removes.
 var buildProgramOnce = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(suiteDir, "purser")
 	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
@@ -98,7 +102,8 @@ var buildProgramOnce = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// purserCommand is the program with the settings of these tests and nothing of the environment's.
+// purserCommand returns a command of the program with the settings of these tests and an otherwise
+// empty environment.
 func purserCommand(purser program, data string, args ...string) *exec.Cmd {
 	cmd := exec.Command(purser.path, append(args, "--data-dir", data)...)
 	cmd.Env = append([]string{"PURSER_HTTP_ADDR=127.0.0.1:0", "PURSER_AUTHORIZER_ADDR=127.0.0.1:0",
@@ -108,7 +113,7 @@ func purserCommand(purser program, data string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// requireSuccess runs a command to its end, expects status 0 and returns what it printed.
+// requireSuccess runs a command to its end, requires exit status 0 and returns its output.
 func requireSuccess(t *testing.T, purser program, data string, args ...string) string {
 	t.Helper()
 	out, err := purserCommand(purser, data, args...).CombinedOutput()
@@ -116,7 +121,7 @@ func requireSuccess(t *testing.T, purser program, data string, args ...string) s
 	return string(out)
 }
 
-// requireFailure runs a command that must end with status 1 and returns what it printed.
+// requireFailure runs a command to its end, requires exit status 1 and returns its output.
 func requireFailure(t *testing.T, purser program, data string, args ...string) string {
 	t.Helper()
 	out, err := purserCommand(purser, data, args...).CombinedOutput()
@@ -130,17 +135,17 @@ func requireFailure(t *testing.T, purser program, data string, args ...string) s
 type process struct {
 	cmd                  *exec.Cmd
 	rest, network, admin string         // base URLs
-	secret               string         // the card network's
-	authorities          *x509.CertPool // sign its certificate; nil: bench asks by plain HTTP
+	secret               string         // the card network's secret
+	authorities          *x509.CertPool // sign the server's certificate; nil: bench uses plain HTTP
 	log                  processLog
-	exited               chan struct{}
-	err                  error // of the exit; read it after exited
+	exited               chan struct{} // closed when the process has ended
+	err                  error         // how the process ended; valid after exited is closed
 	http                 *http.Client
 	startupTime          time.Duration // from the launch to readiness
-	stop                 func() error  // of a server in this process
+	stop                 func() error  // stops a server that runs in the test's own process
 }
 
-// processLog is what a process has written so far.
+// processLog collects the log lines of a process. It is safe for concurrent use.
 type processLog struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -158,24 +163,25 @@ func (l *processLog) String() string {
 	return l.text.String()
 }
 
-// tail is so much of its end.
+// tail returns the last lines of the log.
 func (l *processLog) tail(lines int) string {
 	all := strings.SplitAfter(l.String(), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "")
 }
 
-// launch starts a server on free ports and returns when it is ready. It is killed at the end of the test if it still runs.
+// launch starts a server on free ports and returns when it is ready. The end of the test kills a
+// server that still runs.
 func launch(t *testing.T, purser program, data string) *process {
 	t.Helper()
 	return launchCommand(t, data, purserCommand(purser, data, "serve"))
 }
 
-// launchCommand starts a server by a command and waits until it is ready.
+// launchCommand starts a server by a command and returns when it is ready.
 func launchCommand(t *testing.T, data string, serve *exec.Cmd) *process {
 	t.Helper()
 	began := time.Now()
-	p, said := startCommand(t, serve)
-	p.rest, p.network, p.admin = "http://"+said["http"], "http://"+said["authorizer"], "http://"+said["admin"]
+	p, ready := startCommand(t, serve)
+	p.rest, p.network, p.admin = "http://"+ready["http"], "http://"+ready["authorizer"], "http://"+ready["admin"]
 	p.await(t, "readiness", func() bool { return strings.Contains(p.adminPage("/readyz"), "ready") })
 	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))
 	require.NoError(t, err)
@@ -183,8 +189,9 @@ func launchCommand(t *testing.T, data string, serve *exec.Cmd) *process {
 	return p
 }
 
-// startCommand starts a command that serves and returns with the fields of its line that says ready.
-func startCommand(t *testing.T, cmd *exec.Cmd) (p *process, said map[string]string) {
+// startCommand starts a command that serves, waits until it logs "ready", and returns the fields of
+// that log line by name.
+func startCommand(t *testing.T, cmd *exec.Cmd) (p *process, fieldsOfReady map[string]string) {
 	t.Helper()
 	p = &process{cmd: cmd, exited: make(chan struct{}),
 		http: &http.Client{Timeout: processTimeout, Transport: responseJudge.Through(&http.Transport{MaxIdleConnsPerHost: 256})}}
@@ -199,16 +206,17 @@ func startCommand(t *testing.T, cmd *exec.Cmd) (p *process, said map[string]stri
 		p.http.CloseIdleConnections()
 	})
 	select {
-	case said = <-ready:
+	case fieldsOfReady = <-ready:
 	case <-p.exited:
-		require.FailNow(t, "the server has ended before it was ready", "%v\n%s", p.err, p.log.String())
+		require.FailNow(t, "the server ended before it was ready", "%v\n%s", p.err, p.log.String())
 	case <-time.After(processTimeout):
-		require.FailNow(t, "the server did not say that it is ready")
+		require.FailNow(t, "the server was not ready within the timeout", "%s", p.log.tail(logTailLines))
 	}
-	return p, said
+	return p, fieldsOfReady
 }
 
-// readLog keeps the log, hands over the fields of the line that says ready, and waits for the end of the process.
+// readLog copies the process's log into p.log and the suite's log, sends the fields of the line
+// "ready", and waits for the end of the process.
 func (p *process) readLog(stderr io.Reader, ready chan<- map[string]string) {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
@@ -217,18 +225,18 @@ func (p *process) readLog(stderr io.Reader, ready chan<- map[string]string) {
 		if !strings.Contains(lines.Text(), " msg=ready ") {
 			continue
 		}
-		said := map[string]string{}
+		readyFields := map[string]string{}
 		for _, field := range strings.Fields(lines.Text()) {
 			name, value, _ := strings.Cut(field, "=")
-			said[name] = value
+			readyFields[name] = value
 		}
-		ready <- said
+		ready <- readyFields
 	}
 	p.err = p.cmd.Wait()
 	close(p.exited)
 }
 
-// adminPage reads a page of the admin port; "" when it is not answered with 200.
+// adminPage reads a page of the admin port. It returns "" for any status other than 200.
 func (p *process) adminPage(path string) string {
 	resp, err := p.http.Get(p.admin + path)
 	if err != nil {
@@ -242,7 +250,7 @@ func (p *process) adminPage(path string) string {
 	return string(text)
 }
 
-// await asks until the condition holds.
+// await polls until the condition holds, and fails the test after stateTimeout.
 func (p *process) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	p.awaitWithin(t, stateTimeout, what, holds)
@@ -254,18 +262,21 @@ func (p *process) awaitWithin(t *testing.T, within time.Duration, what string, h
 	defer cancel()
 	for !holds() {
 		if !persistence.Pause(ctx, pollInterval) {
-			require.NoError(t, ctx.Err(), "waiting for %s; the last lines of the process:\n%s", what, p.log.tail(logTailLines))
+			require.NoError(t, ctx.Err(), "waiting for %s; the last lines of the process:\n%s", what,
+				p.log.tail(logTailLines))
 		}
 	}
 }
 
-// awaitEmptyBacklog waits until everything that was decided is in the journal.
+// awaitEmptyBacklog waits until every decision of the authorizer is in the journal.
 func (p *process) awaitEmptyBacklog(t *testing.T) {
 	t.Helper()
-	p.await(t, "an empty backlog", func() bool { return strings.Contains(p.adminPage("/metrics"), "\npurser_backlog_entries 0\n") })
+	p.await(t, "an empty backlog",
+		func() bool { return strings.Contains(p.adminPage("/metrics"), "\npurser_backlog_entries 0\n") })
 }
 
-// signalAndWait sends a signal and returns how the process ended: "signal: killed", "exit status 1", or "" for status 0.
+// signalAndWait sends a signal and returns how the process ended: "signal: killed",
+// "exit status 1", or "" for status 0.
 func (p *process) signalAndWait(t *testing.T, s syscall.Signal) string {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(s))
@@ -286,24 +297,26 @@ func (p *process) awaitExit(t *testing.T) string {
 	return ""
 }
 
-// sendToNetwork posts to the card network's port. What was not decided in time is sent again.
+// sendToNetwork posts to the card network's port, and repeats a message that was not decided in
+// time.
 func (p *process) sendToNetwork(path string, body []byte) (apiclient.Answer, error) {
-	return p.client(p.network, p.secret).SendUntilDecided(context.Background(), apiclient.Request{Method: "POST", Path: path, Body: body})
+	return p.client(p.network, p.secret).SendUntilDecided(context.Background(),
+		apiclient.Request{Method: "POST", Path: path, Body: body})
 }
 
-// sendToREST asks the REST port.
+// sendToREST sends a request to the REST API and repeats it by the rules of sendUntilKnown.
 func (p *process) sendToREST(bearer string, r apiclient.Request) (apiclient.Answer, error) {
 	return sendUntilKnown(context.Background(), p.client(p.rest, bearer), r)
 }
 
-// unchangedOrUnknown tells the answers of the REST API that a busy machine may give: nothing changed, or nobody knows. Any other 5xx is a
-// fault.
+// unchangedOrUnknown reports whether a REST answer is one that a busy server may give: 503, which
+// has changed nothing, or outcome_unknown. Any other 5xx is a fault.
 func unchangedOrUnknown(a apiclient.Answer) bool {
 	return a.Status == http.StatusServiceUnavailable || a.Text("error") == "outcome_unknown"
 }
 
-// sendUntilKnown sends a request, and sends it again as long as the answer is that nothing changed, for the machine was too busy; or
-// that nobody knows, when a repeat changes nothing twice.
+// sendUntilKnown sends a request and repeats it, for stateTimeout at most, while the answer is 503,
+// which has changed nothing. It repeats outcome_unknown only for an idempotent request.
 func sendUntilKnown(ctx context.Context, c *apiclient.Client, r apiclient.Request) (a apiclient.Answer, err error) {
 	repeats := r.IdempotencyKey != "" || r.Method != http.MethodPost
 	for deadline := time.Now().Add(stateTimeout); ; {

@@ -23,28 +23,31 @@ import (
 	"purser/persistence/money"
 )
 
-// The storm of the ramp.
+// The size of a storm of ramp orders.
 const (
 	rampClients         = 24
 	rampOrdersEach      = 12 // orders of a client in a round
 	minOrdersBeforeKill = 30 // answers to orders before a kill
 	maxOrdersBeforeKill = rampClients * rampOrdersEach / 2
-	shortRampRounds     = 2 // where it is not run in full
+	shortRampRounds     = 2 // without fullLengthVariable
 	rampDepositCents    = 60_000_00
 	firstOnrampCents    = 30_000_00
-	// rampAllWithin: the ramp is given an order again after half a minute, and rests up to a minute before a report.
+	// rampReportTimeout covers the half minute until an order is submitted again, and the ramp's
+	// longest pause, one minute, before a report.
 	rampReportTimeout = 5 * time.Minute
 	rampPageSize      = 100
 )
 
 var (
 	rampDirections = []string{"onramp", "offramp", "withdraw"}
-	rampEndings    = []int64{0, 0, 0, sandbox.EndingCheaper, sandbox.EndingTwice, sandbox.EndingLate, sandbox.EndingFails,
+	rampEndings    = []int64{0, 0, 0, sandbox.EndingCheaper, sandbox.EndingTwice, sandbox.EndingLate,
+		sandbox.EndingFails,
 		sandbox.EndingRefused, sandbox.EndingAnswersLost}
 )
 
-// TestTheRampThroughKills kills the server, and its ramp with it, at random moments of a storm of orders in all directions.
-func TestTheRampThroughKills(t *testing.T) {
+// TestNoRampOrderIsLostOrDoubledByAKill kills the server, and its sandbox ramp with it, at random
+// moments of a storm of orders in all directions.
+func TestNoRampOrderIsLostOrDoubledByAKill(t *testing.T) {
 	t.Parallel()
 	onEachStoreSetIfFull(t, killAmidRamp)
 }
@@ -70,15 +73,16 @@ func killAmidRamp(t *testing.T, purser program, full bool) {
 	s.compareWithRamp(t, data)
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 	require.Contains(t, requireSuccess(t, purser, data, "unmatched"), "0 unmatched")
-	t.Logf("%d kills: %d orders given, %d of them open at the end; %d requests cut off", rounds, len(s.shown), s.open, s.cut.Load())
-	require.NotZero(t, s.cut.Load(), "no kill has met a request")
+	t.Logf("%d kills: %d orders, %d of them open at the end; %d requests cut off", rounds, len(s.shown), s.open,
+		s.cut.Load())
+	require.NotZero(t, s.cut.Load(), "no kill cut off a request")
 }
 
-// rampCustomer is a workspace that gives orders to the ramp, and what its clients were told.
+// rampCustomer is a workspace that orders at the ramp, and the requests and answers of its clients.
 type rampCustomer struct {
 	bearer, wallet          string
-	initialUSD, initialUSDC int64 // before the storm, in cents
-	cut                     atomic.Int64
+	initialUSD, initialUSDC int64        // before the storm, in cents
+	cut                     atomic.Int64 // requests without an answer
 
 	mu     sync.Mutex
 	orders []*rampOrder
@@ -87,14 +91,14 @@ type rampCustomer struct {
 	open  int
 }
 
-// rampOrder is a quote and its use; nil when that was not sent.
+// rampOrder is a quote and its use. A use that was not sent is nil.
 type rampOrder struct {
 	direction  string
 	cents      int64
 	quote, use *idempotentPost
 }
 
-// orderID is that of the order, "" when there is none.
+// orderID returns the id of the order or withdrawal, or "" if there is none.
 func (o *rampOrder) orderID() string {
 	if o.use == nil || !o.use.answered || o.use.answer.Status != 200 {
 		return ""
@@ -116,7 +120,8 @@ func newRampCustomer(t *testing.T, p *process) *rampCustomer {
 	require.NoError(t, err)
 	require.NoError(t, demo.AnnounceDeposit(t.Context(), walk, rampDepositCents))
 	p.await(t, "the deposit", func() bool { return s.treasury(t, p)[0] == rampDepositCents })
-	over := demo.RampOrder{Direction: "onramp", Cents: firstOnrampCents, MaxFee: firstOnrampCents / 200, Fee: firstOnrampCents / 200}
+	over := demo.RampOrder{Direction: "onramp", Cents: firstOnrampCents, MaxFee: firstOnrampCents / 200,
+		Fee: firstOnrampCents / 200}
 	require.NoError(t, over.Place(t.Context(), walk))
 	require.NoError(t, over.AwaitCompletion(t.Context(), walk))
 	require.Zero(t, walk.Differences)
@@ -126,7 +131,8 @@ func newRampCustomer(t *testing.T, p *process) *rampCustomer {
 	return s
 }
 
-// treasury is what there is in dollars and in USDC.
+// treasury returns the balances in dollars and in USDC, both in cents, and fails the test if one is
+// negative.
 func (s *rampCustomer) treasury(t *testing.T, p *process) (cents [2]int64) {
 	t.Helper()
 	a, err := p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
@@ -141,7 +147,7 @@ func (s *rampCustomer) treasury(t *testing.T, p *process) (cents [2]int64) {
 	return cents
 }
 
-// runUntilKilled gives orders until the server is killed after so many answers.
+// runUntilKilled places orders until the server is killed after a number of answers.
 func (s *rampCustomer) runUntilKilled(t *testing.T, p *process, seed uint64, round int, after int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stormTimeout)
@@ -162,10 +168,10 @@ func (s *rampCustomer) runUntilKilled(t *testing.T, p *process, seed uint64, rou
 		})
 	}
 	clients.Wait()
-	_ = p.cmd.Process.Kill() // a slow machine: the chosen answer did not come
+	_ = p.cmd.Process.Kill() // on a slow machine the clients may end before the answer to kill at
 }
 
-// placeOrder asks for a quote and uses it. It is false when the client was cut off.
+// placeOrder asks for a quote and uses it. It returns false if a request has no known outcome.
 func (s *rampCustomer) placeOrder(ctx context.Context, p *process, r *rand.Rand) bool {
 	o := &rampOrder{direction: rampDirections[r.IntN(len(rampDirections))],
 		cents: (100+r.Int64N(100))*100 + rampEndings[r.IntN(len(rampEndings))]}
@@ -199,7 +205,7 @@ func (s *rampCustomer) send(ctx context.Context, p *process, q *idempotentPost) 
 	return q.answered
 }
 
-// repeatOrders repeats the requests of orders.
+// repeatOrders repeats the requests of orders and requires the same answers.
 func (s *rampCustomer) repeatOrders(t *testing.T, p *process, orders []*rampOrder) {
 	t.Helper()
 	var wrong atomic.Int64
@@ -213,8 +219,10 @@ func (s *rampCustomer) repeatOrders(t *testing.T, p *process, orders []*rampOrde
 	require.Zero(t, wrong.Load())
 }
 
-// awaitRampReports waits until the ramp has reported all that it has, and in full until it has been given everything again that a killed
-// server had not given it, or had no answer to. Then what is shown is one state: the money was the same before and after.
+// awaitRampReports waits until the ramp has reported every order that it has. In full length it
+// waits until no order is open: the server has submitted again the orders that a kill kept from the
+// ramp. The balances must be equal before and after the orders are read, so that both show one
+// state.
 func (s *rampCustomer) awaitRampReports(t *testing.T, p *process, full bool) {
 	t.Helper()
 	p.awaitWithin(t, rampReportTimeout, "the ramp's reports", func() bool {
@@ -231,7 +239,7 @@ func (s *rampCustomer) awaitRampReports(t *testing.T, p *process, full bool) {
 	})
 }
 
-// readOrders reads all orders.
+// readOrders reads all orders into s.shown, and counts the open ones.
 func (s *rampCustomer) readOrders(t *testing.T, p *process) {
 	t.Helper()
 	s.shown, s.open = map[string]map[string]any{}, 0
@@ -251,7 +259,7 @@ func (s *rampCustomer) readOrders(t *testing.T, p *process) {
 	}
 }
 
-// balancesMatch says whether the money is what the orders that are shown make of it.
+// balancesMatch reports whether the balances are the initial ones changed by the orders in s.shown.
 func (s *rampCustomer) balancesMatch(money [2]int64) bool {
 	usd, coins := s.initialUSD, s.initialUSDC
 	for _, o := range s.orders {
@@ -275,7 +283,8 @@ func (s *rampCustomer) balancesMatch(money [2]int64) bool {
 	return money == [2]int64{usd, coins}
 }
 
-// fee is half a percent, rounded half-even, or half of that.
+// fee returns half a percent of the amount, or a quarter percent for EndingCheaper, rounded half to
+// even.
 func (o *rampOrder) fee() int64 {
 	part, of := o.cents*2, int64(400)
 	if o.cents%100 == sandbox.EndingCheaper {
@@ -288,17 +297,19 @@ func (o *rampOrder) fee() int64 {
 	return fee
 }
 
-// compareWithRamp holds the orders against what the clients were told and what the ramp was given.
+// compareWithRamp compares the orders of the REST API with the clients' answers and with the orders
+// that the ramp's store holds.
 func (s *rampCustomer) compareWithRamp(t *testing.T, data string) {
 	t.Helper()
-	nobody := func(context.Context, []byte) (int, error) { return 0, io.EOF }
-	ramp, err := sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(data), Report: nobody, Clock: time.Now}, nobody)
+	unreachable := func(context.Context, []byte) (int, error) { return 0, io.EOF }
+	ramp, err := sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(data), Report: unreachable, Clock: time.Now},
+		unreachable)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ramp.Close()) }()
-	given, err := ramp.Orders("", sandbox.MaxOpen)
+	received, err := ramp.Orders("", sandbox.MaxOpen)
 	require.NoError(t, err)
 	known := map[string]int{}
-	for _, order := range given {
+	for _, order := range received {
 		known[order.Reference]++
 	}
 	made := map[string]bool{}
@@ -306,11 +317,12 @@ func (s *rampCustomer) compareWithRamp(t *testing.T, data string) {
 		id := o.orderID()
 		if id == "" {
 			if o.use != nil {
-				require.Contains(t, []string{"insufficient_funds", "quote_expired"}, o.use.answer.Text("error"), string(o.use.answer.Raw))
+				require.Contains(t, []string{"insufficient_funds", "quote_expired"}, o.use.answer.Text("error"),
+					string(o.use.answer.Raw))
 			}
 			continue
 		}
-		require.False(t, made[id], "one order for two quotes")
+		require.False(t, made[id], "two quotes have one order")
 		made[id] = true
 		shown, ending := s.shown[id], o.cents%100
 		require.NotNil(t, shown, id)
@@ -323,9 +335,10 @@ func (s *rampCustomer) compareWithRamp(t *testing.T, data string) {
 		case ending == sandbox.EndingFails:
 			want = "failed"
 		}
-		require.Equal(t, fmt.Sprint(want, " ", times), fmt.Sprint(shown["status"], " ", known[id]), "%s of %d cents", id, o.cents)
+		require.Equal(t, fmt.Sprint(want, " ", times), fmt.Sprint(shown["status"], " ", known[id]), "%s of %d cents",
+			id, o.cents)
 		delete(known, id)
 	}
-	require.Len(t, known, 1, "but for the first on-ramp, the ramp has no order that nobody was told of")
+	require.Len(t, known, 1, "beside the first on-ramp, every order at the ramp was answered to a client")
 	require.Len(t, s.shown, len(made)+1)
 }

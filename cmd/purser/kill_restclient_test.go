@@ -7,21 +7,22 @@ import (
 	"purser/cmd/purser/apiclient"
 )
 
-// restClient is a client of the REST API with a card of its own, which it changes; what else it makes is the tenant's.
+// restClient is a client of the REST API in a storm. It changes one card of its own; the deposits,
+// cards and keys that it creates belong to the tenant.
 type restClient struct {
 	tenant          *tenant
 	card            string
 	token           string
-	terms           cardTerms  // as last answered
-	unansweredTerms *cardTerms // of a PATCH without an answer
-	activeKeys      []*createdKey
+	terms           cardTerms     // the terms of the last answered PATCH
+	unansweredTerms *cardTerms    // the terms of a PATCH without an answer; nil: none
+	activeKeys      []*createdKey // created in this storm and not revoked
 }
 
 const perTxnUnlimited, monthUnlimited = 1_000_000_00, 100_000_000_00
 
-// run does one thing after another until the server is struck.
+// run sends one request after another until the storm stops.
 func (d *restClient) run(s *storm, r *rand.Rand) {
-	d.activeKeys = nil // keys of earlier storms are left alone
+	d.activeKeys = nil // keys of earlier storms stay valid
 	for !s.stopped() {
 		var answered bool
 		switch r.IntN(6) {
@@ -40,10 +41,12 @@ func (d *restClient) run(s *storm, r *rand.Rand) {
 	}
 }
 
-// post sends a POST with a fresh Idempotency-Key and notes its answer. It is false when the client was cut off.
+// post sends a POST with a new Idempotency-Key and records its answer. It returns false if the
+// connection was cut off.
 func (d *restClient) post(s *storm, p *restPost, path string, body fields, noted *atomic.Int64) bool {
 	p.tenant, p.round = d.tenant, s.round
-	p.request = apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)}
+	p.request = apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(),
+		Body: marshal(body)}
 	a, answered := s.send(s.p.client(s.p.rest, d.tenant.bearer), p.request, new(atomic.Int64))
 	d.tenant.mu.Lock()
 	d.tenant.posts = append(d.tenant.posts, p)
@@ -62,20 +65,22 @@ func (d *restClient) post(s *storm, p *restPost, path string, body fields, noted
 	return answered
 }
 
-// deposit announces 1 to 50 dollars. The sandbox bank reports those that end in 91 cents twice, and never those that end in 93.
+// deposit announces 1 to 50 dollars. The sandbox bank reports an amount that ends in 91 cents
+// twice, and never reports one that ends in 93 cents, so deposit avoids 93.
 func (d *restClient) deposit(s *storm, r *rand.Rand) bool {
 	cents := 1_00 + r.Int64N(50_00)
 	if cents%100 == 93 {
 		cents++
 	}
-	return d.post(s, &restPost{status: 202, cents: cents}, "/api/treasury/deposits", depositRequest(cents), &s.counts.deposits)
+	return d.post(s, &restPost{status: 202, cents: cents}, "/api/treasury/deposits", depositRequest(cents),
+		&s.counts.deposits)
 }
 
 func depositRequest(cents int64) fields {
 	return fields{"source": "bank_fiat", "rail": "fednow", "amountUsdCents": cents}
 }
 
-// createCard makes a card that the swipers use from the moment of its answer.
+// createCard creates a card, which the swipers use as soon as it is answered.
 func (d *restClient) createCard(s *storm) bool {
 	p := &restPost{status: 200}
 	answered := d.post(s, p, "/api/cards", cardRequest(), &s.counts.mints)
@@ -90,7 +95,7 @@ func cardRequest() fields {
 		"perTxnLimitUsdCents": int64(perTxnUnlimited)}
 }
 
-// updateCard sets all terms of the desk's card at once, so that none of them or all of them change.
+// updateCard sets all terms of the client's card in one PATCH: either all change or none.
 func (d *restClient) updateCard(s *storm, r *rand.Rand) bool {
 	want := cardTerms{State: "active", Monthly: monthUnlimited, PerTxn: 10_00 + r.Int64N(50_00)}
 	if r.IntN(2) == 0 {
@@ -106,7 +111,7 @@ func (d *restClient) updateCard(s *storm, r *rand.Rand) bool {
 	}
 	if apiclient.IsUndecided(a) {
 		s.counts.undecided.Add(1)
-		return false // the next change would hide which of the two took effect
+		return false // another change would hide whether this one took effect
 	}
 	s.counts.patches.Add(1)
 	if got, err := decodeCardTerms(a); err != nil || a.Status != 200 || got != want {
@@ -120,7 +125,7 @@ func (d *restClient) updateRequest(to cardTerms) apiclient.Request {
 	return apiclient.Request{Method: "PATCH", Path: "/api/cards/" + d.card, Body: marshal(to)}
 }
 
-// createOrRevokeKey makes a key or revokes one that it has made; some stay.
+// createOrRevokeKey creates an API key, or revokes one that this client created. Some keys stay.
 func (d *restClient) createOrRevokeKey(s *storm, r *rand.Rand) bool {
 	if len(d.activeKeys) > 0 && r.IntN(2) == 0 {
 		return d.revokeKey(s, r)
@@ -134,7 +139,7 @@ func (d *restClient) createOrRevokeKey(s *storm, r *rand.Rand) bool {
 	return answered
 }
 
-// addKey keeps the key of an answered POST.
+// addKey records the key of an answered POST.
 func (tn *tenant) addKey(p *restPost) *createdKey {
 	k := &createdKey{tenant: tn, round: p.round, id: p.answer.Text("apiKey", "id"), secret: p.answer.Text("secret")}
 	tn.mu.Lock()

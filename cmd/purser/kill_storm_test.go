@@ -14,41 +14,42 @@ import (
 	"purser/persistence"
 )
 
-// The size of a storm.
+// The size of a storm: concurrent clients of one server, until the server is signalled.
 const (
 	swipers              = 24 // clients that send authorizations
-	minInFlight          = 16 // of them are waiting for an answer when the server is struck
-	settlers             = 8  // clients that reverse, clear and refund what was approved
-	repeatOneIn          = 8  // swipes is sent again at once
+	minInFlight          = 16 // swipes in flight when the server is signalled
+	settlers             = 8  // clients that reverse, clear and refund approved authorizations
+	repeatOneIn          = 8  // one swipe in repeatOneIn is repeated at once
 	minAnswersBeforeKill = 300
-	maxAnswersBeforeKill = 2000 // after so many answers at most it is struck
-	followUpQueueLimit   = 256  // waiting for a settler; more are left as they are
+	maxAnswersBeforeKill = 2000
+	followUpQueueLimit   = 256 // approved swipes that wait for a settler; further ones stay held
 	stormTimeout         = 60 * time.Second
 )
 
-// storm is many clients at work until the server is struck by one of them: the one that gets the chosen answer.
+// storm is a load of many concurrent clients. The client that receives answer number signalAfter,
+// or a later one, signals the server, and every client stops.
 type storm struct {
 	*witness
 	p           *process
 	round       int
 	signalAfter int64  // answers
-	signal      func() // a signal to the server
-	// enough ends the storm in the place of strikeAt; rest is what a swiper does between two swipes.
+	signal      func() // signals the server
+	// finished, if set, decides the end of the storm in place of signalAfter.
 	finished           func() bool
 	pauseBetweenSwipes time.Duration
 
 	ctx                context.Context
 	approved           chan *swipe
-	signalled          chan struct{} // closed when it is struck
+	signalled          chan struct{} // closed when the server is signalled
 	once               sync.Once
 	serial             atomic.Int64
 	answers            atomic.Int64
-	inFlight           atomic.Int64 // authorizations
-	inFlightAtSignal   int64        // of them when it was struck; 0: never
-	answersAfterSignal atomic.Int64 // answers after the strike
+	inFlight           atomic.Int64 // authorizations without an answer
+	inFlightAtSignal   int64        // 0: the server was not signalled
+	answersAfterSignal atomic.Int64
 }
 
-// run runs the storm; it returns when every client has stopped.
+// run runs the storm. It returns when every client has stopped.
 func (s *storm) run(seed uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), stormTimeout)
 	defer cancel()
@@ -85,7 +86,8 @@ func (s *storm) stopped() bool {
 	}
 }
 
-// send returns false when the request was cut off. The chosen answer makes its client strike.
+// send sends a request, and signals the server if its answer is the one to do so. It returns false
+// if the connection was cut off.
 func (s *storm) send(c *apiclient.Client, r apiclient.Request, inFlight *atomic.Int64) (apiclient.Answer, bool) {
 	inFlight.Add(1)
 	a, err := c.Send(s.ctx, r)
@@ -117,7 +119,7 @@ func (s *storm) shouldSignal(answers, waiting int64) bool {
 	return answers >= s.signalAfter && waiting >= minInFlight
 }
 
-// countCutOff counts a request without an answer.
+// countCutOff counts a request without an answer by its kind.
 func (s *storm) countCutOff(r apiclient.Request, inFlight *atomic.Int64) {
 	switch {
 	case inFlight == &s.inFlight:
@@ -129,9 +131,11 @@ func (s *storm) countCutOff(r apiclient.Request, inFlight *atomic.Int64) {
 	}
 }
 
-// sendMessage sends a message of the network and notes its answer. It is false when the client was cut off.
+// sendMessage sends a message of the card network and records its answer. It returns false if the
+// connection was cut off.
 func (s *storm) sendMessage(m *message, noted, inFlight *atomic.Int64) bool {
-	a, answered := s.send(s.p.client(s.p.network, s.p.secret), apiclient.Request{Method: "POST", Path: m.route(), Body: m.body}, inFlight)
+	a, answered := s.send(s.p.client(s.p.network, s.p.secret),
+		apiclient.Request{Method: "POST", Path: m.route(), Body: m.body}, inFlight)
 	if !answered {
 		return false
 	}
@@ -153,21 +157,23 @@ func (s *storm) runSwiper(r *rand.Rand) {
 		answered := s.sendMessage(m, &s.counts.swipes, &s.inFlight)
 		tn.addSwipe(sw)
 		s.checkSwipe(m)
-		if !answered || r.IntN(repeatOneIn) == 0 && !s.repeatMessage(m) {
+		if !answered || r.IntN(repeatOneIn) == 0 && !s.sendAgain(m) {
 			return
 		}
 		if m.answered && m.answer.Text("decision") == "approved" {
 			select {
 			case s.approved <- sw:
-			default: // it stays held
+			default: // the queue is full: the authorization stays held
 			}
 		}
 	}
 }
 
-// repeatMessage sends a message once more in the middle of the storm. It is false when the client was cut off.
-func (s *storm) repeatMessage(m *message) bool {
-	a, answered := s.send(s.p.client(s.p.network, s.p.secret), apiclient.Request{Method: "POST", Path: m.route(), Body: m.body}, &s.inFlight)
+// sendAgain sends a message again during the storm and compares the two answers. It returns false
+// if the connection was cut off.
+func (s *storm) sendAgain(m *message) bool {
+	a, answered := s.send(s.p.client(s.p.network, s.p.secret),
+		apiclient.Request{Method: "POST", Path: m.route(), Body: m.body}, &s.inFlight)
 	if !answered || !m.answered || apiclient.IsUndecided(a) {
 		return answered
 	}
@@ -177,7 +183,8 @@ func (s *storm) repeatMessage(m *message) bool {
 	return true
 }
 
-// checkSwipe holds the answer against what must be so whatever the storm does: every card that is swiped was minted.
+// checkSwipe requires a decision that is possible in a storm. Every swiped card exists, so "unknown
+// card" is not among them.
 func (s *storm) checkSwipe(m *message) {
 	if !m.answered {
 		return
@@ -199,7 +206,7 @@ func (s *storm) newSwipe(tn *tenant, token string, cents int64, partial bool) *s
 	return sw
 }
 
-// addMessage makes the next message of a swipe.
+// addMessage appends the next message of a swipe.
 func (sw *swipe) addMessage(kind, id string, cents int64, more fields) *message {
 	m := &message{kind: kind, id: id, cents: cents, final: more["final"] == true}
 	f := fields{"id": id, "amountCents": cents}
@@ -244,7 +251,8 @@ func (s *storm) runSettler(r *rand.Rand) {
 	}
 }
 
-// followUp sends up to four messages about a swipe and stops at the first without an outcome.
+// followUp sends up to four further messages of a swipe, and stops at the first without an outcome.
+// It returns false if the connection was cut off.
 func (s *storm) followUp(sw *swipe, r *rand.Rand) bool {
 	for range r.IntN(5) {
 		before := sw.state()
@@ -263,7 +271,8 @@ func (s *storm) followUp(sw *swipe, r *rand.Rand) bool {
 	return true
 }
 
-// nextFollowUp makes a message that fits how the authorization stands; nil when there is nothing more to say.
+// nextFollowUp appends a message that is valid in the authorization's state. It returns nil if
+// there is none.
 func (sw *swipe) nextFollowUp(now authorizationState, r *rand.Rand) *message {
 	id := fmt.Sprintf("%s-%d", sw.id, len(sw.messages))
 	part := func(of int64) int64 { return 1 + r.Int64N(of) }

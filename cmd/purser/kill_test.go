@@ -20,27 +20,29 @@ import (
 
 const (
 	killRounds           = 20
-	shortKillRounds      = 3 // where it is not run in full
+	shortKillRounds      = 3 // without fullLengthVariable
 	workspaceCount       = 3
-	sharedCardsEach      = 3 // of a workspace, that nobody changes
+	sharedCardsEach      = 3 // cards of each workspace whose terms no client changes
 	restClientsEach      = 4
 	richCents            = 1_000_000_00
-	poorCents            = 2_000_00 // runs out in the storm
+	poorCents            = 2_000_00 // too little for a whole storm
 	seedVariable         = "PURSER_TEST_SEED"
 	maxShownDifferences  = 20
 	maxShownLogBytes     = 4 << 10
-	answersBeforeSIGTERM = 300 // before SIGTERM
+	answersBeforeSIGTERM = 300
 )
 
-// TestTheRealProcess runs the program that is shipped, as a process of its own, and ends it in the ways a process ends.
+// TestTheRealProcess runs the compiled program as a process of its own and ends it under load, by
+// SIGKILL and by SIGTERM.
 func TestTheRealProcess(t *testing.T) {
 	t.Parallel()
-	t.Run("what was answered is there after kill -9", func(t *testing.T) { onEachStoreSet(t, killInStorms) })
-	t.Run("SIGTERM answers what is in flight", func(t *testing.T) { onEachStoreSet(t, terminateInStorm) })
+	t.Run("every answered request survives kill -9", func(t *testing.T) { onEachStoreSet(t, killInStorms) })
+	t.Run("SIGTERM answers the requests in flight", func(t *testing.T) { onEachStoreSet(t, terminateInStorm) })
 }
 
-// killInStorms is the promise of the whole house: a server that is killed at a random moment, 20 times over, has forgotten
-// nothing that it answered and done nothing twice. Then the audit, and then the same of an authorizer made anew from the journal.
+// killInStorms kills a server under load at a random moment, killRounds times. After each restart
+// the server has every effect that it answered, and none twice. The audit agrees, and the same
+// holds for an authorizer that is rebuilt from the journal.
 func killInStorms(t *testing.T, purser program, full bool) {
 	seed, data, rounds := chooseSeed(t), filepath.Join(t.TempDir(), "data"), killRounds
 	if !full {
@@ -52,7 +54,8 @@ func killInStorms(t *testing.T, purser program, full bool) {
 	least, starts, storms, checks := int64(swipers), time.Duration(0), time.Duration(0), time.Duration(0)
 	for round := 1; round <= rounds; round++ {
 		began := time.Now()
-		inFlight := w.killRound(t, p, round, minAnswersBeforeKill+random.Int64N(maxAnswersBeforeKill-minAnswersBeforeKill), seed)
+		inFlight := w.killRound(t, p, round,
+			minAnswersBeforeKill+random.Int64N(maxAnswersBeforeKill-minAnswersBeforeKill), seed)
 		least, storms = min(least, inFlight), storms+time.Since(began)
 		p = launch(t, purser, data)
 		starts, began = starts+p.startupTime, time.Now()
@@ -64,15 +67,16 @@ func killInStorms(t *testing.T, purser program, full bool) {
 	w.requireNoDifferences(t, p, rounds)
 	t.Logf("storms took %v, starts %v, comparisons %v", storms, starts, checks)
 	t.Logf("%d kills, at least %d swipes in flight at each; %s", rounds, least, w.counts.report(len(w.differences)))
-	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "asked of the running server")
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "audit of the running server")
 	purser.requireStreams(t, p, data)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
-	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "of the directory")
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent",
+		"audit of the stopped server's data directory")
 	w.rebuildLostAuthorizer(t, purser, data, rounds)
 }
 
-// rebuildLostAuthorizer takes the authorizer's directory away. The start is refused with the command that repairs it, and after that
-// the same network ids have the same answers.
+// rebuildLostAuthorizer removes the authorizer's directory. The server then refuses to start and
+// names the command that repairs it. After the rebuild every repeated message gets its old answer.
 func (w *witness) rebuildLostAuthorizer(t *testing.T, purser program, data string, rounds int) {
 	require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))
 	require.Contains(t, requireFailure(t, purser, data, "serve"), "purser rebuild-authorizer --yes")
@@ -82,33 +86,37 @@ func (w *witness) rebuildLostAuthorizer(t *testing.T, purser program, data strin
 	w.verifyAll(t, p)
 	w.requireNoDifferences(t, p, rounds)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
-	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "of the store made anew")
-	t.Logf("authorizer made anew: %d answers repeated, %d differences", w.counts.repeated.Load()-before, len(w.differences))
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "audit of the rebuilt store")
+	t.Logf("authorizer rebuilt: %d answers repeated, %d differences", w.counts.repeated.Load()-before,
+		len(w.differences))
 }
 
-// terminateInStorm ends a server in good order under load, while a second one wants its directory.
+// terminateInStorm sends SIGTERM to a server under load: it answers the requests in flight and
+// exits with status 0. A second server on the same data directory refuses to start.
 func terminateInStorm(t *testing.T, purser program, _ bool) {
 	data := filepath.Join(t.TempDir(), "data")
 	p := launch(t, purser, data)
-	require.Contains(t, requireFailure(t, purser, data, "serve"), "the data directory is in use by another purser: "+data)
+	require.Contains(t, requireFailure(t, purser, data, "serve"),
+		"the data directory is in use by another purser: "+data)
 	w := newWitness(t, p)
 	s := &storm{witness: w, p: p, round: 1, signalAfter: answersBeforeSIGTERM,
 		signal: func() { _ = p.cmd.Process.Signal(syscall.SIGTERM) }}
 	s.run(chooseSeed(t))
-	require.NotZero(t, s.inFlightAtSignal, "the storm ended by itself\n%s", p.log.String())
+	require.NotZero(t, s.inFlightAtSignal, "the storm ended before the signal\n%s", p.log.String())
 	require.Empty(t, p.awaitExit(t), "a drained server ends with status 0")
-	require.NotZero(t, s.answersAfterSignal.Load(), "nothing that was in flight was answered")
+	require.NotZero(t, s.answersAfterSignal.Load(), "no request in flight was answered after SIGTERM")
 	cut := w.counts.cutOff()
 	p = launch(t, purser, data)
 	w.verify(t, p, 1)
 	w.verifyAll(t, p)
 	w.requireNoDifferences(t, p, 1)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
-	t.Logf("%d swipes in flight at SIGTERM, %d answers after it, %d requests not taken any more; %s", s.inFlightAtSignal, s.answersAfterSignal.Load(),
+	t.Logf("%d swipes in flight at SIGTERM, %d answers after it, %d requests not accepted; %s", s.inFlightAtSignal,
+		s.answersAfterSignal.Load(),
 		cut, w.counts.report(len(w.differences)))
 }
 
-// chooseSeed is random, or the one that is to be repeated.
+// chooseSeed returns the seed that seedVariable names, or a random one, and logs it.
 func chooseSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
@@ -121,19 +129,21 @@ func chooseSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// killRound storms until the server is killed by the client that got the chosen answer. It returns how many swipes were then in
-// flight.
+// killRound runs a storm until a client kills the server: the first to receive an answer after
+// signalAfter others while minInFlight swipes are in flight.
+// It returns the number of swipes that were in flight at the kill.
 func (w *witness) killRound(t *testing.T, p *process, round int, strikeAt int64, seed uint64) int64 {
 	t.Helper()
 	s := &storm{witness: w, p: p, round: round, signalAfter: strikeAt, signal: func() { _ = p.cmd.Process.Kill() }}
 	s.run(seed)
 	w.requireNoDifferences(t, p, round)
-	require.GreaterOrEqual(t, s.inFlightAtSignal, int64(minInFlight), "the storm ended by itself\n%s", p.log.String())
+	require.GreaterOrEqual(t, s.inFlightAtSignal, int64(minInFlight), "the storm ended before the kill\n%s",
+		p.log.String())
 	require.Equal(t, "signal: killed", p.awaitExit(t))
 	return s.inFlightAtSignal
 }
 
-// requireNoDifferences ends the test at the first differences.
+// requireNoDifferences ends the test, with the server's log, if any difference was recorded.
 func (w *witness) requireNoDifferences(t *testing.T, p *process, round int) {
 	t.Helper()
 	if len(w.differences) == 0 {
@@ -150,14 +160,15 @@ func (w *witness) requireNoDifferences(t *testing.T, p *process, round int) {
 func (c *counts) cutOff() int64 { return c.cutSwipes.Load() + c.cutFollowUps.Load() + c.cutREST.Load() }
 
 func (c *counts) report(differences int) string {
-	return fmt.Sprintf("%d answers noted (%d swipes, %d follow-ups, %d deposits, %d cards minted, %d card changes, %d keys made, "+
-		"%d revoked), %d requests cut off (%d swipes, %d follow-ups, %d of the REST API), %d undecided, "+
+	return fmt.Sprintf("%d answers recorded (%d swipes, %d follow-ups, %d deposits, %d cards created, "+
+		"%d card changes, %d keys created, %d revoked), %d requests cut off (%d swipes, %d follow-ups, %d of the REST API), %d undecided, "+
 		"%d answers repeated and %d states read, %d differences", c.recorded(), c.swipes.Load(), c.followUps.Load(),
-		c.deposits.Load(), c.mints.Load(), c.patches.Load(), c.keysMade.Load(), c.keysRevoked.Load(), c.cutOff(), c.cutSwipes.Load(),
-		c.cutFollowUps.Load(), c.cutREST.Load(), c.undecided.Load(), c.repeated.Load(), c.reads.Load(), differences)
+		c.deposits.Load(), c.mints.Load(), c.patches.Load(), c.keysMade.Load(), c.keysRevoked.Load(), c.cutOff(),
+		c.cutSwipes.Load(), c.cutFollowUps.Load(), c.cutREST.Load(), c.undecided.Load(), c.repeated.Load(), c.reads.Load(), differences)
 }
 
-// newWitness makes the workspaces of a test with their money, cards and desks. The first one is poor.
+// newWitness signs up the workspaces of a storm and gives each a deposit, cards and REST clients.
+// The first workspace has only poorCents.
 func newWitness(t *testing.T, p *process) *witness {
 	t.Helper()
 	w := &witness{}
@@ -176,7 +187,8 @@ func newWitness(t *testing.T, p *process) *witness {
 			first, err := decodeCardTerms(a)
 			require.NoError(t, err)
 			if len(tn.tokens) > sharedCardsEach {
-				tn.restClients = append(tn.restClients, &restClient{tenant: tn, card: a.Text("card", "id"), token: token, terms: first})
+				tn.restClients = append(tn.restClients,
+					&restClient{tenant: tn, card: a.Text("card", "id"), token: token, terms: first})
 			}
 		}
 		p.await(t, "the first deposit", func() bool {
@@ -184,12 +196,14 @@ func newWitness(t *testing.T, p *process) *witness {
 			return err == nil && fmt.Sprint(apiclient.DollarBalance(a)["availableCents"]) == fmt.Sprint(cents)
 		})
 	}
-	w.checkCards(p) // an answer about a card waits until the authorizer knows of all that came before, the dollars among it
+	// A GET of a card is answered after the authorizer has followed every earlier event, so the
+	// deposits are spendable from here on.
+	w.checkCards(p)
 	require.Empty(t, w.differences)
 	return w
 }
 
-// signUp makes a user with a workspace and returns a key of it.
+// signUp makes a user with a workspace and returns an API key with the demo's scopes.
 func signUp(t *testing.T, p *process, i int) (bearer string) {
 	t.Helper()
 	return signUpWithScopes(t, p, i, demo.Scopes)
@@ -202,26 +216,29 @@ func signUpWithScopes(t *testing.T, p *process, i int, scopes []string) (bearer 
 	return bearer
 }
 
-// signUpSession is signUpFor that keeps the session.
+// signUpSession is signUpWithScopes that also returns the dashboard session.
 func signUpSession(t *testing.T, p *process, i int, scopes []string) (session *apiclient.Client, bearer string) {
 	t.Helper()
 	session = apiclient.New(p.rest, "")
 	must := func(path string, body fields) apiclient.Answer {
-		a, err := sendUntilKnown(t.Context(), session, apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
+		a, err := sendUntilKnown(t.Context(), session,
+			apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 		return a
 	}
-	must("/api/dashboard/signup", fields{"email": fmt.Sprintf("storm-%d@example.com", i), "password": "a long password"})
+	must("/api/dashboard/signup",
+		fields{"email": fmt.Sprintf("storm-%d@example.com", i), "password": "a long password"})
 	must("/api/workspaces", fields{"name": fmt.Sprintf("Storm %d", i)})
 	return session, must("/api/auth/keys", fields{"label": "storm", "scopes": scopes}).Text("secret")
 }
 
-// mustPost is a POST before any storm.
+// mustPost sends a POST that must be answered with status, and records it.
 func (tn *tenant) mustPost(t *testing.T, p *process, path string, body fields, status int) *restPost {
 	t.Helper()
 	made := &restPost{tenant: tn, status: status, answered: true,
-		request: apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)}}
+		request: apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(),
+			Body: marshal(body)}}
 	var err error
 	made.answer, err = p.sendToREST(tn.bearer, made.request)
 	require.NoError(t, err)

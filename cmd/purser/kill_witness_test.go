@@ -10,7 +10,8 @@ import (
 	"purser/cmd/purser/apiclient"
 )
 
-// witness keeps everything that the clients asked for and what they were told.
+// witness records every request and answer of the clients of a storm, and every difference between
+// those answers and a later state of the server. It is safe for concurrent use.
 type witness struct {
 	tenants []*tenant
 	counts  counts
@@ -19,33 +20,33 @@ type witness struct {
 	differences []string
 }
 
-// counts are printed at the end.
+// counts are logged at the end of the test.
 type counts struct {
-	swipes, followUps, deposits, mints, patches, keysMade, keysRevoked atomic.Int64 // answers noted
-	undecided                                                          atomic.Int64 // answered, with what promises nothing
-	cutSwipes, cutFollowUps, cutREST                                   atomic.Int64 // requests that a kill left without an answer
-	repeated, reads                                                    atomic.Int64 // compared with what was told
+	swipes, followUps, deposits, mints, patches, keysMade, keysRevoked atomic.Int64 // answers recorded
+	undecided                                                          atomic.Int64 // answers that promise nothing
+	cutSwipes, cutFollowUps, cutREST                                   atomic.Int64 // requests without an answer
+	repeated, reads                                                    atomic.Int64 // comparisons with recorded answers
 }
 
 func (c *counts) recorded() int64 {
-	return c.swipes.Load() + c.followUps.Load() + c.deposits.Load() + c.mints.Load() + c.patches.Load() + c.keysMade.Load() +
-		c.keysRevoked.Load()
+	return c.swipes.Load() + c.followUps.Load() + c.deposits.Load() + c.mints.Load() + c.patches.Load() +
+		c.keysMade.Load() + c.keysRevoked.Load()
 }
 
-// differ notes a broken promise.
+// differ records a difference between an answer and a later state.
 func (w *witness) differ(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.differences = append(w.differences, fmt.Sprintf(format, args...))
 }
 
-// tenant is one workspace.
+// tenant is one workspace and the records of its clients.
 type tenant struct {
-	bearer      string // a key that may do all that the test does
+	bearer      string // an API key with every scope of the test
 	restClients []*restClient
 
 	mu     sync.Mutex
-	tokens []string // of all cards that the clients know of
+	tokens []string // the tokens of all cards that the clients may swipe
 	swipes []*swipe
 	posts  []*restPost
 	keys   []*createdKey
@@ -69,11 +70,11 @@ func (tn *tenant) addSwipe(s *swipe) {
 	tn.swipes = append(tn.swipes, s)
 }
 
-// swipe is one authorization and the messages that followed it, in their order: at any moment one client has it. Only its last
-// message can be one whose outcome is unknown.
+// swipe is one authorization and its later messages, in order. One client at a time owns it. Only
+// its last message can have an unknown outcome.
 type swipe struct {
 	tenant   *tenant
-	id       string // the network's
+	id       string // the network id of the authorization
 	token    string
 	round    int
 	messages []*message
@@ -86,7 +87,7 @@ type message struct {
 	body     []byte
 	cents    int64
 	final    bool
-	answered bool // the outcome is known: it is answer
+	answered bool // answer holds the known outcome
 	answer   apiclient.Answer
 }
 
@@ -98,14 +99,14 @@ func (m *message) route() string {
 	return "/v1/" + m.kind + "s"
 }
 
-// authorizationState is an authorization as it stands, amounts in cents.
+// authorizationState is the state of an authorization, amounts in cents.
 type authorizationState struct {
 	declined                bool
 	held, cleared, refunded int64
 }
 
-// after is the standing that a message leads to. Of an authorization without an outcome nothing is known to stand; any other
-// message is then taken to have been accepted in full.
+// after returns the state after a message. Without a known outcome an authorization counts as
+// declined, and any other message as accepted in full.
 func (s authorizationState) after(m *message) authorizationState {
 	accepted := m.cents
 	if m.answered && m.route() == "/v1/authorizations" {
@@ -135,7 +136,7 @@ func (s authorizationState) after(m *message) authorizationState {
 
 func (m *message) approvedCents() int64 { return m.answer.Integer("approvedAmountCents") }
 
-// state folds the messages whose outcome is known.
+// state returns the state after all messages with a known outcome.
 func (s *swipe) state() (now authorizationState) {
 	for _, m := range s.messages {
 		if m.answered {
@@ -145,7 +146,8 @@ func (s *swipe) state() (now authorizationState) {
 	return now
 }
 
-// possibleStates lists the standings that agree with what was told: the message without an outcome took effect, or did not.
+// possibleStates lists the states that agree with the answers. A last message without a known
+// outcome has taken effect or has not.
 func (s *swipe) possibleStates() []authorizationState {
 	now := s.state()
 	if last := s.messages[len(s.messages)-1]; !last.answered {
@@ -154,27 +156,27 @@ func (s *swipe) possibleStates() []authorizationState {
 	return []authorizationState{now}
 }
 
-// restPost is a POST of the REST API with an Idempotency-Key.
+// restPost is a POST to the REST API with an Idempotency-Key, and its answer.
 type restPost struct {
 	tenant   *tenant
 	request  apiclient.Request
-	status   int // that means success
+	status   int // the status of success
 	round    int
-	cents    int64 // of a deposit
-	answered bool
-	refused  bool // with 503: nothing changed
+	cents    int64 // the amount of a deposit
+	answered bool  // answer holds the known outcome
+	refused  bool  // answered with 503, which changes nothing
 	answer   apiclient.Answer
 }
 
-// createdKey is an API key and what became of it.
+// createdKey is an API key and the state of its revocation.
 type createdKey struct {
 	tenant                  *tenant
 	round                   int
 	id, secret              string
-	revoked, revocationSent bool // the revocation was answered; it was sent
+	revoked, revocationSent bool // revoked: the revocation was answered
 }
 
-// cardTerms are what a PATCH sets on a card.
+// cardTerms are the fields of a card that a PATCH sets.
 type cardTerms struct {
 	State   string `json:"state"`
 	Monthly int64  `json:"monthlyLimitUsdCents"`
