@@ -53,7 +53,7 @@ func startWithSettings(t *testing.T, data string, set func(*settings.Settings)) 
 func TestARunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
 	t.Parallel()
 	data, outside := t.TempDir(), t.TempDir()
-	m := start(t, data)
+	m := startServer(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
 	for _, body := range []string{`{"directory":"` + outside + `/x"}`, `{"name":"../x"}`, `{"name":"` + outside +
 		`/x"}`,
@@ -124,7 +124,7 @@ func TestTheAdminPortOnAUnixSocket(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, fs.ModeSocket|0o600, info.Mode())
-	require.Contains(t, auditOf(t, data), "agree to the cent")
+	require.Contains(t, runAudit(t, data), "agree to the cent")
 	passDemo(t, data)
 	status, _ := postAdminCommand(t, m, "unmatched", `{}`)
 	require.Equal(t, http.StatusOK, status)
@@ -174,7 +174,7 @@ func TestAddressesOfTheAdminPort(t *testing.T) {
 // A customer's payment on the sandbox's chains names its fields as a checkout session does, and
 // each one that is wrong is named.
 func TestASandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
-	m := start(t, t.TempDir())
+	m := startServer(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
 	pay := func(change func(fields)) (int, string) {
 		body := fields{"chain": "base", "reference": "order-1", "from": "0xcustomer",

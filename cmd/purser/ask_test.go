@@ -15,7 +15,7 @@ import (
 // has left addresses, and beside a server that does not listen.
 func TestACommandNamesTheServerThatItMisses(t *testing.T) {
 	data := t.TempDir()
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 	missing := filepath.Join(data, "missing")
 	fail := func(dir, says string) {
 		t.Helper()

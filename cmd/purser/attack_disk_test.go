@@ -177,7 +177,7 @@ func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 			oneDollarSwipe(fmt.Sprint("full-", round), s.token)).Text("reason"))
 		d.setFreeBytes(t, 1<<30)
 		p.await(t, "readiness", func() bool { return strings.Contains(p.adminPage("/readyz"), "ready") })
-		p.swipeFor(t, s.token, fmt.Sprint("again-", round))
+		p.requireApproval(t, s.token, fmt.Sprint("again-", round))
 		s.refused.Store(0)
 	}
 	s.requireSameAnswers(t, p)

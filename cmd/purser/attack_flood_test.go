@@ -217,9 +217,9 @@ func TestAttackFloods(t *testing.T) {
 	seen := p.scrape(t)
 	require.Positive(t, seen["purser_connections_refused_total"]+seen["purser_connections_cut_total"],
 		"the flood has filled the port")
-	require.Positive(t, labelled(p.adminPage("/metrics"), "purser_connections_refused_total", `reason="refusals"`))
+	require.Positive(t, sumLabelled(p.adminPage("/metrics"), "purser_connections_refused_total", `reason="refusals"`))
 	require.EqualValues(t, 4<<20, seen["purser_body_budget_bytes"])
-	require.Positive(t, labelled(p.adminPage("/metrics"), "purser_rate_limited_total", `limit="report-address"`))
+	require.Positive(t, sumLabelled(p.adminPage("/metrics"), "purser_rate_limited_total", `limit="report-address"`))
 	p.await(t, "the memory of bodies", func() bool { return p.scrape(t)["purser_body_bytes"] == 0 })
 	p.await(t, "an answer of REST", func() bool {
 		resp, err := p.http.Get(p.rest + "/api/v1/openapi.json")

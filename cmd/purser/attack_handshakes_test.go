@@ -100,8 +100,8 @@ func floodTLS(t *testing.T, files testCertificate, floods []flood) {
 	p.authorities = files.clientConfig(t).RootCAs
 	counted := func() (unread, refused float64) {
 		text := p.adminPage("/metrics")
-		return labelled(text, "purser_connections_unread_total", `reason="handshake"`),
-			labelled(text, "purser_connections_refused_total", `reason="refusals"`)
+		return sumLabelled(text, "purser_connections_unread_total", `reason="handshake"`),
+			sumLabelled(text, "purser_connections_refused_total", `reason="refusals"`)
 	}
 	for _, f := range floods {
 		if full {
@@ -116,8 +116,8 @@ func floodTLS(t *testing.T, files testCertificate, floods []flood) {
 	t.Logf("connections without a handshake %.0f, refused %.0f", unread, refused)
 	require.Positive(t, unread, "connections without a handshake are counted")
 	require.Positive(t, refused, "connections without a request fill the bucket of their address")
-	rest := asker{from: "127.0.0.1", to: p.rest, tls: files.clientConfig(t)}
-	p.await(t, "an answer of REST", func() bool { return rest.status(t, rootFor("")) == 200 })
+	rest := portClient{from: "127.0.0.1", to: p.rest, tls: files.clientConfig(t)}
+	p.await(t, "an answer of REST", func() bool { return rest.status(t, rootRequest("")) == 200 })
 	p.awaitEmptyBacklog(t)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")

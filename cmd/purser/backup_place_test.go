@@ -110,7 +110,7 @@ func TestBackupNeedsAParentDirectory(t *testing.T) {
 		}
 	}
 	refused()
-	m := start(t, data)
+	m := startServer(t, data)
 	refused()
 	require.NoDirExists(t, m.config.BackupsIn())
 	require.NoError(t, m.Close())

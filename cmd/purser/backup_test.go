@@ -55,7 +55,7 @@ func TestBackupUnderLoadRestoresElsewhere(t *testing.T) {
 	t.Parallel()
 	data, restored := t.TempDir(), filepath.Join(t.TempDir(), "restored")
 	saved, backup := filepath.Join(t.TempDir(), "saved.json"), filepath.Join(t.TempDir(), "backup")
-	m := start(t, data)
+	m := startServer(t, data)
 	passDemo(t, data, "--save", saved)
 	during := make(chan error)
 	go func() {
@@ -68,13 +68,13 @@ func TestBackupUnderLoadRestoresElsewhere(t *testing.T) {
 	require.NoError(t, m.Close())
 
 	require.Contains(t, mustRun(t, "restore", "--data-dir", restored, backup), "restored to")
-	require.Contains(t, auditOf(t, restored), "agree to the cent", "before the start")
+	require.Contains(t, runAudit(t, restored), "agree to the cent", "before the start")
 	copySecrets(t, data, restored)
-	m = start(t, restored)
+	m = startServer(t, restored)
 	passDemo(t, restored, "--check", saved)
 	passDemo(t, restored)
 	require.NoError(t, m.Close())
-	require.Contains(t, auditOf(t, restored), "agree to the cent")
+	require.Contains(t, runAudit(t, restored), "agree to the cent")
 
 	old, again := openJournalOf(t, data), openJournalOf(t, restored)
 	require.Equal(t, old.Identity().Deployment, again.Identity().Deployment)
@@ -88,11 +88,11 @@ func TestBackupUnderLoadRestoresElsewhere(t *testing.T) {
 func TestRestoreOfAnOlderJournalKeepsTheAuthorizer(t *testing.T) {
 	t.Parallel()
 	data, saved, backup := t.TempDir(), filepath.Join(t.TempDir(), "saved.json"), filepath.Join(t.TempDir(), "backup")
-	m := start(t, data)
+	m := startServer(t, data)
 	passDemo(t, data, "--save", saved)
 	require.NoError(t, m.Close())
 	mustRun(t, "backup", "--data-dir", data, backup)
-	m = start(t, data)
+	m = startServer(t, data)
 	passDemo(t, data)
 	var decided [ident.Shards]uint64
 	for shard := range decided {
@@ -104,8 +104,8 @@ func TestRestoreOfAnOlderJournalKeepsTheAuthorizer(t *testing.T) {
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	require.ErrorContains(t, run([]string{"restore", "--data-dir", data, backup}, io.Discard), "--keep-authorizer")
 	mustRun(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
-	require.Contains(t, auditOf(t, data), "agree to the cent", "before the start")
-	m = start(t, data)
+	require.Contains(t, runAudit(t, data), "agree to the cent", "before the start")
+	m = startServer(t, data)
 	for shard := range decided {
 		synced := m.authorizer.Synced(ident.Shard(shard))
 		require.GreaterOrEqual(t, synced, decided[shard], "shard %d lost decisions", shard)
@@ -114,13 +114,13 @@ func TestRestoreOfAnOlderJournalKeepsTheAuthorizer(t *testing.T) {
 	passDemo(t, data, "--check", saved)
 	passDemo(t, data)
 	require.NoError(t, m.Close())
-	require.Contains(t, auditOf(t, data), "agree to the cent")
+	require.Contains(t, runAudit(t, data), "agree to the cent")
 	kept, err := filepath.Glob(datadir.AuthorizerDir(data) + ".old-*")
 	require.NoError(t, err)
 	require.Len(t, kept, 1)
 
 	stranger := t.TempDir()
-	require.NoError(t, start(t, stranger).Close())
+	require.NoError(t, startServer(t, stranger).Close())
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(stranger)))
 	err = run([]string{"restore", "--keep-authorizer", "--data-dir", stranger, backup}, io.Discard)
 	require.ErrorIs(t, err, authorizer.ErrForeign)
@@ -149,7 +149,7 @@ func TestBackupIncludesTheSandboxChains(t *testing.T) {
 		require.Eventually(t, func() bool { all = paid(m); return len(all) > count }, time.Minute, time.Millisecond)
 		return all
 	}
-	m := start(t, data)
+	m := startServer(t, data)
 	first := pay(m, "first")
 	mustRun(t, "backup", "--data-dir", data, running)
 	second := pay(m, "second")
@@ -159,13 +159,13 @@ func TestBackupIncludesTheSandboxChains(t *testing.T) {
 		restored := filepath.Join(t.TempDir(), "restored")
 		mustRun(t, "restore", "--data-dir", restored, backup)
 		copySecrets(t, data, restored)
-		m = start(t, restored)
+		m = startServer(t, restored)
 		require.Equal(t, want, paid(m), backup)
 		require.NoError(t, m.Close())
 	}
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	mustRun(t, "restore", "--keep-authorizer", "--data-dir", data, running)
-	m = start(t, data)
+	m = startServer(t, data)
 	require.Equal(t, second, paid(m))
 	require.NoError(t, m.Close())
 	require.NoError(t, errors.Join(os.RemoveAll(datadir.JournalDir(data)), os.RemoveAll(datadir.AuthorizerDir(data)),
@@ -178,7 +178,7 @@ func TestBackupIncludesTheSandboxChains(t *testing.T) {
 // backup of it.
 func backUpFreshServer(t *testing.T) (data, backup string) {
 	data, backup = t.TempDir(), filepath.Join(t.TempDir(), "backup")
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 	mustRun(t, "backup", "--data-dir", data, backup)
 	return data, backup
 }
@@ -318,7 +318,7 @@ func TestInterruptedRestoreIsFinishedByTheSameCommand(t *testing.T) {
 			require.Equal(t, plan.Store, j.Identity().Store)
 			require.NoError(t, j.Close())
 			copySecrets(t, source, data)
-			require.NoError(t, start(t, data).Close())
+			require.NoError(t, startServer(t, data).Close())
 		})
 	}
 }
@@ -366,7 +366,7 @@ func TestNextIncarnationDropsTheKafkaCursor(t *testing.T) {
 func TestMissingSecretsAreNamedAfterARestore(t *testing.T) {
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
-	m := start(t, data)
+	m := startServer(t, data)
 	passDemo(t, data)
 	require.NoError(t, m.Close())
 	mustRun(t, "backup", "--data-dir", data, backup)
@@ -382,5 +382,5 @@ func TestMissingSecretsAreNamedAfterARestore(t *testing.T) {
 		require.NoFileExists(t, filepath.Join(restored, name))
 	}
 	copySecrets(t, data, restored)
-	require.NoError(t, start(t, restored).Close())
+	require.NoError(t, startServer(t, restored).Close())
 }

@@ -168,7 +168,7 @@ func TestBenchFindsALie(t *testing.T) {
 
 // A server that counts requests cannot be measured, and says how it can.
 func TestBenchNamesRateLimits(t *testing.T) {
-	m := start(t, t.TempDir())
+	m := startServer(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
 	secret := m.config.NetworkSecrets[0]
 	_, err := bench.Run(t.Context(), bench.Config{Cards: 200, Workspaces: 1, YardstickFor: time.Millisecond,

@@ -21,18 +21,18 @@ func TestTheBookFollowsTheProgram(t *testing.T) {
 	if database == nil {
 		return
 	}
-	url := makeDatabase(t, database, "book")
-	config := onDatabase(t, t.TempDir(), url)
+	url := createDatabase(t, database, "book")
+	config := databaseConfig(t, t.TempDir(), url)
 	m := newDaemon(config, debugLogger())
 	require.NoError(t, m.Start(t.Context()))
-	p := m.operator()
+	p := m.adminClient()
 	p.awaitReady(t)
 	passDemo(t, config.DataDir)
 	require.NoError(t, m.system.Settle(t.Context()))
-	p.await(t, "the book", func() bool { return strings.Contains(auditOf(t, config.DataDir), "it is 0 events behind") })
-	require.Contains(t, auditOf(t, config.DataDir), "authorizer and book agree to the cent")
+	p.await(t, "the book", func() bool { return strings.Contains(runAudit(t, config.DataDir), "it is 0 events behind") })
+	require.Contains(t, runAudit(t, config.DataDir), "authorizer and book agree to the cent")
 	require.NoError(t, m.Close())
-	auditPlace(t, config)
+	requireCleanAudit(t, config)
 
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)

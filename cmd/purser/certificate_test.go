@@ -144,23 +144,23 @@ func TestACertificateIsReadAnew(t *testing.T) {
 func TestTheServerSpeaksTLS(t *testing.T) {
 	files := newCertificate(t)
 	purser := program{path: buildProgram(t), env: []string{"PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key,
-		"PURSER_TRUSTED_PROXIES=" + testProxy, "PURSER_PROXY_PROTOCOL=rest"}}
+		"PURSER_TRUSTED_PROXIES=" + trustedProxy, "PURSER_PROXY_PROTOCOL=rest"}}
 	p := launchWithFileLimit(t, purser, filepath.Join(t.TempDir(), "data"), floodFiles)
-	rest := asker{from: "127.0.0.1", to: p.rest, tls: files.clientConfig(t)}
-	network := asker{from: "127.0.0.1", to: p.network, tls: rest.tls}
+	rest := portClient{from: "127.0.0.1", to: p.rest, tls: files.clientConfig(t)}
+	network := portClient{from: "127.0.0.1", to: p.network, tls: rest.tls}
 
-	resp, text, err := rest.ask(t, rootFor("Accept: application/json\r\n"))
+	resp, text, err := rest.send(t, rootRequest("Accept: application/json\r\n"))
 	require.NoError(t, err)
 	require.Equal(t, 200, resp.StatusCode)
 	require.Equal(t, "max-age=31536000", resp.Header.Get("Strict-Transport-Security"))
 	require.Contains(t, text, strings.Replace(p.rest, "http://", "https://", 1)+"/api/v1/openapi.json", "links are https")
-	proxied := asker{from: testProxy, to: p.rest, head: proxyHead("192.0.2.1"), tls: rest.tls}
-	require.Equal(t, 200, proxied.status(t, rootFor("")))
-	resp, text, err = network.ask(t, p.swipeOf("secure"))
+	proxied := portClient{from: trustedProxy, to: p.rest, header: proxyHeader("192.0.2.1"), tls: rest.tls}
+	require.Equal(t, 200, proxied.status(t, rootRequest("")))
+	resp, text, err = network.send(t, p.swipeRequest("secure"))
 	require.NoError(t, err)
 	require.Equal(t, 200, resp.StatusCode, text)
-	plain := asker{from: "127.0.0.1", to: p.rest}
-	resp, text, err = plain.ask(t, rootFor(""))
+	plain := portClient{from: "127.0.0.1", to: p.rest}
+	resp, text, err = plain.send(t, rootRequest(""))
 	require.NoError(t, err)
 	require.Equal(t, 400, resp.StatusCode)
 	require.Contains(t, text, "https")
@@ -202,26 +202,26 @@ func (p *process) depositOverTLS(t *testing.T, config *tls.Config) {
 
 // reload renews the certificate of a running server, and returns the settings of a client that
 // trusts the new one.
-func (p *process) renewCertificate(t *testing.T, files testCertificate, rest asker) *tls.Config {
+func (p *process) renewCertificate(t *testing.T, files testCertificate, rest portClient) *tls.Config {
 	t.Helper()
 	require.NoError(t, os.WriteFile(files.key, []byte("not a key"), 0o600))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	p.await(t, "a refused pair", func() bool {
-		return labelled(p.adminPage("/metrics"), "purser_tls_reloads_total",
+		return sumLabelled(p.adminPage("/metrics"), "purser_tls_reloads_total",
 			`outcome="failed"`) == 1
 	})
-	require.Equal(t, 200, rest.status(t, rootFor("")), "the pair before is in use")
+	require.Equal(t, 200, rest.status(t, rootRequest("")), "the pair before is in use")
 	require.Equal(t, 1.0, p.scrape(t)["purser_tls_files_unusable"])
 	rest.tls = files.writeNewPair(t, 2)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	p.await(t, "the renewed pair", func() bool { return rest.status(t, rootFor("")) == 200 })
-	require.Positive(t, labelled(p.adminPage("/metrics"), "purser_tls_reloads_total", `outcome="done"`))
+	p.await(t, "the renewed pair", func() bool { return rest.status(t, rootRequest("")) == 200 })
+	require.Positive(t, sumLabelled(p.adminPage("/metrics"), "purser_tls_reloads_total", `outcome="done"`))
 	return rest.tls
 }
 
 // holdHalfOpenHandshakes opens more handshakes than the REST port has places, from many addresses, and ends
 // none. A client is served all the same, and swipes do not notice.
-func (p *process) holdHalfOpenHandshakes(t *testing.T, rest, network asker) {
+func (p *process) holdHalfOpenHandshakes(t *testing.T, rest, network portClient) {
 	t.Helper()
 	_, address, _ := strings.Cut(p.rest, "://")
 	for n := range 800 { // the port has fewer places under floodFiles
@@ -231,10 +231,10 @@ func (p *process) holdHalfOpenHandshakes(t *testing.T, rest, network asker) {
 		t.Cleanup(func() { _ = conn.Close() })
 		_, _ = io.WriteString(conn, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc")
 	}
-	require.Equal(t, 200, network.status(t, p.swipeOf("beside a flood")))
+	require.Equal(t, 200, network.status(t, p.swipeRequest("beside a flood")))
 	p.await(t, "a full port", func() bool { // the kernel holds connections that a busy server has not accepted yet
-		return labelled(p.adminPage("/metrics"), "purser_connections_refused_total", `reason="full"`) > 0
+		return sumLabelled(p.adminPage("/metrics"), "purser_connections_refused_total", `reason="full"`) > 0
 	})
-	p.await(t, "an answer beside the flood", func() bool { return rest.status(t, rootFor("")) == 200 })
-	require.Positive(t, labelled(p.adminPage("/metrics"), "purser_connections_cut_total", `port="REST"`))
+	p.await(t, "an answer beside the flood", func() bool { return rest.status(t, rootRequest("")) == 200 })
+	require.Positive(t, sumLabelled(p.adminPage("/metrics"), "purser_connections_cut_total", `port="REST"`))
 }

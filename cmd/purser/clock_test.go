@@ -48,7 +48,7 @@ func startOnClock(t *testing.T, data string, wall *steppedClock, change ...func(
 	}
 	m := newDaemon(config, debugLogger())
 	m.clocks = wall.clocks()
-	return m, m.rise(t)
+	return m, m.startWithClient(t)
 }
 
 // tenantWithHold is a workspace with a card that has a hold, and a deposit under an Idempotency-Key.
@@ -109,7 +109,7 @@ func awaitClockState(t *testing.T, m *daemon, p *process, suspect bool) {
 	t.Helper()
 	p.await(t, "the guard", func() bool { return m.trusted.isSuspect() == suspect })
 	require.Equal(t, oneIf(suspect), m.scrape(t)["purser_clock_suspect"])
-	status, text := m.admin(t, "/readyz")
+	status, text := m.adminPage(t, "/readyz")
 	require.Equal(t, suspect, status == http.StatusServiceUnavailable, text)
 	require.Equal(t, suspect, strings.Contains(text, "purser clock accept"), text)
 }
@@ -133,8 +133,8 @@ func TestAttackWallClockAhead(t *testing.T) {
 	m, v.p = startOnClock(t, data, wall)
 	awaitClockState(t, m, v.p, true)
 	v.requireUnharmed(t)
-	v.p.swipeFor(t, v.token, "goes-on")
-	require.Contains(t, auditOf(t, data), "agree to the cent")
+	v.p.requireApproval(t, v.token, "goes-on")
+	require.Contains(t, runAudit(t, data), "agree to the cent")
 
 	var out strings.Builder
 	require.NoError(t, run([]string{"clock", "--data-dir", data}, &out))
@@ -285,7 +285,7 @@ func TestADamagedClockMarkIsRefused(t *testing.T) {
 	got, err := readClockMark(data)
 	require.NoError(t, err)
 	require.Equal(t, mark, *got)
-	eachDamage(t, clockFile(data), func(damage string) {
+	forEachDamage(t, clockFile(data), func(damage string) {
 		_, err := readClockMark(data)
 		require.ErrorContains(t, err, clockFile(data), damage)
 	})

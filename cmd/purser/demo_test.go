@@ -43,7 +43,7 @@ func TestTheDemoEndsWhereItIsRefused(t *testing.T) {
 func TestTheDemoPrintsOneLineAStep(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	m := start(t, data)
+	m := startServer(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
 	out, err := runDemo(t, data)
 	require.NoError(t, err, out)
@@ -57,7 +57,7 @@ func TestTheDemoPrintsOneLineAStep(t *testing.T) {
 func TestTheDemoEndsAtASecretThatTheServerDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	m := start(t, data)
+	m := startServer(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
 	require.NoError(t, run([]string{"rotate", "--data-dir", data, datadir.NetworkSecretFile}, io.Discard))
 	out, err := runDemo(t, data)

@@ -31,7 +31,7 @@ func startWithFreeBytes(t *testing.T, data string, free *atomic.Int64) (*daemon,
 	config.SandboxDelay, config.RateLimits.Off = 0, true
 	m := newDaemon(config, debugLogger())
 	m.DiskFree = func(string) (int64, error) { return free.Load(), nil }
-	return m, m.rise(t)
+	return m, m.startWithClient(t)
 }
 
 func (m *daemon) awaitRoom(t *testing.T, p *process, r authorizer.Room) {
@@ -95,14 +95,14 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 		Body: marshal(fields{"merchantAllowlist": long})})
 	require.NoError(t, err)
 	require.Equal(t, 503, widened.Status, "a body that fills the reserve")
-	status, why := m.admin(t, "/readyz")
+	status, why := m.adminPage(t, "/readyz")
 	require.Equal(t, 503, status)
 	require.Contains(t, why, datadir.JournalDir(data)+", "+datadir.AuthorizerDir(data)+", ")
 	require.Equal(t, 1, strings.Count(why, " has 1023.9 MiB free; approvals need 1"),
 		"one disk, one reason: %s", why) // 1 GiB, and what the backlog needs
-	_, metrics := m.admin(t, "/metrics")
-	require.InEpsilon(t, m.config.DiskReserve-1, labelled(metrics, "purser_disk_free_bytes", `"journal"`), 1e-9)
-	require.InEpsilon(t, m.config.DiskReserve, labelled(metrics, "purser_disk_reserve_bytes", `"authorizer"`), 1e-9)
+	_, metrics := m.adminPage(t, "/metrics")
+	require.InEpsilon(t, m.config.DiskReserve-1, sumLabelled(metrics, "purser_disk_free_bytes", `"journal"`), 1e-9)
+	require.InEpsilon(t, m.config.DiskReserve, sumLabelled(metrics, "purser_disk_reserve_bytes", `"authorizer"`), 1e-9)
 
 	free.Store(settings.LastReserve - 1)
 	m.awaitRoom(t, p, authorizer.RoomForNone)
@@ -122,8 +122,8 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	free.Store(m.config.DiskReserve + m.config.DiskReserve/againPart)
 	m.awaitRoom(t, v.p, authorizer.RoomForAll)
 	v.p.postCardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
-	v.p.swipeFor(t, v.token, "again")
-	require.Contains(t, auditOf(t, data), "agree to the cent")
+	v.p.requireApproval(t, v.token, "again")
+	require.Contains(t, runAudit(t, data), "agree to the cent")
 	require.NoError(t, v.p.stop())
 
 	free.Store(startBytes - 1)

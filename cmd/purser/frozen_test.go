@@ -63,7 +63,7 @@ func TestAttackFrozenProcess(t *testing.T) {
 			require.NoError(t, s.conn.Close())
 		}
 	}
-	p.swipeFor(t, v.token, "afterwards")
+	p.requireApproval(t, v.token, "afterwards")
 	require.Equal(t, int64(29_00), v.availableCents(t), "the frozen swipes hold nothing")
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 	require.Contains(t, requireSuccess(t, program{path: buildProgram(t)}, data, "audit"), "agree to the cent")

@@ -32,14 +32,14 @@ const (
 
 // broker is a Kafka of the test's own that can be taken away and given back, its messages kept.
 type broker struct {
-	addresses  string
-	stop, give func() error
+	addresses     string
+	stop, restart func() error
 }
 
 func startBroker(t *testing.T) *broker {
 	t.Helper()
 	if addresses, process := os.Getenv(brokersVariable), os.Getenv(brokerProcessVariable); addresses != "" && process != "" {
-		return apacheKafka(t, addresses, process)
+		return useApacheKafka(t, addresses, process)
 	}
 	dir := t.TempDir()
 	addresses, err := loadtest.FreeAddresses(1) // one that is free again when the broker comes back
@@ -53,7 +53,7 @@ func startBroker(t *testing.T) *broker {
 	t.Cleanup(func() { cluster.Close() })
 	b := &broker{addresses: cluster.ListenAddrs()[0]}
 	b.stop = func() error { cluster.Close(); return nil }
-	b.give = func() error {
+	b.restart = func() error {
 		for deadline := time.Now().Add(stateTimeout); ; { // the port may be held for a moment
 			again, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.Ports(port))
 			if err == nil {
@@ -70,8 +70,8 @@ func startBroker(t *testing.T) *broker {
 	return b
 }
 
-// apacheKafka is the one that runs, without the topic of an earlier test. It is taken away by freezing its process.
-func apacheKafka(t *testing.T, addresses, process string) *broker {
+// useApacheKafka is the one that runs, without the topic of an earlier test. It is taken away by freezing its process.
+func useApacheKafka(t *testing.T, addresses, process string) *broker {
 	t.Helper()
 	client := kafkaClient(t, addresses)
 	request := kmsg.NewPtrDeleteTopicsRequest()
@@ -87,7 +87,7 @@ func apacheKafka(t *testing.T, addresses, process string) *broker {
 	require.NoError(t, err, brokerProcessVariable)
 	t.Cleanup(func() { _ = syscall.Kill(id, syscall.SIGCONT) })
 	return &broker{addresses: addresses, stop: func() error { return syscall.Kill(id, syscall.SIGSTOP) },
-		give: func() error { return syscall.Kill(id, syscall.SIGCONT) }}
+		restart: func() error { return syscall.Kill(id, syscall.SIGCONT) }}
 }
 
 func kafkaClient(t *testing.T, addresses string, more ...kgo.Opt) *kgo.Client {
@@ -98,8 +98,8 @@ func kafkaClient(t *testing.T, addresses string, more ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// kafkaEvent is what an independent consumer knows of an event.
-type kafkaEvent struct{ id, workspace, kind string }
+// consumedEvent is what an independent consumer knows of an event.
+type consumedEvent struct{ id, workspace, kind string }
 
 // requireTopic reads the topic from its beginning, as a consumer that is none of ours, and holds it against the journal:
 // every event is there at least once, in the order of its shard and so of its workspace; without the repeats the positions
@@ -110,7 +110,7 @@ func requireTopic(t *testing.T, addresses, databaseURL string) {
 	client := kafkaClient(t, addresses, kgo.ConsumeTopics(kafka.DefaultTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
 	defer cancel()
-	var got [ident.Shards][]kafkaEvent
+	var got [ident.Shards][]consumedEvent
 	missing, repeats := 0, 0
 	for _, events := range want {
 		missing += len(events)
@@ -141,7 +141,7 @@ func requireTopic(t *testing.T, addresses, databaseURL string) {
 	t.Logf("the topic has all %d events of the journal in order, %d of them more than once", all, repeats)
 }
 
-func readRecord(t *testing.T, r *kgo.Record) (shard ident.Shard, position int, e kafkaEvent) {
+func readRecord(t *testing.T, r *kgo.Record) (shard ident.Shard, position int, e consumedEvent) {
 	t.Helper()
 	headers := map[string]string{}
 	for _, h := range r.Headers {
@@ -151,11 +151,11 @@ func readRecord(t *testing.T, r *kgo.Record) (shard ident.Shard, position int, e
 	require.NoError(t, err)
 	position, err = strconv.Atoi(headers["purser-position"])
 	require.NoError(t, err)
-	return ident.Shard(number), position, kafkaEvent{id: headers["ce_id"], workspace: string(r.Key), kind: headers["ce_type"]}
+	return ident.Shard(number), position, consumedEvent{id: headers["ce_id"], workspace: string(r.Key), kind: headers["ce_type"]}
 }
 
 // journalEvents reads the journal past the program.
-func journalEvents(t *testing.T, databaseURL string) (events [ident.Shards][]kafkaEvent) {
+func journalEvents(t *testing.T, databaseURL string) (events [ident.Shards][]consumedEvent) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), databaseURL)
 	require.NoError(t, err)
@@ -163,7 +163,7 @@ func journalEvents(t *testing.T, databaseURL string) (events [ident.Shards][]kaf
 	rows, err := conn.Query(t.Context(), `SELECT shard, id, workspace, type FROM journal_event ORDER BY shard, position`)
 	require.NoError(t, err)
 	var shard int16
-	var e kafkaEvent
+	var e consumedEvent
 	_, err = pgx.ForEachRow(rows, []any{&shard, &e.id, &e.workspace, &e.kind}, func() error {
 		events[shard] = append(events[shard], e)
 		return nil

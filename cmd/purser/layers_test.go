@@ -21,11 +21,11 @@ import (
 // is exact: an arrow that is missing from it fails the test, and so does one that no import needs.
 // It leaves out "cmd/purser", which may import every package and is imported by none.
 var (
-	leaves = []string{"persistence/ident", "persistence/money", "actors/fault", "actors/decision"}
-	domain = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder", "actors/counterparty",
+	leafPackages   = []string{"persistence/ident", "persistence/money", "actors/fault", "actors/decision"}
+	domainPackages = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder", "actors/counterparty",
 		"actors/balance",
 		"actors/webhook", "actors/agent", "actors/checkout", "actors/derivation", "actors/ramp"}
-	arrows = map[string][]string{
+	allowedImports = map[string][]string{
 		"persistence":                       {"persistence/ident"},
 		"persistence/archive":               {"persistence", "persistence/ident"},
 		"persistence/book":                  {"persistence", "persistence/ident", "persistence/money", "persistence/postgres"},
@@ -150,27 +150,27 @@ var (
 		"cmd/purser/tuning": {},
 	}
 	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
-	pure = slices.Concat(leaves, domain, []string{"authorizer/hold", "authorizer/forwarded", "actors/agent/intent", "actors/bankday", "actors/clock", "httpapi/mcp", "actors/checkout/address",
+	purePackages = slices.Concat(leafPackages, domainPackages, []string{"authorizer/hold", "authorizer/forwarded", "actors/agent/intent", "actors/bankday", "actors/clock", "httpapi/mcp", "actors/checkout/address",
 		"actors/ramp/proof"})
 	// impure is what no pure package may reach, even through another package.
-	impure = []string{"github.com/asynkron/protoactor-go/", "github.com/cockroachdb/pebble", "github.com/valyala/fasthttp",
+	impureImports = []string{"github.com/asynkron/protoactor-go/", "github.com/cockroachdb/pebble", "github.com/valyala/fasthttp",
 		"github.com/jackc/pgx", "crypto/rand", "math/rand", "net/http", "database/sql"}
 	// clocks are the functions of package time that read or run on a clock.
-	clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+	clockFunctions = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 )
 
-type listed struct {
+type goPackage struct {
 	ImportPath, Dir        string
 	Imports, Deps, GoFiles []string
 }
 
-func TestArrowsPointOneWay(t *testing.T) {
-	for _, p := range packages(t) {
+func TestImportsMatchTheTable(t *testing.T) {
+	for _, p := range listPackages(t) {
 		name, _ := strings.CutPrefix(p.ImportPath, "purser/")
 		if name == "cmd/purser" {
 			continue
 		}
-		expected, known := arrows[name]
+		expected, known := allowedImports[name]
 		require.True(t, known, "package %s is not in the table of layers_test.go", name)
 		imported := []string{}
 		for _, path := range p.Imports {
@@ -182,17 +182,17 @@ func TestArrowsPointOneWay(t *testing.T) {
 	}
 }
 
-func TestPurePackagesReachNoClockNoChanceNoWire(t *testing.T) {
-	for _, p := range packages(t) {
+func TestPurePackagesUseNoClockRandomnessOrIO(t *testing.T) {
+	for _, p := range listPackages(t) {
 		name, _ := strings.CutPrefix(p.ImportPath, "purser/")
-		if !slices.Contains(pure, name) {
+		if !slices.Contains(purePackages, name) {
 			continue
 		}
 		for _, dep := range p.Imports {
-			require.False(t, reaches(dep, impure), "%s imports %s", name, dep)
+			require.False(t, hasAnyPrefix(dep, impureImports), "%s imports %s", name, dep)
 		}
 		for _, dep := range p.Deps {
-			require.False(t, reaches(dep, impure[:4]), "%s reaches %s", name, dep)
+			require.False(t, hasAnyPrefix(dep, impureImports[:4]), "%s reaches %s", name, dep)
 		}
 		for _, file := range p.GoFiles {
 			requireNoClock(t, filepath.Join(p.Dir, file))
@@ -200,24 +200,24 @@ func TestPurePackagesReachNoClockNoChanceNoWire(t *testing.T) {
 	}
 }
 
-func TestNoPackageIsNamedAfterNothing(t *testing.T) {
-	for _, p := range packages(t) {
+func TestNoPackageHasAGenericName(t *testing.T) {
+	for _, p := range listPackages(t) {
 		for _, bad := range []string{"util", "utils", "common", "helper", "helpers", "model", "models", "types"} {
 			require.NotEqual(t, bad, filepath.Base(p.ImportPath), p.ImportPath)
 		}
 	}
 }
 
-func packages(t *testing.T) []listed {
+func listPackages(t *testing.T) []goPackage {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,Deps,GoFiles", "purser/...")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	require.NoError(t, err, stderr.String())
-	var all []listed
+	var all []goPackage
 	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p listed
+		var p goPackage
 		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else {
@@ -229,7 +229,7 @@ func packages(t *testing.T) []listed {
 	return all
 }
 
-func reaches(dep string, roots []string) bool {
+func hasAnyPrefix(dep string, roots []string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return strings.HasPrefix(dep, root) })
 }
 
@@ -246,7 +246,7 @@ func requireNoClock(t *testing.T, path string) {
 			return true
 		}
 		if x, ok := selector.X.(*ast.Ident); ok && name != "" && x.Name == name {
-			require.NotContains(t, clocks, selector.Sel.Name, files.Position(selector.Pos()).String())
+			require.NotContains(t, clockFunctions, selector.Sel.Name, files.Position(selector.Pos()).String())
 		}
 		return true
 	})

@@ -39,7 +39,7 @@ func testSettings(t *testing.T, data string) settings.Settings {
 	return s
 }
 
-func start(t *testing.T, data string) *daemon {
+func startServer(t *testing.T, data string) *daemon {
 	t.Helper()
 	m := newDaemon(testConfig(t, data), debugLogger())
 	require.NoError(t, m.Start(t.Context()))
@@ -67,29 +67,29 @@ func runDemo(t *testing.T, data string, flags ...string) (string, error) {
 	return out.String(), err
 }
 
-func auditOf(t *testing.T, data string) string {
+func runAudit(t *testing.T, data string) string {
 	t.Helper()
 	var out strings.Builder
 	require.NoError(t, run([]string{"audit", "--data-dir", data}, &out), out.String())
 	return out.String()
 }
 
-// TestTheWholeProgram walks the demo through the real servers, restarts, and asks everything again; then loses the authorizer,
+// TestARestartAndARebuildKeepEveryAnswer walks the demo through the real servers, restarts, and asks everything again; then loses the authorizer,
 // makes it anew, and asks once more.
-func TestTheWholeProgram(t *testing.T) {
+func TestARestartAndARebuildKeepEveryAnswer(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	defer func() { // fasthttp's housekeepers sleep on for some seconds
 		require.NoError(t, journaltest.Leaked(before, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
 			goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")))
 	}()
 	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
-	m := start(t, data)
+	m := startServer(t, data)
 	passDemo(t, data, "--save", told)
-	require.Contains(t, auditOf(t, data), "agree to the cent", "asked of the running server")
+	require.Contains(t, runAudit(t, data), "agree to the cent", "asked of the running server")
 	require.NoError(t, m.Close())
-	require.Contains(t, auditOf(t, data), "agree to the cent", "of the directory")
+	require.Contains(t, runAudit(t, data), "agree to the cent", "of the directory")
 
-	m = start(t, data)
+	m = startServer(t, data)
 	passDemo(t, data, "--check", told)
 	require.NoError(t, m.Close())
 
@@ -98,34 +98,34 @@ func TestTheWholeProgram(t *testing.T) {
 		"purser rebuild-authorizer --yes")
 	require.ErrorContains(t, run([]string{"rebuild-authorizer", "--data-dir", data}, io.Discard), "--yes")
 	require.NoError(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard))
-	m = start(t, data)
+	m = startServer(t, data)
 	passDemo(t, data, "--check", told)
 	require.NoError(t, m.Close())
-	require.Contains(t, auditOf(t, data), "agree to the cent", "of the store made anew")
+	require.Contains(t, runAudit(t, data), "agree to the cent", "of the store made anew")
 }
 
 func TestADirectoryHasOneServer(t *testing.T) {
 	data := t.TempDir()
-	m := start(t, data)
+	m := startServer(t, data)
 	second := newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, second.Start(t.Context()), datadir.ErrInUse)
 	require.ErrorIs(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
-	require.NoError(t, start(t, data).Close(), "the lock ends with the server")
+	require.NoError(t, startServer(t, data).Close(), "the lock ends with the server")
 }
 
-func TestALostJournalIsNotMadeAnew(t *testing.T) {
+func TestAStartRefusesWithoutItsJournal(t *testing.T) {
 	data := t.TempDir()
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	require.ErrorContains(t, newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context()),
 		"put the journal back")
 	require.NoDirExists(t, datadir.JournalDir(data))
 }
 
-func TestATakenPortIsNamedAndNothingIsLeftBehind(t *testing.T) {
+func TestAnOccupiedPortIsNamedAndLeavesNothingBehind(t *testing.T) {
 	data := t.TempDir()
-	m := start(t, data)
+	m := startServer(t, data)
 	config := testConfig(t, t.TempDir())
 	config.AdminAddr = m.listeners.http.Addr().String()
 	require.ErrorContains(t, newDaemon(config, slog.New(slog.DiscardHandler)).Start(t.Context()), "admin address")
@@ -137,7 +137,7 @@ func TestATakenPortIsNamedAndNothingIsLeftBehind(t *testing.T) {
 
 func TestAdminPort(t *testing.T) {
 	data := t.TempDir()
-	m := start(t, data)
+	m := startServer(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
 	get := func(path string) string {
 		resp, err := http.Get("http://" + m.listeners.admin.Addr().String() + path)
@@ -148,7 +148,7 @@ func TestAdminPort(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	m.operator().awaitReady(t)
+	m.adminClient().awaitReady(t)
 	require.Contains(t, get("/healthz"), "ok")
 	require.Contains(t, get("/metrics"), "purser_backlog_entries 0")
 }
@@ -171,7 +171,7 @@ func TestAFailedStoreEndsTheProcess(t *testing.T) {
 func TestTheDemoNoticesADifference(t *testing.T) {
 	t.Parallel()
 	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
-	m := start(t, data)
+	m := startServer(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
 	passDemo(t, data, "--save", told)
 	text, err := os.ReadFile(told)
@@ -192,7 +192,7 @@ func TestTheDemoNoticesADifference(t *testing.T) {
 }
 
 // A directory that is not there is said to be missing, by every command that needs one.
-func TestAMissingDirectoryIsNamed(t *testing.T) {
+func TestAMissingDataDirectoryIsNamed(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "nowhere")
 	for _, command := range [][]string{{"audit"}, {"rebuild-authorizer", "--yes"}} {
 		err := run(append(command, "--data-dir", missing), io.Discard)
@@ -201,7 +201,7 @@ func TestAMissingDirectoryIsNamed(t *testing.T) {
 }
 
 // A directory that is not Purser's is refused by the commands that only read, and stays as it was.
-func TestACommandThatReadsMakesNothing(t *testing.T) {
+func TestReadingCommandsCreateNothing(t *testing.T) {
 	for _, command := range []string{"audit", "unmatched"} {
 		empty := t.TempDir()
 		require.ErrorContains(t, run([]string{command, "--data-dir", empty}, io.Discard), "is no data directory of purser")
@@ -210,7 +210,7 @@ func TestACommandThatReadsMakesNothing(t *testing.T) {
 		require.Empty(t, left, command)
 	}
 	data := t.TempDir()
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 	require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))
 	require.ErrorContains(t, run([]string{"audit", "--data-dir", data}, io.Discard), "purser rebuild-authorizer --yes")
 	require.NoDirExists(t, datadir.AuthorizerDir(data))

@@ -16,7 +16,7 @@ import (
 )
 
 // A message that nothing was decided about has a label that says so.
-func TestTheLabelOfNoDecision(t *testing.T) {
+func TestMessagesWithoutADecisionHaveTheLabelNone(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := newMetrics(registry, time.Now)
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestTheLabelOfNoDecision(t *testing.T) {
 func TestEveryGaugeMoves(t *testing.T) {
 	var empty, full sight
 	filled := 0
-	fill(t, reflect.ValueOf(&full).Elem(), &filled)
+	setDistinct(t, reflect.ValueOf(&full).Elem(), &filled)
 	shown := map[float64]string{}
 	for _, g := range []*gauges{swipeGauges(nil, nil, nil), actorGauges(nil, nil, nil)} {
 		for _, n := range g.all {
@@ -57,8 +57,8 @@ func TestEveryGaugeMoves(t *testing.T) {
 	}
 }
 
-// fill gives every number of a struct another value.
-func fill(t *testing.T, v reflect.Value, filled *int) {
+// setDistinct gives every number of a struct another value.
+func setDistinct(t *testing.T, v reflect.Value, filled *int) {
 	t.Helper()
 	*filled++
 	pointer := reflect.NewAt(v.Type(), v.Addr().UnsafePointer()).Elem() // fields may be unexported
@@ -67,7 +67,7 @@ func fill(t *testing.T, v reflect.Value, filled *int) {
 		pointer.SetInt(int64(*filled) * int64(time.Second))
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
-			fill(t, v.Field(i), filled)
+			setDistinct(t, v.Field(i), filled)
 		}
 	case v.CanInt():
 		pointer.SetInt(int64(*filled))
@@ -85,7 +85,7 @@ func TestEveryCounterMoves(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := newMetrics(registry, time.Now)
 	require.NoError(t, err)
-	require.NotEmpty(t, still(t, registry))
+	require.NotEmpty(t, unmovedMetrics(t, registry))
 	m.Decided(hold.Authorization, hold.Declined, hold.ReasonCardFrozen, time.Millisecond)
 	m.Staged(hold.Authorization, time.Millisecond)
 	m.Repeated(hold.Authorization)
@@ -101,13 +101,13 @@ func TestEveryCounterMoves(t *testing.T) {
 	m.Deliveries(1)
 	m.Watched("base", watch.Progress{Head: partner.Head{Number: 9, Hash: "0xb", At: time.Now().Add(-time.Minute)}, Behind: 1,
 		Reorganisations: 1, NodeFaults: 1}, nil)
-	require.Empty(t, still(t, registry))
+	require.Empty(t, unmovedMetrics(t, registry))
 }
 
-var itsName = regexp.MustCompile(`fqName: "(purser_[a-z_]+)"`)
+var metricName = regexp.MustCompile(`fqName: "(purser_[a-z_]+)"`)
 
-// still lists the metrics of a registry that have counted nothing.
-func still(t *testing.T, registry *prometheus.Registry) []string {
+// unmovedMetrics lists the metrics of a registry that have counted nothing.
+func unmovedMetrics(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	moved := map[string]bool{}
 	families, err := registry.Gather()
@@ -125,7 +125,7 @@ func still(t *testing.T, registry *prometheus.Registry) []string {
 	}()
 	var all []string
 	for desc := range described {
-		if name := itsName.FindStringSubmatch(desc.String()); name != nil && !moved[name[1]] {
+		if name := metricName.FindStringSubmatch(desc.String()); name != nil && !moved[name[1]] {
 			all = append(all, name[1])
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// onKeyed is a server on a database with the data key of a directory.
-func onKeyed(t *testing.T, data, url string) *daemon {
+// startOnDatabase is a server on a database with the data key of a directory.
+func startOnDatabase(t *testing.T, data, url string) *daemon {
 	t.Helper()
 	key, err := os.ReadFile(filepath.Join(data, "data-key"))
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func onKeyed(t *testing.T, data, url string) *daemon {
 	require.NoError(t, err)
 	m := newDaemon(c, debugLogger())
 	require.NoError(t, m.Start(t.Context()))
-	p := m.operator()
+	p := m.adminClient()
 	p.awaitReady(t)
 	return m
 }
@@ -45,9 +45,9 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 		return
 	}
 	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
-	m := start(t, data)
+	m := startServer(t, data)
 	passDemo(t, data, "--save", told)
-	url := makeDatabase(t, database, "moved")
+	url := createDatabase(t, database, "moved")
 	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
 	before := openJournalOf(t, data)
@@ -62,7 +62,7 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), pebblejournal.ErrMoved)
 	require.Contains(t, mustRun(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
 
-	m = onKeyed(t, data, url)
+	m = startOnDatabase(t, data, url)
 	require.Equal(t, identity, m.journal.Identity(), "it is the same journal: consumers and the topic go on")
 	passDemo(t, data, "--check", told)
 	passDemo(t, data)
@@ -71,7 +71,7 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 	require.NoError(t, m.Close())
 	require.Contains(t, mustRun(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
 
-	restoreInto(t, data, backup, told, makeDatabase(t, database, "restored"))
+	restoreInto(t, data, backup, told, createDatabase(t, database, "restored"))
 	restoreInto(t, data, backup, told, "")
 	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup},
 		io.Discard), pgjournal.ErrNotEmpty)
@@ -86,30 +86,30 @@ func restoreInto(t *testing.T, keyed, backup, told, url string) {
 	copySecrets(t, keyed, data)
 	var m *daemon
 	if url == "" {
-		m = start(t, data)
+		m = startServer(t, data)
 	} else {
-		m = onKeyed(t, data, url)
+		m = startOnDatabase(t, data, url)
 	}
 	passDemo(t, data, "--check", told)
 	require.NoError(t, m.Close())
 	require.Contains(t, mustRun(t, append([]string{"audit"}, place...)...), "agree to the cent")
 }
 
-// TestAnInterruptedMoveIsEnded: whatever a crash has left, the same command ends it; a database with anything else is refused.
-func TestAnInterruptedMoveIsEnded(t *testing.T) {
+// TestRepeatingAnInterruptedMoveCompletesIt: whatever a crash has left, the same command ends it; a database with anything else is refused.
+func TestRepeatingAnInterruptedMoveCompletesIt(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "an interrupted purser migrate-journal", true)
 	if database == nil {
 		return
 	}
 	data, _ := backUpFreshServer(t)
-	url := makeDatabase(t, database, "interrupted")
+	url := createDatabase(t, database, "interrupted")
 	move := &storecare.MigrateJournalCmd{DataDir: data, To: url}
 	from := openJournalOf(t, data)
 	require.NoError(t, move.Load(t.Context(), from), "and killed before the mark")
 	require.NoError(t, from.Close())
 
-	taken := makeDatabase(t, database, "taken")
+	taken := createDatabase(t, database, "taken")
 	other, _ := backUpFreshServer(t)
 	require.NoError(t, pgjournal.Migrate(t.Context(), taken))
 	stranger := openJournalOf(t, other)
@@ -132,7 +132,7 @@ func TestAMoveIntoAUsedCopyIsRefused(t *testing.T) {
 		return
 	}
 	data, _ := backUpFreshServer(t)
-	url := makeDatabase(t, database, "used")
+	url := createDatabase(t, database, "used")
 	from := openJournalOf(t, data)
 	require.NoError(t, (&storecare.MigrateJournalCmd{DataDir: data, To: url}).Load(t.Context(), from))
 	to, err := pgjournal.Open(t.Context(), pgjournal.Options{URL: url})
@@ -143,8 +143,8 @@ func TestAMoveIntoAUsedCopyIsRefused(t *testing.T) {
 	require.NoError(t, openJournalOf(t, data).Close())
 }
 
-// TestARestoreThatHasFilledItsDatabase is ended by the same restore, and by no other.
-func TestARestoreThatHasFilledItsDatabase(t *testing.T) {
+// TestRepeatingAnInterruptedRestoreCompletesIt is ended by the same restore, and by no other.
+func TestRepeatingAnInterruptedRestoreCompletesIt(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "an interrupted purser restore", true)
 	if database == nil {
@@ -153,7 +153,7 @@ func TestARestoreThatHasFilledItsDatabase(t *testing.T) {
 	_, backup := backUpFreshServer(t)
 	from, err := storecare.CheckBackup(backup)
 	require.NoError(t, err)
-	url := makeDatabase(t, database, "filled")
+	url := createDatabase(t, database, "filled")
 	data := t.TempDir()
 	s := &storecare.Restoration{Stores: datadir.Stores{DataDir: data, DatabaseURL: url}, From: from}
 	plan, err := s.ReadPlan()

@@ -31,8 +31,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// admin reads a page of the admin port.
-func (m *daemon) admin(t *testing.T, path string) (status int, text string) {
+// adminPage reads a page of the admin port.
+func (m *daemon) adminPage(t *testing.T, path string) (status int, text string) {
 	t.Helper()
 	resp, err := http.Get("http://" + m.listeners.admin.Addr().String() + path)
 	require.NoError(t, err)
@@ -42,21 +42,21 @@ func (m *daemon) admin(t *testing.T, path string) (status int, text string) {
 	return resp.StatusCode, string(body)
 }
 
-// operator is somebody at the admin port of a server in this process.
-func (m *daemon) operator() *process {
+// adminClient is somebody at the admin port of a server in this process.
+func (m *daemon) adminClient() *process {
 	return &process{admin: "http://" + m.listeners.admin.Addr().String(), http: http.DefaultClient}
 }
 
 // scrape sums the metrics by name, over all labels.
 func (m *daemon) scrape(t *testing.T) map[string]float64 {
 	t.Helper()
-	status, text := m.admin(t, "/metrics")
+	status, text := m.adminPage(t, "/metrics")
 	require.Equal(t, http.StatusOK, status)
-	return sumsOf(t, text)
+	return sumMetrics(t, text)
 }
 
-// sumsOf reads a page of metrics and adds up those of one name.
-func sumsOf(t *testing.T, text string) map[string]float64 {
+// sumMetrics reads a page of metrics and adds up those of one name.
+func sumMetrics(t *testing.T, text string) map[string]float64 {
 	t.Helper()
 	sums := map[string]float64{}
 	for line := range strings.Lines(text) {
@@ -76,7 +76,7 @@ func sumsOf(t *testing.T, text string) map[string]float64 {
 func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	m := start(t, data)
+	m := startServer(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
 	before := m.scrape(t)
 	passDemo(t, data)
@@ -104,13 +104,13 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 		require.NoError(t, run(append(append([]string{"relay"}, flags...), "--data-dir", data), &out), out.String())
 		require.Contains(t, out.String(), "0 set aside")
 	}
-	m.operator().await(t, "readiness", func() bool { return m.scrape(t)["purser_ready"] == 1 })
+	m.adminClient().await(t, "readiness", func() bool { return m.scrape(t)["purser_ready"] == 1 })
 	require.Equal(t, 1.0, after["purser_build_info"])
 	require.Equal(t, 1.0, after["purser_stores_info"])
 	require.Equal(t, 10_000_000.0, after["purser_backlog_limit_entries"])
 	require.Equal(t, float64(16<<20), after["purser_cache_limit_bytes"])
 	require.Positive(t, after["go_goroutines"])
-	_, text := m.admin(t, "/metrics")
+	_, text := m.adminPage(t, "/metrics")
 	require.Contains(t, text, `purser_answer_seconds_bucket{le="0.2"}`)
 	require.Contains(t, text, `purser_decision_seconds_bucket{le="0.2"}`)
 	require.Contains(t, text, `purser_decisions_total{decision="declined",kind="authorization",reason="card_frozen"}`)
@@ -120,13 +120,13 @@ func TestReadinessNamesEveryReason(t *testing.T) {
 	m := newDaemon(testConfig(t, t.TempDir()), slog.New(slog.DiscardHandler))
 	require.ErrorIs(t, m.ready(), errNotServing)
 	require.NoError(t, m.Start(t.Context()))
-	m.operator().awaitReady(t)
+	m.adminClient().awaitReady(t)
 	m.system.Stop() // a runtime that has stopped; the stores are still there
-	status, text := m.admin(t, "/readyz")
+	status, text := m.adminPage(t, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, text, `{"reasons":["stopping"]`)
 	require.Zero(t, m.scrape(t)["purser_ready"])
-	status, _ = m.admin(t, "/healthz")
+	status, _ = m.adminPage(t, "/healthz")
 	require.Equal(t, http.StatusOK, status)
 	require.NoError(t, m.stores.close())
 	require.ErrorIs(t, m.ready(), errNotServing)
@@ -144,7 +144,7 @@ func TestALongBacklogIsNotReady(t *testing.T) {
 // TestUnmatchedReports sends reports that match nothing and lists them, from the server and from the directory.
 func TestUnmatchedReports(t *testing.T) {
 	data := t.TempDir()
-	m := start(t, data)
+	m := startServer(t, data)
 	const reports = storecare.UnmatchedAtOnce + 3 // more than a page
 	for i := range reports {
 		body := fmt.Sprintf(`{"id":"evt-%d","type":"deposit.settled","data":{"depositId":"dep_0000000000000000000000000%d","by":"Ada"}}`, i, i%10)
@@ -188,11 +188,11 @@ func TestUnmatchedReports(t *testing.T) {
 	require.ErrorContains(t, run([]string{"unmatched", "--data-dir", t.TempDir() + "/none"}, io.Discard), "data directory")
 }
 
-// TestAStopDrains stops a server with an idle and a silent connection at every port and a request half sent: the request is
+// TestACloseAnswersTheRequestInFlight stops a server with an idle and a silent connection at every port and a request half sent: the request is
 // answered, the others hold nothing up.
-func TestAStopDrains(t *testing.T) {
+func TestACloseAnswersTheRequestInFlight(t *testing.T) {
 	data := t.TempDir()
-	m := start(t, data)
+	m := startServer(t, data)
 	for _, ln := range []net.Listener{m.listeners.http, m.listeners.authorizer, m.listeners.admin} {
 		silent, idle := dial(t, ln), dial(t, ln)
 		defer silent.Close()
@@ -204,27 +204,27 @@ func TestAStopDrains(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, http.StatusNotFound, resp.StatusCode)
 	}
-	signup := sendHalf(t, m.listeners.http.Addr().String(), "ada@example.com")
+	signup := startSignup(t, m.listeners.http.Addr().String(), "ada@example.com")
 	down := make(chan error, 1)
 	go func() { down <- m.Close() }()
-	refusing(t, m.listeners.http.Addr().String())
+	awaitRefusedConnections(t, m.listeners.http.Addr().String())
 	signup.finish(t)
 	require.NoError(t, <-down, "nothing that is idle was waited for until the time to drain was over")
 }
 
-// TestSIGTERMAnswersWhatIsOnItsWay signals a process while requests are half sent: all are answered, what they did is kept, and
+// TestSIGTERMAnswersRequestsInFlight signals a process while requests are half sent: all are answered, what they did is kept, and
 // the process ends with status 0.
-func TestSIGTERMAnswersWhatIsOnItsWay(t *testing.T) {
+func TestSIGTERMAnswersRequestsInFlight(t *testing.T) {
 	const clients = 8
 	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
 	p := launch(t, purser, data)
 	address := strings.TrimPrefix(p.rest, "http://")
-	var signups []*halfSent
+	var signups []*partialSignup
 	for i := range clients {
-		signups = append(signups, sendHalf(t, address, fmt.Sprintf("person-%d@example.com", i)))
+		signups = append(signups, startSignup(t, address, fmt.Sprintf("person-%d@example.com", i)))
 	}
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	refusing(t, address)
+	awaitRefusedConnections(t, address)
 	for _, s := range signups {
 		s.finish(t)
 	}
@@ -239,8 +239,8 @@ func TestSIGTERMAnswersWhatIsOnItsWay(t *testing.T) {
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 }
 
-// halfSent is a sign-up whose header the server has read, and whose body is still to come.
-type halfSent struct {
+// partialSignup is a sign-up whose header the server has read, and whose body is still to come.
+type partialSignup struct {
 	conn   net.Conn
 	reader *bufio.Reader
 	body   []byte
@@ -250,12 +250,12 @@ func signupBody(email string) []byte {
 	return marshal(fields{"email": email, "password": "correct horse battery"})
 }
 
-func sendHalf(t *testing.T, address, email string) *halfSent {
+func startSignup(t *testing.T, address, email string) *partialSignup {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	h := &halfSent{conn: conn, reader: bufio.NewReader(conn), body: signupBody(email)}
+	h := &partialSignup{conn: conn, reader: bufio.NewReader(conn), body: signupBody(email)}
 	_, err = fmt.Fprintf(conn,
 		"POST /api/dashboard/signup HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Type: application/json\r\n"+
 			"Content-Length: %d\r\n\r\n", len(h.body))
@@ -269,7 +269,7 @@ func sendHalf(t *testing.T, address, email string) *halfSent {
 }
 
 // finish sends the body and requires the answer, and that the connection ends with it.
-func (h *halfSent) finish(t *testing.T) {
+func (h *partialSignup) finish(t *testing.T) {
 	t.Helper()
 	_, err := h.conn.Write(h.body)
 	require.NoError(t, err)
@@ -284,8 +284,8 @@ func (h *halfSent) finish(t *testing.T) {
 		ContentType: resp.Header.Get("Content-Type"), Body: body}))
 }
 
-// refusing waits until nobody takes connections at an address.
-func refusing(t *testing.T, address string) {
+// awaitRefusedConnections waits until nobody takes connections at an address.
+func awaitRefusedConnections(t *testing.T, address string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		c, err := net.Dial("tcp", address)

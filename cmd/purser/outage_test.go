@@ -24,8 +24,8 @@ import (
 // testDataKey seals what the tests keep in a database.
 var testDataKey = strings.Repeat("5e", settings.DataKeyBytes)
 
-// onDatabase is a server of its own whose journal is in a database. It may be asked as often as one likes.
-func onDatabase(t *testing.T, data, url string, brokers ...string) settings.Config {
+// databaseConfig is a server of its own whose journal is in a database. It may be asked as often as one likes.
+func databaseConfig(t *testing.T, data, url string, brokers ...string) settings.Config {
 	t.Helper()
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
@@ -36,16 +36,16 @@ func onDatabase(t *testing.T, data, url string, brokers ...string) settings.Conf
 	return c
 }
 
-// rise starts a server that may have to wait for its journal. It is closed at the end of the test at the latest.
-func rise(t *testing.T, c settings.Config) (*daemon, *process) {
+// startServerWithClient starts a server that may have to wait for its journal. It is closed at the end of the test at the latest.
+func startServerWithClient(t *testing.T, c settings.Config) (*daemon, *process) {
 	t.Helper()
 	m := newDaemon(c, debugLogger())
-	return m, m.rise(t)
+	return m, m.startWithClient(t)
 }
 
-// rise starts a server that the test has prepared. The end of the test closes it, if nothing does
+// startWithClient starts a server that the test has prepared. The end of the test closes it, if nothing does
 // before.
-func (m *daemon) rise(t *testing.T) *process {
+func (m *daemon) startWithClient(t *testing.T) *process {
 	t.Helper()
 	require.NoError(t, m.Start(t.Context()))
 	stop := sync.OnceValue(m.Close)
@@ -66,24 +66,24 @@ func (p *process) awaitReady(t *testing.T) {
 func (p *process) awaitNotReady(t *testing.T, m *daemon, why string) {
 	t.Helper()
 	p.await(t, why, func() bool {
-		status, text := m.admin(t, "/readyz")
+		status, text := m.adminPage(t, "/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(text, why)
 	})
-	status, _ := m.admin(t, "/healthz")
+	status, _ := m.adminPage(t, "/healthz")
 	require.Equal(t, http.StatusOK, status)
 	require.Zero(t, m.scrape(t)["purser_ready"])
 	require.Zero(t, m.scrape(t)["purser_journal_up"])
 }
 
-// mostSwipes is how often swipeFor swipes anew.
-const mostSwipes = 20
+// maxSwipes is how often swipeFor swipes anew.
+const maxSwipes = 20
 
-// swipeFor sends an authorization and expects an approval at once. Only one that the machine was too busy for, which a timeout
+// requireApproval sends an authorization and expects an approval at once. Only one that the machine was too busy for, which a timeout
 // has declined for good, is made anew: the id that was approved is returned.
-func (p *process) swipeFor(t *testing.T, token, prefix string) (id string) {
+func (p *process) requireApproval(t *testing.T, token, prefix string) (id string) {
 	t.Helper()
 	var a apiclient.Answer
-	for n := 0; n == 0 || a.Text("reason") == "timeout" && n < mostSwipes; n++ {
+	for n := 0; n == 0 || a.Text("reason") == "timeout" && n < maxSwipes; n++ {
 		id = fmt.Sprint(prefix, "-", n)
 		var err error
 		a, err = p.client(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
@@ -96,17 +96,17 @@ func (p *process) swipeFor(t *testing.T, token, prefix string) (id string) {
 	return id
 }
 
-// refusesRequests asks every kind of route and expects that nothing changed.
-func (p *process) refusesRequests(t *testing.T, bearer string) {
+// requireAllUnavailable asks every kind of route and expects that nothing changed.
+func (p *process) requireAllUnavailable(t *testing.T, bearer string) {
 	t.Helper()
-	p.refuses(t, bearer,
+	p.requireUnavailable(t, bearer,
 		apiclient.Request{Method: "GET", Path: "/api/treasury"}, apiclient.Request{Method: "GET", Path: "/api/cards"},
 		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(cardRequest())},
 		apiclient.Request{Method: "POST", Path: "/api/dashboard/login", Body: marshal(fields{"email": "nobody@example.com",
 			"password": "a long password"})})
 }
 
-func (p *process) refuses(t *testing.T, bearer string, requests ...apiclient.Request) {
+func (p *process) requireUnavailable(t *testing.T, bearer string, requests ...apiclient.Request) {
 	t.Helper()
 	for _, r := range requests {
 		a, err := p.client(p.rest, bearer).Send(t.Context(), r)
@@ -116,8 +116,8 @@ func (p *process) refuses(t *testing.T, bearer string, requests ...apiclient.Req
 	}
 }
 
-// auditPlace audits the stores of a server.
-func auditPlace(t *testing.T, c settings.Config) {
+// requireCleanAudit audits the stores of a server.
+func requireCleanAudit(t *testing.T, c settings.Config) {
 	t.Helper()
 	var out strings.Builder
 	require.NoError(t, run([]string{"audit", "--data-dir", c.DataDir, "--database-url", c.DatabaseURL}, &out), out.String())
@@ -130,8 +130,8 @@ func TestSwipesOutliveTheDatabase(t *testing.T) {
 	if database == nil {
 		return
 	}
-	config := onDatabase(t, t.TempDir(), database.URL("postgres"), "127.0.0.1:1") // and Kafka is never there
-	_, p := rise(t, config)
+	config := databaseConfig(t, t.TempDir(), database.URL("postgres"), "127.0.0.1:1") // and Kafka is never there
+	_, p := startServerWithClient(t, config)
 	p.awaitReady(t)
 	w := newWitness(t, p)
 	rich := w.tenants[len(w.tenants)-1]
@@ -139,22 +139,22 @@ func TestSwipesOutliveTheDatabase(t *testing.T) {
 	require.NoError(t, p.stop())
 	require.NoError(t, database.Crash())
 
-	m, p := rise(t, config)
+	m, p := startServerWithClient(t, config)
 	p.awaitNotReady(t, m, "the journal: ")
-	swiped := []string{p.swipeFor(t, token, "while-away-1")}
-	p.refusesRequests(t, rich.bearer)
+	swiped := []string{p.requireApproval(t, token, "while-away-1")}
+	p.requireAllUnavailable(t, rich.bearer)
 	require.Positive(t, m.scrape(t)["purser_backlog_entries"])
 	require.NoError(t, database.Restart())
 	p.awaitReady(t)
 	p.awaitEmptyBacklog(t)
 	p.await(t, "the journal", func() bool { return m.scrape(t)["purser_journal_up"] == 1 })
-	auditPlace(t, config)
+	requireCleanAudit(t, config)
 
 	require.NoError(t, database.Crash())
-	swiped = append(swiped, p.swipeFor(t, token, "while-away-2"))
-	p.refusesRequests(t, rich.bearer)
+	swiped = append(swiped, p.requireApproval(t, token, "while-away-2"))
+	p.requireAllUnavailable(t, rich.bearer)
 	p.awaitNotReady(t, m, "the journal does not answer")
-	swiped = append(swiped, p.swipeFor(t, token, "while-away-3"))
+	swiped = append(swiped, p.requireApproval(t, token, "while-away-3"))
 	require.NoError(t, database.Restart())
 	p.awaitReady(t)
 	p.awaitEmptyBacklog(t)
@@ -165,65 +165,65 @@ func TestSwipesOutliveTheDatabase(t *testing.T) {
 		require.Contains(t, seen, id)
 	}
 	require.NoError(t, p.stop())
-	auditPlace(t, config)
+	requireCleanAudit(t, config)
 }
 
-// silenceWithin is how long a request waits for a server whose database is silent. It is told after some five seconds, by a slow
+// silentDatabaseTimeout is how long a request waits for a server whose database is silent. It is told after some five seconds, by a slow
 // machine later.
-const silenceWithin = 30 * time.Second
+const silentDatabaseTimeout = 30 * time.Second
 
-// TestASilentDatabaseKeepsNobodyWaiting freezes the database: connections stand and nothing is answered. A request is told before
+// TestRequestsAreRefusedWhileTheDatabaseIsSilent freezes the database: connections stand and nothing is answered. A request is told before
 // its client gives up, after silenceWithin, that nothing changed; and swipes notice nothing.
-func TestASilentDatabaseKeepsNobodyWaiting(t *testing.T) {
+func TestRequestsAreRefusedWhileTheDatabaseIsSilent(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "the program on a database that does not answer", true)
 	if database == nil {
 		return
 	}
-	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
-	m, p := rise(t, config)
+	config := databaseConfig(t, t.TempDir(), database.URL("postgres"))
+	m, p := startServerWithClient(t, config)
 	p.awaitReady(t)
 	w := newWitness(t, p)
 	rich := w.tenants[len(w.tenants)-1]
 	p.awaitEmptyBacklog(t)
 	require.NoError(t, database.Pause())
-	p.swipeFor(t, rich.restClients[0].token, "silence-1")
+	p.requireApproval(t, rich.restClients[0].token, "silence-1")
 	began := time.Now()
-	hasty := &process{rest: p.rest, http: &http.Client{Timeout: silenceWithin, Transport: p.http.Transport}}
-	hasty.refuses(t, rich.bearer, // while nothing but a limit of the server's own can end its wait
+	hasty := &process{rest: p.rest, http: &http.Client{Timeout: silentDatabaseTimeout, Transport: p.http.Transport}}
+	hasty.requireUnavailable(t, rich.bearer, // while nothing but a limit of the server's own can end its wait
 		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(cardRequest())})
 	t.Logf("a request was refused after %v", time.Since(began))
 	p.awaitNotReady(t, m, "the journal does not answer")
-	p.swipeFor(t, rich.restClients[0].token, "silence-2")
+	p.requireApproval(t, rich.restClients[0].token, "silence-2")
 	require.NoError(t, database.Resume())
 	p.awaitReady(t)
 	p.awaitEmptyBacklog(t)
 	require.NoError(t, p.stop())
-	auditPlace(t, config)
+	requireCleanAudit(t, config)
 }
 
-// TestTheFirstStartWaits has nothing to answer swipes from before it knows its deployment.
-func TestTheFirstStartWaits(t *testing.T) {
+// TestTheFirstStartWaitsForItsDatabase has nothing to answer swipes from before it knows its deployment.
+func TestTheFirstStartWaitsForItsDatabase(t *testing.T) {
 	database := pgtest.Own(t, "the first start without its database", true)
 	if database == nil {
 		return
 	}
 	require.NoError(t, database.Stop())
-	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
-	m, p := rise(t, config)
+	config := databaseConfig(t, t.TempDir(), database.URL("postgres"))
+	m, p := startServerWithClient(t, config)
 	p.awaitNotReady(t, m, "the journal: ")
 	a, err := p.client(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
 		Body: marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100, "currency": "USD",
 			"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 	require.NoError(t, err)
 	require.Equal(t, 503, a.Status, string(a.Raw))
-	p.refusesRequests(t, "apk_none")
+	p.requireAllUnavailable(t, "apk_none")
 	require.NotContains(t, m.scrape(t), "purser_backlog_entries", "there is no authorizer")
 	require.NoError(t, database.Restart())
 	p.awaitReady(t)
 	require.NoError(t, p.stop())
 	require.NoError(t, database.Stop())
-	m, p = rise(t, config)
+	m, p = startServerWithClient(t, config)
 	p.awaitNotReady(t, m, "the journal: ")
 	require.NoError(t, p.stop(), "a server that waits stops too")
 }
@@ -237,24 +237,24 @@ func TestAnotherDatabaseIsRefused(t *testing.T) {
 	}
 	mine, theirs := t.TempDir(), t.TempDir()
 	for data, name := range map[string]string{mine: "mine", theirs: "theirs"} {
-		_, p := rise(t, onDatabase(t, data, makeDatabase(t, database, name)))
+		_, p := startServerWithClient(t, databaseConfig(t, data, createDatabase(t, database, name)))
 		p.awaitReady(t)
 		require.NoError(t, p.stop())
 	}
 	for name, why := range map[string]string{"theirs": "is not that of", "empty": "has no journal"} {
 		url := database.URL(name)
 		if name == "empty" {
-			url = makeDatabase(t, database, name)
+			url = createDatabase(t, database, name)
 		}
-		m, p := rise(t, onDatabase(t, mine, url))
+		m, p := startServerWithClient(t, databaseConfig(t, mine, url))
 		require.ErrorContains(t, <-m.Failed(), why)
 		require.NoError(t, p.stop())
 	}
-	_, p := rise(t, onDatabase(t, mine, database.URL("mine")))
+	_, p := startServerWithClient(t, databaseConfig(t, mine, database.URL("mine")))
 	p.awaitReady(t)
 }
 
-func makeDatabase(t *testing.T, server *pgtest.Server, name string) (url string) {
+func createDatabase(t *testing.T, server *pgtest.Server, name string) (url string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
 	require.NoError(t, err)
@@ -264,33 +264,33 @@ func makeDatabase(t *testing.T, server *pgtest.Server, name string) (url string)
 	return server.URL(name)
 }
 
-// reader is a consumer that counts.
-type reader struct {
-	mu     sync.Mutex
-	at     [ident.Shards]uint64
-	refuse bool
+// countingConsumer is a consumer that counts.
+type countingConsumer struct {
+	mu        sync.Mutex
+	positions [ident.Shards]uint64
+	refuse    bool
 }
 
-func (r *reader) Position(_ context.Context, shard ident.Shard) (uint64, error) {
+func (r *countingConsumer) Position(_ context.Context, shard ident.Shard) (uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.at[shard], nil
+	return r.positions[shard], nil
 }
 
-func (r *reader) Handle(_ context.Context, shard ident.Shard, events []persistence.Event) error {
+func (r *countingConsumer) Handle(_ context.Context, shard ident.Shard, events []persistence.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.refuse:
 		return persistence.ErrUnavailable
-	case events[0].Position != r.at[shard]+1:
+	case events[0].Position != r.positions[shard]+1:
 		return persistence.ErrMoved
 	}
-	r.at[shard] += uint64(len(events))
+	r.positions[shard] += uint64(len(events))
 	return nil
 }
 
-func (r *reader) refuses(is bool) {
+func (r *countingConsumer) setRefusing(is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refuse = is
@@ -317,28 +317,28 @@ func TestTheProgramOnEveryStore(t *testing.T) {
 				if database == nil {
 					return
 				}
-				url = makeDatabase(t, database, fmt.Sprintf("stores_%d", len(c.kafka)))
+				url = createDatabase(t, database, fmt.Sprintf("stores_%d", len(c.kafka)))
 			}
-			walkOn(t, onDatabase(t, t.TempDir(), url, c.kafka...))
+			demoWithFailingConsumer(t, databaseConfig(t, t.TempDir(), url, c.kafka...))
 		})
 	}
 }
 
-func walkOn(t *testing.T, config settings.Config) {
-	r := &reader{refuse: true}
+func demoWithFailingConsumer(t *testing.T, config settings.Config) {
+	r := &countingConsumer{refuse: true}
 	m := newDaemon(config, debugLogger())
 	m.consumers = append(m.consumers,
 		consumer{"left-out", func(context.Context, *daemon) (persistence.Handler, error) { return nil, nil }},
 		consumer{"reader", func(context.Context, *daemon) (persistence.Handler, error) { return r, nil }})
 	require.NoError(t, m.Start(t.Context()))
 	defer func() { require.NoError(t, m.Close()) }()
-	p := m.operator()
+	p := m.adminClient()
 	p.awaitReady(t)
 	passDemo(t, config.DataDir)
 	require.NoError(t, m.system.Settle(t.Context()))
 	p.await(t, "a failure", func() bool { return m.scrape(t)["purser_consumer_failing_shards"] > 0 })
 	require.Positive(t, m.scrape(t)["purser_consumer_lag_events"])
-	r.refuses(false)
+	r.setRefusing(false)
 	p.await(t, "the consumer", func() bool { return m.scrape(t)["purser_consumer_lag_events"] == 0 })
 	p.await(t, "that nothing fails", func() bool { return m.scrape(t)["purser_consumer_failing_shards"] == 0 })
 	p.awaitReady(t)
@@ -352,7 +352,7 @@ func walkOn(t *testing.T, config settings.Config) {
 	} else {
 		require.NotContains(t, after, "purser_publisher_up")
 	}
-	auditPlace(t, config)
+	requireCleanAudit(t, config)
 }
 
 // TestProvisioning makes the schema and the topic by hand.
@@ -386,8 +386,8 @@ func TestReadinessNamesTheFullDiskOfPostgres(t *testing.T) {
 	if database == nil {
 		return
 	}
-	url := makeDatabase(t, database, "full_disk")
-	m, p := rise(t, onDatabase(t, t.TempDir(), url))
+	url := createDatabase(t, database, "full_disk")
+	m, p := startServerWithClient(t, databaseConfig(t, t.TempDir(), url))
 	p.awaitReady(t)
 	v := newTenantWithHold(t, p)
 	conn, err := pgx.Connect(t.Context(), url)
@@ -400,12 +400,12 @@ func TestReadinessNamesTheFullDiskOfPostgres(t *testing.T) {
 	execute(`CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$`)
 	execute(`CREATE TRIGGER fill BEFORE UPDATE ON journal_shard FOR EACH ROW EXECUTE FUNCTION fill()`)
-	p.swipeFor(t, v.token, "full") // the relay meets the full disk
+	p.requireApproval(t, v.token, "full") // the relay meets the full disk
 	p.await(t, "the reason", func() bool {
-		status, text := m.admin(t, "/readyz")
+		status, text := m.adminPage(t, "/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(text, "the disk of Postgres is full")
 	})
-	p.swipeFor(t, v.token, "still")
+	p.requireApproval(t, v.token, "still")
 	execute(`DROP TRIGGER fill ON journal_shard`)
 	p.awaitReady(t)
 	p.awaitEmptyBacklog(t)

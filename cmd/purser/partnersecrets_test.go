@@ -41,7 +41,7 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
 	file := settings.PartnerSecretFileOf(httpapi.PartnerBank)
 	launch(t, purser, data).signalAndWait(t, syscall.SIGTERM)
-	common, reports := secretIn(t, data, settings.PartnerSecretFile)[0], 0
+	common, reports := readSecrets(t, data, settings.PartnerSecretFile)[0], 0
 	serves := func(bank, refusedByBank []string) {
 		t.Helper()
 		p := launch(t, purser, data)
@@ -64,13 +64,13 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 	}
 	require.Contains(t, requireFailure(t, purser, data, "rotate", file, "--finish"), settings.PartnerSecretSetting(httpapi.PartnerBank))
 	requireSuccess(t, purser, data, "rotate", file)
-	first := secretIn(t, data, file)
+	first := readSecrets(t, data, file)
 	require.Equal(t, []string{first[0], common}, first)
 	serves(first, nil)
 	requireSuccess(t, purser, data, "rotate", file, "--finish")
 	serves(first[:1], []string{common})
 	requireSuccess(t, purser, data, "rotate", file)
-	second := secretIn(t, data, file)
+	second := readSecrets(t, data, file)
 	require.Equal(t, []string{second[0], first[0]}, second)
 	serves(second, []string{common})
 	requireSuccess(t, purser, data, "rotate", file, "--finish")

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const testProxy, testStranger = "127.0.0.9", "127.0.0.8"
+const trustedProxy, untrustedPeer = "127.0.0.9", "127.0.0.8"
 
 func TestProxySettings(t *testing.T) {
 	s := defaults(t)
@@ -37,16 +37,16 @@ func TestProxySettings(t *testing.T) {
 	f("10.0.0.1", "v1", `PURSER_PROXY_PROTOCOL: "v1" is not off, or rest and network with a comma`)
 }
 
-// asker asks a port from an address of this machine.
-type asker struct {
+// portClient asks a port from an address of this machine.
+type portClient struct {
 	from, to string // to is a base URL
-	head     string // comes before TLS and HTTP
+	header   string // comes before TLS and HTTP
 	tls      *tls.Config
 }
 
-// ask sends one request on a connection of its own. The error is that of a connection that ended
+// send sends one request on a connection of its own. The error is that of a connection that ended
 // without an answer.
-func (a asker) ask(t *testing.T, request string) (*http.Response, string, error) {
+func (a portClient) send(t *testing.T, request string) (*http.Response, string, error) {
 	t.Helper()
 	_, address, _ := strings.Cut(a.to, "://")
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.from)}}
@@ -54,7 +54,7 @@ func (a asker) ask(t *testing.T, request string) (*http.Response, string, error)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
 	require.NoError(t, conn.SetDeadline(time.Now().Add(processTimeout)))
-	_, err = io.WriteString(conn, a.head)
+	_, err = io.WriteString(conn, a.header)
 	require.NoError(t, err)
 	if a.tls != nil {
 		conn = tls.Client(conn, a.tls)
@@ -71,28 +71,28 @@ func (a asker) ask(t *testing.T, request string) (*http.Response, string, error)
 }
 
 // status asks and returns the status, 0 without an answer.
-func (a asker) status(t *testing.T, request string) int {
+func (a portClient) status(t *testing.T, request string) int {
 	t.Helper()
-	resp, _, err := a.ask(t, request)
+	resp, _, err := a.send(t, request)
 	if err != nil {
 		return 0
 	}
 	return resp.StatusCode
 }
 
-func rootFor(headers string) string {
+func rootRequest(headers string) string {
 	return "GET / HTTP/1.1\r\nHost: purser.test\r\n" + headers + "\r\n"
 }
 
-// swipeOf writes a swipe of a card that does not exist.
-func (p *process) swipeOf(id string) string {
+// swipeRequest writes a swipe of a card that does not exist.
+func (p *process) swipeRequest(id string) string {
 	body := fmt.Sprintf(`{"id":%q,"cardToken":"ctok_nobody","amountCents":1250,"currency":"USD","merchant":{"name":"Cafe","mcc":"5812"}}`, id)
 	return fmt.Sprintf("POST /v1/authorizations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
 		"Content-Length: %d\r\n\r\n%s", p.secret, len(body), body)
 }
 
-// proxyHead is a head of the PROXY protocol, version 2, for a client.
-func proxyHead(client string) string {
+// proxyHeader is a head of the PROXY protocol, version 2, for a client.
+func proxyHeader(client string) string {
 	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + string(net.ParseIP(client).To4()) +
 		"\x7f\x00\x00\x01\x1f\x40\x01\xbb"
 }
@@ -100,35 +100,35 @@ func proxyHead(client string) string {
 // The program behind proxies: limits count the client that a trusted proxy names, and nothing that
 // an untrusted peer says. A swipe comes through the PROXY protocol.
 func TestTheServerBehindProxies(t *testing.T) {
-	purser := program{path: buildProgram(t), env: []string{"PURSER_TRUSTED_PROXIES=" + testProxy,
+	purser := program{path: buildProgram(t), env: []string{"PURSER_TRUSTED_PROXIES=" + trustedProxy,
 		"PURSER_PROXY_PROTOCOL=network",
 		"PURSER_RATE_LIMITS=1000,1000,3"}}
 	p := launch(t, purser, filepath.Join(t.TempDir(), "data"))
-	byProxy, byStranger := asker{from: testProxy, to: p.rest}, asker{from: testStranger, to: p.rest}
+	byProxy, byStranger := portClient{from: trustedProxy, to: p.rest}, portClient{from: untrustedPeer, to: p.rest}
 	for range 3 {
-		require.Equal(t, 200, byProxy.status(t, rootFor("X-Forwarded-For: 203.0.113.9, 192.0.2.1\r\n")))
+		require.Equal(t, 200, byProxy.status(t, rootRequest("X-Forwarded-For: 203.0.113.9, 192.0.2.1\r\n")))
 	}
-	require.Equal(t, 429, byProxy.status(t, rootFor("X-Forwarded-For: 203.0.113.77, 192.0.2.1\r\n")),
+	require.Equal(t, 429, byProxy.status(t, rootRequest("X-Forwarded-For: 203.0.113.77, 192.0.2.1\r\n")),
 		"the entry of the proxy counts")
-	require.Equal(t, 200, byProxy.status(t, rootFor("X-Forwarded-For: 192.0.2.2\r\n")), "another client")
-	require.Equal(t, 429, byProxy.status(t, rootFor("Forwarded: for=\"192.0.2.1:4711\"\r\n")))
+	require.Equal(t, 200, byProxy.status(t, rootRequest("X-Forwarded-For: 192.0.2.2\r\n")), "another client")
+	require.Equal(t, 429, byProxy.status(t, rootRequest("Forwarded: for=\"192.0.2.1:4711\"\r\n")))
 	for i := range 3 {
-		require.Equal(t, 200, byStranger.status(t, rootFor(fmt.Sprintf("X-Forwarded-For: 192.0.2.%d\r\n", 10+i))))
+		require.Equal(t, 200, byStranger.status(t, rootRequest(fmt.Sprintf("X-Forwarded-For: 192.0.2.%d\r\n", 10+i))))
 	}
-	require.Equal(t, 429, byStranger.status(t, rootFor("X-Forwarded-For: 192.0.2.99\r\n")), "a forged field is ignored")
+	require.Equal(t, 429, byStranger.status(t, rootRequest("X-Forwarded-For: 192.0.2.99\r\n")), "a forged field is ignored")
 
-	network := asker{from: testProxy, to: p.network, head: proxyHead("192.0.2.1")}
-	resp, text, err := network.ask(t, p.swipeOf("proxied"))
+	network := portClient{from: trustedProxy, to: p.network, header: proxyHeader("192.0.2.1")}
+	resp, text, err := network.send(t, p.swipeRequest("proxied"))
 	require.NoError(t, err)
 	require.Equal(t, 200, resp.StatusCode, text)
 	require.Contains(t, text, `"decision":"declined"`)
-	network.head = "PROXY TCP4 192.0.2.1 127.0.0.1 8000 8081\r\n"
-	require.Zero(t, network.status(t, p.swipeOf("version 1")), "version 1 is refused")
-	network.from, network.head = testStranger, ""
-	require.Equal(t, 200, network.status(t, p.swipeOf("direct")), "an untrusted peer sends no head")
-	network.head = proxyHead("192.0.2.1")
-	require.Equal(t, 400, network.status(t, p.swipeOf("forged")), "and may not send one")
-	require.Equal(t, 1.0, labelled(p.adminPage("/metrics"), "purser_connections_unread_total",
+	network.header = "PROXY TCP4 192.0.2.1 127.0.0.1 8000 8081\r\n"
+	require.Zero(t, network.status(t, p.swipeRequest("version 1")), "version 1 is refused")
+	network.from, network.header = untrustedPeer, ""
+	require.Equal(t, 200, network.status(t, p.swipeRequest("direct")), "an untrusted peer sends no head")
+	network.header = proxyHeader("192.0.2.1")
+	require.Equal(t, 400, network.status(t, p.swipeRequest("forged")), "and may not send one")
+	require.Equal(t, 1.0, sumLabelled(p.adminPage("/metrics"), "purser_connections_unread_total",
 		`port="card network",reason="proxy head"`))
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 }

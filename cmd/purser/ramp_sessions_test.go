@@ -24,23 +24,23 @@ import (
 
 // TestImportOfRampSessions brings over the orders of the ramp's retired routes into each of the two journals.
 func TestImportOfRampSessions(t *testing.T) {
-	t.Run("embedded", func(t *testing.T) { importRampSessions(t, func(data string) *daemon { return start(t, data) }) })
+	t.Run("embedded", func(t *testing.T) { importRampSessions(t, func(data string) *daemon { return startServer(t, data) }) })
 	t.Run("postgres", func(t *testing.T) {
 		database := pgtest.Own(t, "purser import-ramp-sessions", true)
 		if database == nil {
 			return
 		}
-		url := makeDatabase(t, database, "imported")
+		url := createDatabase(t, database, "imported")
 		t.Setenv("DATABASE_URL", url) // of the commands
 		importRampSessions(t, func(data string) *daemon {
 			require.NoError(t, os.WriteFile(filepath.Join(data, "data-key"), []byte(testDataKey), 0o600))
-			return onKeyed(t, data, url)
+			return startOnDatabase(t, data, url)
 		})
 	})
 }
 
-// older is a workspace that had sessions in the service before.
-type older struct {
+// legacyWorkspace is a workspace that had sessions in the service before.
+type legacyWorkspace struct {
 	t         *testing.T
 	data      string
 	workspace string
@@ -48,42 +48,42 @@ type older struct {
 }
 
 func importRampSessions(t *testing.T, serve func(data string) *daemon) {
-	o := &older{t: t, data: t.TempDir()}
+	o := &legacyWorkspace{t: t, data: t.TempDir()}
 	m := serve(o.data)
-	o.found(m)
-	neighbour := o.neighbour(m)
-	good := o.file(o.line("on", "onramp", "processing", 3_000, "2025-03"), o.line("done", "onramp", "completed", 100),
-		o.line("off", "offramp", "created", 5_000), o.line("sold", "offramp", "processing", 700))
+	o.signUp(m)
+	neighbour := o.createNeighbour(m)
+	good := o.writeFile(o.sessionLine("on", "onramp", "processing", 3_000, "2025-03"), o.sessionLine("done", "onramp", "completed", 100),
+		o.sessionLine("off", "offramp", "created", 5_000), o.sessionLine("sold", "offramp", "processing", 700))
 	require.ErrorIs(t, run([]string{"import-ramp-sessions", "--data-dir", o.data, good}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
 
-	o.refuses()
-	require.Equal(t, "3 sessions brought over, 1 were there already\n", o.imports(good))
-	require.Equal(t, "0 sessions brought over, 4 were there already\n", o.imports(good))
-	more := o.file(o.line("on", "onramp", "processing", 3_000, "2025-03"), o.line("new", "onramp", "failed", 900, "2025-04"))
-	require.Equal(t, "1 sessions brought over, 1 were there already\n", o.imports(more))
-	o.faulty([]string{strings.Replace(o.line("on", "onramp", "processing", 3_000, "2025-03"), o.workspace, neighbour, 1)},
+	o.checkRefusedFiles()
+	require.Equal(t, "3 sessions brought over, 1 were there already\n", o.importFile(good))
+	require.Equal(t, "0 sessions brought over, 4 were there already\n", o.importFile(good))
+	more := o.writeFile(o.sessionLine("on", "onramp", "processing", 3_000, "2025-03"), o.sessionLine("new", "onramp", "failed", 900, "2025-04"))
+	require.Equal(t, "1 sessions brought over, 1 were there already\n", o.importFile(more))
+	o.requireFaults([]string{strings.Replace(o.sessionLine("on", "onramp", "processing", 3_000, "2025-03"), o.workspace, neighbour, 1)},
 		"line 1: workspaceId: "+o.id("on")+" was brought over with another one")
 
 	m = serve(o.data)
-	require.Equal(t, []string{"900 failed", "3000 processing", "100 completed"}, o.listed(m), "newest first")
+	require.Equal(t, []string{"900 failed", "3000 processing", "100 completed"}, o.listOnramps(m), "newest first")
 	one := o.get(m, "/api/ramp/sessions/"+o.id("off"))
 	require.Equal(t, "created", one.Text("session", "status"))
 	require.Equal(t, "https://ramp.example/off", one.Text("session", "hostedUrl"))
-	require.Equal(t, int64(0), o.coins(m), "what was over before moves nothing")
+	require.Equal(t, int64(0), o.usdcCents(m), "what was over before moves nothing")
 	for range 2 {
-		o.reported(m, "partner-onramp", "onramp.completed", "on")
-		o.reported(m, "partner-offramp", "offramp.failed", "off")
-		o.reported(m, "partner-offramp", "offramp.completed", "sold")
+		o.sendReport(m, "partner-onramp", "onramp.completed", "on")
+		o.sendReport(m, "partner-offramp", "offramp.failed", "off")
+		o.sendReport(m, "partner-offramp", "offramp.completed", "sold")
 	}
-	require.Equal(t, int64(8_000), o.coins(m))
+	require.Equal(t, int64(8_000), o.usdcCents(m))
 	require.NoError(t, m.Close())
-	require.Equal(t, "0 sessions brought over, 4 were there already\n", o.imports(good), "reports have moved them since")
-	require.Contains(t, auditOf(t, o.data), "agree to the cent")
+	require.Equal(t, "0 sessions brought over, 4 were there already\n", o.importFile(good), "reports have moved them since")
+	require.Contains(t, runAudit(t, o.data), "agree to the cent")
 	require.Contains(t, mustRun(t, "unmatched", "--data-dir", o.data), "0 unmatched")
 }
 
-func (o *older) found(m *daemon) {
+func (o *legacyWorkspace) signUp(m *daemon) {
 	session := apiclient.New("http://"+m.listeners.http.Addr().String(), "")
 	defer session.HTTP.CloseIdleConnections()
 	post := func(path string, body fields) apiclient.Answer {
@@ -97,8 +97,8 @@ func (o *older) found(m *daemon) {
 	o.bearer = post("/api/auth/keys", fields{"label": "reads", "scopes": []string{"read:treasury"}}).Text("secret")
 }
 
-// neighbour makes a workspace whose ids are in the same slot.
-func (o *older) neighbour(m *daemon) string {
+// createNeighbour makes a workspace whose ids are in the same slot.
+func (o *legacyWorkspace) createNeighbour(m *daemon) string {
 	slot, err := ident.SlotOf(o.workspace)
 	require.NoError(o.t, err)
 	id := ident.Derive(slot, time.Now(), "neighbour").Format(ident.Workspace)
@@ -111,40 +111,40 @@ func (o *older) neighbour(m *daemon) string {
 	return id
 }
 
-func (o *older) id(name string) string {
+func (o *legacyWorkspace) id(name string) string {
 	owner, err := ident.Parse(ident.Workspace, o.workspace)
 	require.NoError(o.t, err)
 	return ident.Derive(owner.Slot(), time.UnixMilli(1_700_000_000_000), name).Format(ident.RampSession)
 }
 
-// line is a session of February 2025, or of a month that is named.
-func (o *older) line(name, direction, status string, cents int64, month ...string) string {
+// sessionLine is a session of February 2025, or of a month that is named.
+func (o *legacyWorkspace) sessionLine(name, direction, status string, cents int64, month ...string) string {
 	month = append(month, "2025-02")
 	return string(marshal(fields{"workspaceId": o.workspace, "id": o.id(name), "direction": direction, "status": status,
 		"amountUsdCents": cents, "hostedUrl": "https://ramp.example/" + name, "createdAt": month[0] + "-01T10:00:00Z"}))
 }
 
-func (o *older) file(lines ...string) string {
+func (o *legacyWorkspace) writeFile(lines ...string) string {
 	path := filepath.Join(o.t.TempDir(), "sessions.jsonl")
 	require.NoError(o.t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	return path
 }
 
-func (o *older) imports(file string) string {
+func (o *legacyWorkspace) importFile(file string) string {
 	o.t.Helper()
 	return mustRun(o.t, "import-ramp-sessions", "--data-dir", o.data, file)
 }
 
-// refuses tries files with faults. Each fault is told with its line and field, and the lines without one are not brought over.
-func (o *older) refuses() {
-	good := o.line("bad", "onramp", "processing", 1)
+// checkRefusedFiles tries files with faults. Each fault is told with its line and field, and the lines without one are not brought over.
+func (o *legacyWorkspace) checkRefusedFiles() {
+	good := o.sessionLine("bad", "onramp", "processing", 1)
 	stranger := ident.Derive(5, time.UnixMilli(1_700_000_000_000), "nobody").Format(ident.Workspace)
 	for _, c := range []struct {
 		lines []string
 		says  []string
 	}{
-		{[]string{good, `{`, o.line("x", "sideways", "created", 1), o.line("y", "onramp", "lost", 1),
-			o.line("z", "onramp", "failed", 0), good},
+		{[]string{good, `{`, o.sessionLine("x", "sideways", "created", 1), o.sessionLine("y", "onramp", "lost", 1),
+			o.sessionLine("z", "onramp", "failed", 0), good},
 			[]string{"line 2: ", "line 3: direction: ", "line 4: status: ", "line 5: amountUsdCents: ", "line 6: id: "}},
 		{[]string{strings.Replace(good, "rs_", "ro_", 1), strings.Replace(good, "https:", "ftp:", 1),
 			strings.Replace(good, `"2025-02-01T10:00:00Z"`, `"yesterday"`, 1), strings.Replace(good, "hostedUrl", "url", 1),
@@ -155,25 +155,25 @@ func (o *older) refuses() {
 		{[]string{good, strings.Replace(strings.Replace(good, o.workspace, stranger, 1), o.id("bad"),
 			ident.Derive(5, time.UnixMilli(1), "x").Format(ident.RampSession), 1)}, []string{"line 2: workspaceId: "}},
 	} {
-		o.faulty(c.lines, c.says...)
+		o.requireFaults(c.lines, c.says...)
 	}
-	long := o.file(good, strings.Repeat(" ", storecare.MaxSessionLine)+good)
+	long := o.writeFile(good, strings.Repeat(" ", storecare.MaxSessionLine)+good)
 	require.ErrorContains(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, long}, io.Discard), "line 2 is longer")
-	once := o.file(o.line("sold", "offramp", "processing", 700))
-	require.Equal(o.t, "1 sessions brought over, 0 were there already\n", o.imports(once))
-	for field, line := range map[string]string{"amountUsdCents": o.line("sold", "offramp", "processing", 701),
-		"direction": o.line("sold", "onramp", "processing", 700), "status": o.line("sold", "offramp", "failed", 700)} {
+	once := o.writeFile(o.sessionLine("sold", "offramp", "processing", 700))
+	require.Equal(o.t, "1 sessions brought over, 0 were there already\n", o.importFile(once))
+	for field, line := range map[string]string{"amountUsdCents": o.sessionLine("sold", "offramp", "processing", 701),
+		"direction": o.sessionLine("sold", "onramp", "processing", 700), "status": o.sessionLine("sold", "offramp", "failed", 700)} {
 		var out strings.Builder
-		require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.file(good, line)}, &out), storecare.ErrNothingImported)
+		require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.writeFile(good, line)}, &out), storecare.ErrNothingImported)
 		require.Equal(o.t, fmt.Sprintf("line 2: %s: %s was brought over with another one\n", field, o.id("sold")), out.String())
 	}
 }
 
-// faulty tries lines with faults, which are told in their order.
-func (o *older) faulty(lines []string, says ...string) {
+// requireFaults tries lines with faults, which are told in their order.
+func (o *legacyWorkspace) requireFaults(lines []string, says ...string) {
 	o.t.Helper()
 	var out strings.Builder
-	require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.file(lines...)}, &out), storecare.ErrNothingImported)
+	require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.writeFile(lines...)}, &out), storecare.ErrNothingImported)
 	told := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(o.t, told, len(says), out.String())
 	for i := range told {
@@ -181,7 +181,7 @@ func (o *older) faulty(lines []string, says ...string) {
 	}
 }
 
-func (o *older) get(m *daemon, path string) apiclient.Answer {
+func (o *legacyWorkspace) get(m *daemon, path string) apiclient.Answer {
 	o.t.Helper()
 	c := apiclient.New("http://"+m.listeners.http.Addr().String(), o.bearer)
 	defer c.HTTP.CloseIdleConnections()
@@ -191,8 +191,8 @@ func (o *older) get(m *daemon, path string) apiclient.Answer {
 	return a
 }
 
-// listed are the on-ramps.
-func (o *older) listed(m *daemon) (shown []string) {
+// listOnramps are the on-ramps.
+func (o *legacyWorkspace) listOnramps(m *daemon) (shown []string) {
 	for _, row := range o.get(m, "/api/ramp/onramp/sessions").Rows("data") {
 		shown = append(shown, fmt.Sprint(strings.TrimLeft(strings.Replace(fmt.Sprint(row["amount"]), ".", "", 1), "0"), " ",
 			row["status"]))
@@ -200,15 +200,15 @@ func (o *older) listed(m *daemon) (shown []string) {
 	return shown
 }
 
-func (o *older) coins(m *daemon) (cents int64) {
+func (o *legacyWorkspace) usdcCents(m *daemon) (cents int64) {
 	o.t.Helper()
 	_, err := fmt.Sscan(fmt.Sprint(o.get(m, "/api/treasury").At("snapshot", "stablecoinUsdCents")), &cents)
 	require.NoError(o.t, err)
 	return cents
 }
 
-// reported sends what the partner says of a session.
-func (o *older) reported(m *daemon, handler, eventType, name string) {
+// sendReport sends what the partner says of a session.
+func (o *legacyWorkspace) sendReport(m *daemon, handler, eventType, name string) {
 	o.t.Helper()
 	body := string(marshal(fields{"id": "evt-" + name, "type": eventType, "data": fields{"orderId": o.id(name)}}))
 	req, err := http.NewRequestWithContext(o.t.Context(), http.MethodPost,

@@ -19,22 +19,22 @@ import (
 // staleDeployment is a deployment whose journal falls back to an earlier state, as after a failover
 // to a standby that lagged.
 type staleDeployment struct {
-	data     string
-	wall     *steppedClock
-	database string // the journal's; empty: the directory has it
-	keep     func() // copies the journal of a stopped server
-	failOver func() // puts the copy in the journal's place
+	data        string
+	wall        *steppedClock
+	database    string // the journal's; empty: the directory has it
+	copyJournal func() // copies the journal of a stopped server
+	failOver    func() // puts the copy in the journal's place
 
 	*tenantWithHold
-	card  string
-	later string // a swipe that only the authorizer's log has
+	card       string
+	laterSwipe string // a swipe that only the authorizer's log has
 }
 
 // staleDirectory is a deployment with its journal in the directory.
 func staleDirectory(t *testing.T) *staleDeployment {
 	d := &staleDeployment{data: t.TempDir(), wall: &steppedClock{}}
 	stale := t.TempDir() + "/journal"
-	d.keep = func() { require.NoError(t, storecare.CopyTree(datadir.JournalDir(d.data), stale)) }
+	d.copyJournal = func() { require.NoError(t, storecare.CopyTree(datadir.JournalDir(d.data), stale)) }
 	d.failOver = func() {
 		require.NoError(t, os.RemoveAll(datadir.JournalDir(d.data)))
 		require.NoError(t, storecare.CopyTree(stale, datadir.JournalDir(d.data)))
@@ -48,8 +48,8 @@ func stalePostgres(t *testing.T) *staleDeployment {
 	if server == nil {
 		return nil
 	}
-	d := &staleDeployment{data: t.TempDir(), wall: &steppedClock{}, database: makeDatabase(t, server, "live")}
-	d.keep = func() {
+	d := &staleDeployment{data: t.TempDir(), wall: &steppedClock{}, database: createDatabase(t, server, "live")}
+	d.copyJournal = func() {
 		conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
 		require.NoError(t, err)
 		_, err = conn.Exec(t.Context(), "CREATE DATABASE stale TEMPLATE live")
@@ -60,17 +60,17 @@ func stalePostgres(t *testing.T) *staleDeployment {
 	return d
 }
 
-// onPlace makes the settings of a server those of the deployment's journal.
-func (d *staleDeployment) onPlace(t *testing.T) func(*settings.Config) {
+// configure makes the settings of a server those of the deployment's journal.
+func (d *staleDeployment) configure(t *testing.T) func(*settings.Config) {
 	return func(c *settings.Config) {
 		if d.database != "" {
-			*c = onDatabase(t, d.data, d.database)
+			*c = databaseConfig(t, d.data, d.database)
 		}
 	}
 }
 
-// command runs a command on the deployment's stores.
-func (d *staleDeployment) command(name string, flags ...string) (string, error) {
+// runCommand runs a command on the deployment's stores.
+func (d *staleDeployment) runCommand(name string, flags ...string) (string, error) {
 	var out strings.Builder
 	args := append([]string{name, "--data-dir", d.data}, flags...)
 	if d.database != "" {
@@ -80,7 +80,7 @@ func (d *staleDeployment) command(name string, flags ...string) (string, error) 
 	return out.String(), err
 }
 
-func (d *staleDeployment) drain(t *testing.T) {
+func (d *staleDeployment) awaitEmptyBacklog(t *testing.T) {
 	t.Helper()
 	d.p.await(t, "an empty backlog", func() bool {
 		return strings.Contains(d.p.adminPage("/metrics"),
@@ -91,7 +91,7 @@ func (d *staleDeployment) drain(t *testing.T) {
 func (d *staleDeployment) start(t *testing.T) {
 	t.Helper()
 	var p *process
-	_, p = startOnClock(t, d.data, d.wall, d.onPlace(t))
+	_, p = startOnClock(t, d.data, d.wall, d.configure(t))
 	p.awaitReady(t)
 	if d.tenantWithHold != nil {
 		d.p = p
@@ -113,37 +113,37 @@ func (d *staleDeployment) setState(t *testing.T, state string) {
 func (d *staleDeployment) fallBehind(t *testing.T) {
 	t.Helper()
 	d.start(t)
-	d.drain(t)
+	d.awaitEmptyBacklog(t)
 	require.NoError(t, d.p.stop())
-	d.keep()
+	d.copyJournal()
 	d.start(t)
-	d.later = d.p.swipeFor(t, d.token, "later")
+	d.laterSwipe = d.p.requireApproval(t, d.token, "later")
 	a, err := d.p.sendToREST(d.bearer, apiclient.Request{Method: "GET", Path: "/api/cards"})
 	require.NoError(t, err)
 	d.card = a.Rows("data")[0]["id"].(string)
 	d.setState(t, "frozen")
-	d.drain(t)
+	d.awaitEmptyBacklog(t)
 	require.NoError(t, d.p.stop())
 	d.failOver()
 }
 
-// goesOn requires that the card is frozen until it is activated, and that the audit is clean.
-func (d *staleDeployment) goesOn(t *testing.T) {
+// checkRecovered requires that the card is frozen until it is activated, and that the audit is clean.
+func (d *staleDeployment) checkRecovered(t *testing.T) {
 	t.Helper()
 	require.Equal(t, "card_frozen", d.reasonOf(t, "after"))
 	d.setState(t, "frozen")
 	d.setState(t, "active")
-	d.p.swipeFor(t, d.token, "confirmed")
+	d.p.requireApproval(t, d.token, "confirmed")
 	require.NoError(t, d.p.stop())
-	out, err := d.command("audit")
+	out, err := d.runCommand("audit")
 	require.NoError(t, err, out)
 	require.Contains(t, out, "agree to the cent")
 }
 
-// hasLater reports whether the journal has the swipe that it had lost.
-func (d *staleDeployment) hasLater() bool {
+// hasLaterSwipe reports whether the journal has the swipe that it had lost.
+func (d *staleDeployment) hasLaterSwipe() bool {
 	a, err := d.p.sendToREST(d.bearer, apiclient.Request{Method: "GET", Path: "/api/authorizations"})
-	return err == nil && strings.Contains(string(a.Raw), `"networkId":"`+d.later+`"`)
+	return err == nil && strings.Contains(string(a.Raw), `"networkId":"`+d.laterSwipe+`"`)
 }
 
 // A journal that is older than the authorizer, as after a failover to a standby that lagged, loses
@@ -162,42 +162,42 @@ func TestAttackStaleJournal(t *testing.T) {
 				m := newDaemon(testConfig(t, d.data), debugLogger())
 				require.ErrorContains(t, m.Start(t.Context()), "purser rebuild-authorizer")
 			}
-			out, err := d.command("rebuild-authorizer")
+			out, err := d.runCommand("rebuild-authorizer")
 			require.ErrorContains(t, err, "--yes")
 			require.Contains(t, out, "decisions of the old log that the journal lacks are kept")
-			out, err = d.command("rebuild-authorizer", "--yes")
+			out, err = d.runCommand("rebuild-authorizer", "--yes")
 			require.NoError(t, err)
 			require.Contains(t, out, "the journal has lost changes of 1 cards")
 			require.Contains(t, out, d.card)
 			d.start(t)
-			d.p.await(t, "the decision that the journal had lost", d.hasLater)
+			d.p.await(t, "the decision that the journal had lost", d.hasLaterSwipe)
 			require.Equal(t, string(d.swiped.Raw), string(d.repeatSwipe(t).Raw))
-			d.goesOn(t)
+			d.checkRecovered(t)
 		})
 	}
 }
 
 // With --discard-log the decisions are named before they are lost, and a frozen card stays frozen.
-func TestADiscardedLogIsNamed(t *testing.T) {
+func TestDiscardLogNamesTheLostDecisions(t *testing.T) {
 	t.Parallel()
 	d := staleDirectory(t)
 	d.fallBehind(t)
-	out, err := d.command("rebuild-authorizer", "--discard-log")
+	out, err := d.runCommand("rebuild-authorizer", "--discard-log")
 	require.ErrorContains(t, err, "--yes")
 	require.Contains(t, out, "lost with --discard-log:")
-	require.Regexp(t, `authorization `+d.later+` approved, asked 100 cents, approved 100 cents, `+d.card, out)
-	out, err = d.command("rebuild-authorizer", "--discard-log", "--yes")
+	require.Regexp(t, `authorization `+d.laterSwipe+` approved, asked 100 cents, approved 100 cents, `+d.card, out)
+	out, err = d.runCommand("rebuild-authorizer", "--discard-log", "--yes")
 	require.NoError(t, err)
-	require.Contains(t, out, d.later)
+	require.Contains(t, out, d.laterSwipe)
 	require.Contains(t, out, "the journal has lost changes of 1 cards")
 	d.start(t)
-	require.False(t, d.hasLater())
-	d.goesOn(t)
+	require.False(t, d.hasLaterSwipe())
+	d.checkRecovered(t)
 }
 
 // A repair that ends between the two renames of its stores loses nothing: the next repair takes the
 // old store again.
-func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
+func TestARepeatedRepairCompletesAnInterruptedOne(t *testing.T) {
 	t.Parallel()
 	d := staleDirectory(t)
 	d.fallBehind(t)
@@ -206,25 +206,25 @@ func TestARepairIsInterruptedBetweenItsRenames(t *testing.T) {
 	require.NoError(t, os.MkdirAll(datadir.AuthorizerDir(d.data)+".old-999", 0o700))
 	require.ErrorContains(t, newDaemon(testConfig(t, d.data), debugLogger()).Start(t.Context()),
 		"purser rebuild-authorizer")
-	before := entriesOf(t, d.data)
-	out, err := d.command("rebuild-authorizer")
+	before := entryNames(t, d.data)
+	out, err := d.runCommand("rebuild-authorizer")
 	require.ErrorContains(t, err, "say --yes")
 	require.Contains(t, out, "an earlier repair was interrupted: "+datadir.AuthorizerDir(d.data)+".old-1000 is the old store")
 	require.Contains(t, out, "decisions of the old log that the journal lacks are kept")
-	require.Equal(t, before, entriesOf(t, d.data), "without --yes nothing is moved, made or removed")
-	out, err = d.command("rebuild-authorizer", "--yes")
+	require.Equal(t, before, entryNames(t, d.data), "without --yes nothing is moved, made or removed")
+	out, err = d.runCommand("rebuild-authorizer", "--yes")
 	require.NoError(t, err)
 	require.Contains(t, out, "an earlier repair was interrupted")
 	kept, err := filepath.Glob(datadir.AuthorizerDir(d.data) + ".old-*")
 	require.NoError(t, err)
 	require.Len(t, kept, 2)
 	d.start(t)
-	d.p.await(t, "the decision that the journal had lost", d.hasLater)
-	d.goesOn(t)
+	d.p.await(t, "the decision that the journal had lost", d.hasLaterSwipe)
+	d.checkRecovered(t)
 }
 
-// entriesOf returns the names of the entries of a directory.
-func entriesOf(t *testing.T, dir string) (names []string) {
+// entryNames returns the names of the entries of a directory.
+func entryNames(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 
 // growth measures the largest increase of a small disk's used bytes since watchGrowth.
 type growth struct {
-	from, most int64
+	start, max int64
 	stopped    chan struct{}
 	watching   sync.WaitGroup
 }
@@ -29,7 +29,7 @@ func (d *smallDisk) used(t *testing.T) int64 {
 
 func (d *smallDisk) watchGrowth(t *testing.T) *growth {
 	t.Helper()
-	g := &growth{from: d.used(t), stopped: make(chan struct{})}
+	g := &growth{start: d.used(t), stopped: make(chan struct{})}
 	g.watching.Go(func() {
 		ticker := time.NewTicker(time.Millisecond)
 		defer ticker.Stop()
@@ -38,18 +38,18 @@ func (d *smallDisk) watchGrowth(t *testing.T) *growth {
 			case <-g.stopped:
 				return
 			case <-ticker.C:
-				g.most = max(g.most, d.used(t)-g.from)
+				g.max = max(g.max, d.used(t)-g.start)
 			}
 		}
 	})
 	return g
 }
 
-// end stops the watch, and returns the largest increase in bytes.
-func (g *growth) end() int64 {
+// stop stops the watch, and returns the largest increase in bytes.
+func (g *growth) stop() int64 {
 	close(g.stopped)
 	g.watching.Wait()
-	return g.most
+	return g.max
 }
 
 // A server whose disk has only settings.LastReserve free writes less than that until its next start is
@@ -78,11 +78,11 @@ func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 		} else {
 			p.signalAndWait(t, stop)
 		}
-		stopped := watch.end()
+		stopped := watch.stop()
 		watch = d.watchGrowth(t)
 		p = launchOnFullDisk(t, purser, data)
 		p.awaitEmptyBacklog(t)
-		started := watch.end()
+		started := watch.stop()
 		t.Logf("%d swipes, %s: the disk's use grows by at most %s until the end, and by %s in the next start; "+
 			"the last reserve is %s", enough, stop, pebblegate.FormatNeed(stopped), pebblegate.FormatNeed(started),
 			pebblegate.FormatNeed(settings.LastReserve))

@@ -45,12 +45,12 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	require.Equal(t, moved, s.treasury(t, p))
 	require.Zero(t, walk.Differences)
 	require.NoError(t, m.Close())
-	require.Contains(t, auditOf(t, data), "agree to the cent")
+	require.Contains(t, runAudit(t, data), "agree to the cent")
 }
 
-// TestAnAccountThatTheRampHasAlready: a workspace was linked after the backup. The journal that comes back knows nothing of it,
+// TestRelinkingAfterARestoreOfAnOlderJournal: a workspace was linked after the backup. The journal that comes back knows nothing of it,
 // the ramp that is kept does, and the workspace is linked once more.
-func TestAnAccountThatTheRampHasAlready(t *testing.T) {
+func TestRelinkingAfterARestoreOfAnOlderJournal(t *testing.T) {
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 	m, p := serveRamp(t, data, "50ms")

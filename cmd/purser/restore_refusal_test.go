@@ -14,27 +14,27 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// TestARestoreThatIsRefusedLeavesTheServer: a restore into a database that is in use, or that cannot be reached, has changed
+// TestARefusedRestoreChangesNothing: a restore into a database that is in use, or that cannot be reached, has changed
 // nothing, and the deployment it was to replace starts again.
-func TestARestoreThatIsRefusedLeavesTheServer(t *testing.T) {
+func TestARefusedRestoreChangesNothing(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "a refused purser restore", true)
 	if database == nil {
 		return
 	}
 	data, backup := backUpFreshServer(t)
-	url := makeDatabase(t, database, "taken")
+	url := createDatabase(t, database, "taken")
 	mustRun(t, "restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup)
 	keep := []string{"restore", "--keep-authorizer", "--data-dir", data, "--database-url"}
 	require.ErrorIs(t, run(append(keep, url, backup), io.Discard), pgjournal.ErrNotEmpty)
 	require.NoDirExists(t, datadir.RestoringDir(data))
 	require.Error(t, run(append(keep, "postgres://127.0.0.1:1/none", backup), io.Discard))
 	require.NoDirExists(t, datadir.RestoringDir(data))
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 }
 
-// TestLinksInABackup: a backup may be named by a link, and no link may be in it.
-func TestLinksInABackup(t *testing.T) {
+// TestARestoreRefusesLinksInsideABackup: a backup may be named by a link, and no link may be in it.
+func TestARestoreRefusesLinksInsideABackup(t *testing.T) {
 	_, backup := backUpFreshServer(t)
 	link := filepath.Join(t.TempDir(), "latest")
 	require.NoError(t, os.Symlink(backup, link))

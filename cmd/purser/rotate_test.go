@@ -20,17 +20,17 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-func secretIn(t *testing.T, data, name string) []string {
+func readSecrets(t *testing.T, data, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(data, name))
 	require.NoError(t, err)
 	return strings.Split(strings.TrimSpace(string(text)), ",")
 }
 
-// awaitSealedAnew waits until documents are sealed under one data key alone.
-func (m *daemon) awaitSealedAnew(t *testing.T) {
+// awaitResealed waits until documents are sealed under one data key alone.
+func (m *daemon) awaitResealed(t *testing.T) {
 	t.Helper()
-	m.operator().await(t, "one data key", func() bool {
+	m.adminClient().await(t, "one data key", func() bool {
 		keys, err := actors.DataKeysInUse(t.Context(), m.journal)
 		return err == nil && len(keys) == 1 && keys[0] == m.sealer.KeyID()
 	})
@@ -40,44 +40,44 @@ func (m *daemon) awaitSealedAnew(t *testing.T) {
 // partners.
 func TestSecretsRotate(t *testing.T) {
 	data := t.TempDir()
-	m := start(t, data)
+	m := startServer(t, data)
 	passDemo(t, data)
 	require.NoError(t, m.Close())
-	before := secretIn(t, data, settings.DataKeyFile)[0]
+	before := readSecrets(t, data, settings.DataKeyFile)[0]
 
 	rotate := func(args ...string) error {
 		return run(append([]string{"rotate", "--data-dir", data}, args...), io.Discard)
 	}
 	for _, name := range []string{settings.DataKeyFile, datadir.NetworkSecretFile, settings.PartnerSecretFile} {
 		require.ErrorContains(t, rotate(name, "--finish"), "nothing is left to drop")
-		old := secretIn(t, data, name)
+		old := readSecrets(t, data, name)
 		require.NoError(t, rotate(name))
-		require.Len(t, secretIn(t, data, name), 2)
-		require.Equal(t, old[0], secretIn(t, data, name)[1])
+		require.Len(t, readSecrets(t, data, name), 2)
+		require.Equal(t, old[0], readSecrets(t, data, name)[1])
 		require.ErrorContains(t, rotate(name), "is rotating already")
 		require.ErrorContains(t, rotate(name, "--lost"), "so it is not lost")
 	}
 	require.ErrorContains(t, rotate(settings.CheckoutSeedFile), "does not rotate")
 	require.ErrorContains(t, rotate(settings.DataKeyFile, "--finish"), "may still be sealed under the old data key")
 
-	m = start(t, data)
+	m = startServer(t, data)
 	passDemo(t, data) // both network secrets are valid, and documents under both keys open
-	m.awaitSealedAnew(t)
+	m.awaitResealed(t)
 	require.Zero(t, m.scrape(t)["purser_reseal_shards_left"])
 	require.Positive(t, m.scrape(t)["purser_resealed_records_total"])
-	for _, secret := range secretIn(t, data, datadir.NetworkSecretFile) {
+	for _, secret := range readSecrets(t, data, datadir.NetworkSecretFile) {
 		require.Equal(t, http.StatusBadRequest, m.networkStatus(t, secret), "a valid secret is let in")
 	}
 	for _, name := range []string{settings.DataKeyFile, datadir.NetworkSecretFile, settings.PartnerSecretFile} {
 		require.NoError(t, rotate(name, "--finish"), "of the running server")
-		require.Len(t, secretIn(t, data, name), 1)
+		require.Len(t, readSecrets(t, data, name), 1)
 	}
-	require.NotEqual(t, before, secretIn(t, data, settings.DataKeyFile)[0])
+	require.NotEqual(t, before, readSecrets(t, data, settings.DataKeyFile)[0])
 	require.NoError(t, m.Close())
-	m = start(t, data)
+	m = startServer(t, data)
 	passDemo(t, data)
 	require.NoError(t, m.Close())
-	auditPlace(t, testConfig(t, data))
+	requireCleanAudit(t, testConfig(t, data))
 
 	require.NoError(t, settings.WriteSecret(filepath.Join(data, settings.DataKeyFile), before))
 	err := newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
@@ -96,15 +96,15 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 	refused := func() {
 		t.Helper()
 		for _, name := range names {
-			before := secretIn(t, data, name)
+			before := readSecrets(t, data, name)
 			require.Len(t, before, 2)
 			err := rotate(name, "--finish")
 			require.ErrorContains(t, err, "no server has started with the new "+name+": restart the server")
 			require.ErrorContains(t, err, settings.SettingOf(name))
-			require.Equal(t, before, secretIn(t, data, name))
+			require.Equal(t, before, readSecrets(t, data, name))
 		}
 	}
-	m := start(t, data)
+	m := startServer(t, data)
 	require.NoError(t, rotate(own))
 	for _, name := range names[:2] {
 		require.NoError(t, rotate(name))
@@ -120,18 +120,18 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"), "no server has started with the new network-secret")
 	require.NoError(t, m.Close())
 
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 	for _, name := range names {
 		require.NoError(t, rotate(name, "--finish"), "no server runs, and the last one had it")
-		require.Len(t, secretIn(t, data, name), 1)
+		require.Len(t, readSecrets(t, data, name), 1)
 	}
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 }
 
 // TestARotationOfTheDataKeySaysWhatBackupsNeed: before --finish drops the old key.
 func TestARotationOfTheDataKeySaysWhatBackupsNeed(t *testing.T) {
 	data := t.TempDir()
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 	said := mustRun(t, "rotate", "--data-dir", data, settings.DataKeyFile)
 	require.Contains(t, said, "backups from before need the old key (the second in the file)")
 	require.NotContains(t, mustRun(t, "rotate", "--data-dir", data, datadir.NetworkSecretFile), "backups")
@@ -141,7 +141,7 @@ func TestARotationOfTheDataKeySaysWhatBackupsNeed(t *testing.T) {
 // be made anew.
 func TestAMissingSecretIsNamedWithItsRepair(t *testing.T) {
 	data := t.TempDir()
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 	for _, name := range []string{settings.DataKeyFile, datadir.NetworkSecretFile} {
 		require.NoError(t, os.Remove(filepath.Join(data, name)))
 	}
@@ -157,7 +157,7 @@ func TestAMissingSecretIsNamedWithItsRepair(t *testing.T) {
 // the setting names a file of its own.
 func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
 	data := t.TempDir()
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 	rotate := func(args ...string) error {
 		return run(append([]string{"rotate", "--data-dir", data}, args...), io.Discard)
 	}
@@ -178,7 +178,7 @@ func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
 		}
 	}
 	require.NoFileExists(t, filepath.Join(data, own))
-	require.Len(t, secretIn(t, data, datadir.NetworkSecretFile), 1)
+	require.Len(t, readSecrets(t, data, datadir.NetworkSecretFile), 1)
 	require.NoError(t, rotate(datadir.NetworkSecretFile))
 	t.Setenv(settings.SettingOf(datadir.NetworkSecretFile), "of a setting, beside the file")
 	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"), "no server has started with the new network-secret")
@@ -187,21 +187,21 @@ func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
 // TestARotationEndsWithASecretOfItsOwn: a file that a person wrote is not taken over.
 func TestARotationEndsWithASecretOfItsOwn(t *testing.T) {
 	data := t.TempDir()
-	require.NoError(t, start(t, data).Close())
-	network := secretIn(t, data, datadir.NetworkSecretFile)[0]
+	require.NoError(t, startServer(t, data).Close())
+	network := readSecrets(t, data, datadir.NetworkSecretFile)[0]
 	path := filepath.Join(data, settings.PartnerSecretFile)
-	old := secretIn(t, data, settings.PartnerSecretFile)[0]
+	old := readSecrets(t, data, settings.PartnerSecretFile)[0]
 	require.NoError(t, settings.WriteSecret(path, network+", "+old))
 	err := run([]string{"rotate", "--data-dir", data, settings.PartnerSecretFile, "--finish"}, io.Discard)
 	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET: has a secret of PURSER_NETWORK_SECRET too")
 	require.NotContains(t, err.Error(), network)
-	require.Equal(t, []string{network, " " + old}, secretIn(t, data, settings.PartnerSecretFile))
+	require.Equal(t, []string{network, " " + old}, readSecrets(t, data, settings.PartnerSecretFile))
 }
 
 // TestTheAdminPortTriesNoSecrets: the admin port compares a file of the data directory, and no
 // other one.
 func TestTheAdminPortTriesNoSecrets(t *testing.T) {
-	m := start(t, t.TempDir())
+	m := startServer(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
 	for _, body := range []string{`{"name":"data-key"}`, `{"name":"../network-secret"}`, `{}`} {
 		_, err := storecare.AnswerSecret(&m.config, []byte(body))
@@ -226,11 +226,11 @@ func (m *daemon) networkStatus(t *testing.T, secret string) int {
 	return resp.StatusCode
 }
 
-// TestLostSecretsAreReplacedByHandAlone: beside stores a start makes nothing, and a data key is
+// TestAStartReplacesNoLostSecret: beside stores a start makes nothing, and a data key is
 // never replaced.
-func TestLostSecretsAreReplacedByHandAlone(t *testing.T) {
+func TestAStartReplacesNoLostSecret(t *testing.T) {
 	data := t.TempDir()
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 	for name := range settings.SecretSettings {
 		require.NoError(t, os.Rename(filepath.Join(data, name), filepath.Join(data, name+".aside")))
 	}
@@ -249,7 +249,7 @@ func TestLostSecretsAreReplacedByHandAlone(t *testing.T) {
 	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, "--lost", settings.DataKeyFile}, io.Discard),
 		"cannot be replaced")
 	require.NoError(t, os.Rename(filepath.Join(data, settings.DataKeyFile+".aside"), filepath.Join(data, settings.DataKeyFile)))
-	require.NoError(t, start(t, data).Close())
+	require.NoError(t, startServer(t, data).Close())
 }
 
 // TestAnEmptyDirectoryBesideAUsedDatabase: its first start has made secrets that the journal has
@@ -260,11 +260,11 @@ func TestAnEmptyDirectoryBesideAUsedDatabase(t *testing.T) {
 	if database == nil {
 		return
 	}
-	m, p := rise(t, onDatabase(t, t.TempDir(), database.URL("postgres")))
+	m, p := startServerWithClient(t, databaseConfig(t, t.TempDir(), database.URL("postgres")))
 	p.awaitReady(t)
 	passDemo(t, m.config.DataDir)
 	require.NoError(t, p.stop())
-	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
+	config := databaseConfig(t, t.TempDir(), database.URL("postgres"))
 	m = newDaemon(config, slog.New(slog.DiscardHandler))
 	require.NoError(t, m.Start(t.Context()))
 	err := <-m.Failed()

@@ -14,9 +14,9 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-// eachDamage flips one bit of each byte of a small file (in a full run each bit), truncates the
+// forEachDamage flips one bit of each byte of a small file (in a full run each bit), truncates the
 // file to each length, and zeroes it. It calls check after each damage, and restores the file.
-func eachDamage(t *testing.T, path string, check func(damage string)) {
+func forEachDamage(t *testing.T, path string, check func(damage string)) {
 	t.Helper()
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -39,9 +39,9 @@ func eachDamage(t *testing.T, path string, check func(damage string)) {
 	require.NoError(t, os.WriteFile(path, whole, 0o600))
 }
 
-// secretsOn returns the directory of a first start, with two secrets of the network and two of the
+// newSecrets returns the directory of a first start, with two secrets of the network and two of the
 // bank.
-func secretsOn(t *testing.T) (data string) {
+func newSecrets(t *testing.T) (data string) {
 	t.Helper()
 	data = t.TempDir()
 	require.NoError(t, (&settings.Config{DataDir: data}).FindSecrets())
@@ -55,18 +55,18 @@ func secretsOn(t *testing.T) (data string) {
 // TestADamagedSecretIsRefused: before there were checksums, a server with a damaged secret refused
 // the card network or a partner, or gave checkout links addresses of another seed.
 func TestADamagedSecretIsRefused(t *testing.T) {
-	data := secretsOn(t)
+	data := newSecrets(t)
 	for _, name := range []string{datadir.NetworkSecretFile, settings.PartnerSecretFile, "partner-secret-bank", settings.DataKeyFile,
 		settings.CheckoutSeedFile} {
 		path := filepath.Join(data, name)
-		eachDamage(t, path, func(damage string) {
+		forEachDamage(t, path, func(damage string) {
 			require.ErrorContains(t, (&settings.Config{DataDir: data}).FindSecrets(), path, damage)
 		})
 	}
 	whole := settings.Config{DataDir: data}
 	require.NoError(t, whole.FindSecrets())
 	path := filepath.Join(data, settings.SecretSumsFile)
-	eachDamage(t, path, func(damage string) {
+	forEachDamage(t, path, func(damage string) {
 		found := settings.Config{DataDir: data}
 		if err := found.FindSecrets(); err != nil {
 			require.ErrorContains(t, err, path, damage)
@@ -80,7 +80,7 @@ func TestADamagedSecretIsRefused(t *testing.T) {
 // TestASecretChangedByHand is accepted after its checksum is removed, alone or with the whole file
 // of checksums.
 func TestASecretChangedByHand(t *testing.T) {
-	data := secretsOn(t)
+	data := newSecrets(t)
 	path, sums := filepath.Join(data, datadir.NetworkSecretFile), filepath.Join(data, settings.SecretSumsFile)
 	require.NoError(t, os.WriteFile(path, []byte("a secret of the owner"), 0o600))
 	require.ErrorContains(t, (&settings.Config{DataDir: data}).FindSecrets(), path+" differs from its checksum")

@@ -18,8 +18,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// TestAStopHasAllRelayed: who is stopped in good order leaves nothing to the next start, or says so.
-func TestAStopHasAllRelayed(t *testing.T) {
+// TestACloseRelaysTheBacklogOrReportsIt: who is stopped in good order leaves nothing to the next start, or says so.
+func TestACloseRelaysTheBacklogOrReportsIt(t *testing.T) {
 	data := t.TempDir()
 	var log bytes.Buffer // read when the server has stopped
 	m := newDaemon(testConfig(t, data), settings.NewLogger(&log, settings.Config{LogLevel: slog.LevelInfo, LogFormat: settings.LogJSON}))

@@ -17,8 +17,8 @@ func TestTheStampedRevisionIsShown(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, run([]string{"version"}, &out))
 	require.Contains(t, out.String(), "purser "+buildinfo.Version+" 0123456789ab+ go")
-	m := start(t, t.TempDir())
+	m := startServer(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
-	_, text := m.admin(t, "/metrics")
+	_, text := m.adminPage(t, "/metrics")
 	require.Contains(t, text, `revision="0123456789ab+"`)
 }

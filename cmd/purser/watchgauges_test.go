@@ -12,7 +12,7 @@ import (
 )
 
 // What is shown of a chain follows from what its watcher told last and from the clock.
-func TestChainsAreShown(t *testing.T) {
+func TestChainMetricsFollowTheWatcherAndTheClock(t *testing.T) {
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	registry := prometheus.NewRegistry()
 	w := newWatched(func() time.Time { return now })

@@ -22,8 +22,8 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 	if database == nil {
 		return
 	}
-	config := onDatabase(t, t.TempDir(), database.URL("postgres"))
-	_, p := rise(t, config)
+	config := databaseConfig(t, t.TempDir(), database.URL("postgres"))
+	_, p := startServerWithClient(t, config)
 	p.awaitReady(t)
 	require.NoError(t, p.stop())
 	copied := filepath.Join(t.TempDir(), "copy")
@@ -41,7 +41,7 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	require.Eventually(t, func() bool { return m.ready() == nil }, time.Minute, 10*time.Millisecond)
 	config.DataDir = copied
-	_, second := rise(t, config)
+	_, second := startServerWithClient(t, config)
 	second.awaitReady(t)
 	select {
 	case err := <-ended:
@@ -52,9 +52,9 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 	second.awaitReady(t)
 }
 
-// TestADatabaseIsNotBegunBesideAJournal sets DATABASE_URL on a deployment whose journal is in its directory, with and without its
+// TestAnEmptyDatabaseBesideAJournalIsRefused sets DATABASE_URL on a deployment whose journal is in its directory, with and without its
 // authorizer: that would begin an empty one beside all its money.
-func TestADatabaseIsNotBegunBesideAJournal(t *testing.T) {
+func TestAnEmptyDatabaseBesideAJournalIsRefused(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "a database beside a journal in the directory", true)
 	if database == nil {
@@ -62,7 +62,7 @@ func TestADatabaseIsNotBegunBesideAJournal(t *testing.T) {
 	}
 	data, _ := backUpFreshServer(t)
 	for range 2 {
-		m := newDaemon(onDatabase(t, data, database.URL("postgres")), debugLogger())
+		m := newDaemon(databaseConfig(t, data, database.URL("postgres")), debugLogger())
 		require.NoError(t, m.Start(t.Context()))
 		select {
 		case err := <-m.Failed():
