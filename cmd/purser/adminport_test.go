@@ -25,7 +25,7 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// postAdminCommand sends a command to the admin port of a server as curl does.
+// postAdminCommand posts a command to the admin port of a server, as an operator does with curl.
 func postAdminCommand(t *testing.T, m *daemon, command, body string) (status int, answer string) {
 	t.Helper()
 	client, base := adminport.NewClient(adminport.Reachable(m.listeners.admin.Addr()))
@@ -37,11 +37,11 @@ func postAdminCommand(t *testing.T, m *daemon, command, body string) (status int
 	return resp.StatusCode, string(text)
 }
 
-// startWithSettings starts a server with settings of its own.
-func startWithSettings(t *testing.T, data string, set func(*settings.Settings)) *daemon {
+// startWithSettings starts a server with the test settings as changed by change.
+func startWithSettings(t *testing.T, data string, change func(*settings.Settings)) *daemon {
 	t.Helper()
 	s := testSettings(t, data)
-	set(&s)
+	change(&s)
 	config, err := s.Config()
 	require.NoError(t, err)
 	m := newDaemon(config, debugLogger())
@@ -49,14 +49,15 @@ func startWithSettings(t *testing.T, data string, set func(*settings.Settings)) 
 	return m
 }
 
-// The admin port makes backups in one directory, under plain names, over nothing that is there.
-func TestARunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
+// The admin port makes backups only in the backup directory, under plain names. It overwrites
+// nothing and follows no link.
+func TestRunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
 	t.Parallel()
 	data, outside := t.TempDir(), t.TempDir()
 	m := startServer(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
-	for _, body := range []string{`{"directory":"` + outside + `/x"}`, `{"name":"../x"}`, `{"name":"` + outside +
-		`/x"}`,
+	for _, body := range []string{`{"directory":"` + outside + `/x"}`, `{"name":"../x"}`,
+		`{"name":"` + outside + `/x"}`,
 		`{"name":"a/b"}`, `{"name":".."}`, `{"name":".hidden"}`, `{"name":"-x"}`, `{"name":"a\u0000b"}`,
 		`{"name":"` + strings.Repeat("x", 101) + `"}`, `{"name":7}`, `[]`, ``} {
 		status, answer := postAdminCommand(t, m, "backup", body)
@@ -90,9 +91,9 @@ func TestARunningServerBacksUpOnlyIntoItsDirectory(t *testing.T) {
 	require.Len(t, made, 2)
 }
 
-// The command puts the backup of a running server wherever its own user may write, and leaves no
-// second copy.
-func TestTheBackupCommandChoosesAnyDirectory(t *testing.T) {
+// The backup command moves the backup of a running server to any directory that the command's user
+// may write. No copy stays in the server's backup directory.
+func TestBackupCommandWritesToAnyDirectory(t *testing.T) {
 	data, made := t.TempDir(), filepath.Join(t.TempDir(), "made")
 	m := startWithSettings(t, data, func(s *settings.Settings) { s.BackupDir = filepath.Join(data, "spool") })
 	mustRun(t, "backup", "--data-dir", data, made)
@@ -101,22 +102,23 @@ func TestTheBackupCommandChoosesAnyDirectory(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(data, "spool"))
 	require.NoError(t, err)
 	require.Empty(t, left)
-	copied := filepath.Join(t.TempDir(), "copied") // as onto another file system
+	copied := filepath.Join(t.TempDir(), "copied") // stands for another file system
 	whole, err := storecare.CheckBackup(made)
 	require.NoError(t, err)
 	room := storecare.BackupRoom{Free: func(string) (int64, error) { return whole.Bytes() - 1, nil }}
-	require.ErrorIs(t, storecare.CopyBackup(storecare.BackupAnswer{Directory: made, Manifest: whole.Manifest}, copied, room, nil), pebblegate.ErrNoRoom)
+	answer := storecare.BackupAnswer{Directory: made, Manifest: whole.Manifest}
+	require.ErrorIs(t, storecare.CopyBackup(answer, copied, room, nil), pebblegate.ErrNoRoom)
 	require.DirExists(t, made)
 	room.Free = func(string) (int64, error) { return whole.Bytes(), nil }
-	require.NoError(t, storecare.CopyBackup(storecare.BackupAnswer{Directory: made, Manifest: whole.Manifest}, copied, room, nil))
+	require.NoError(t, storecare.CopyBackup(answer, copied, room, nil))
 	_, err = storecare.CheckBackup(copied)
 	require.NoError(t, err)
 	require.NoDirExists(t, made)
 }
 
-// The admin port on a unix socket: for the server's user alone, asked by the commands, anew after a
-// kill.
-func TestTheAdminPortOnAUnixSocket(t *testing.T) {
+// The admin port can be a unix socket. Only the server's user may connect to it. A
+// start replaces the socket of a killed server, and never that of a running one or another file.
+func TestAdminPortOnAUnixSocket(t *testing.T) {
 	data, dir := t.TempDir(), t.TempDir()
 	path := filepath.Join(dir, "admin.sock")
 	socket := func(s *settings.Settings) { s.AdminAddr = "unix:" + path }
@@ -146,7 +148,7 @@ func TestTheAdminPortOnAUnixSocket(t *testing.T) {
 	m = startWithSettings(t, data, socket)
 	require.NoError(t, m.Close())
 
-	require.NoError(t, os.WriteFile(path, []byte("somebody's"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("another program's file"), 0o600))
 	require.ErrorContains(t, newDaemon(config, slog.New(slog.DiscardHandler)).Start(t.Context()), "is not a socket")
 	require.FileExists(t, path)
 }
@@ -171,9 +173,9 @@ func TestAddressesOfTheAdminPort(t *testing.T) {
 	f("127.0.0.1:8082", "a,,b", "PURSER_ADMIN_HOSTS")
 }
 
-// A customer's payment on the sandbox's chains names its fields as a checkout session does, and
-// each one that is wrong is named.
-func TestASandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
+// The sandbox-pay command has the field names of a checkout session, and its error names each wrong
+// field.
+func TestSandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
 	m := startServer(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
 	pay := func(change func(fields)) (int, string) {
@@ -210,10 +212,10 @@ func TestASandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
 	require.Contains(t, answer, "depht is not a field of the command")
 }
 
-// parsed returns how the program reads a command line: its arguments without secrets, and those as
-// variables.
+// splitSecretFlags parses a command line as the program does. It returns the arguments without the
+// secrets, and the secrets as environment variables.
 func splitSecretFlags(args ...string) (rest, variables []string, err error) {
-	stop := errors.New("nothing is run")
+	stop := errors.New("parsed, not run")
 	err = runAs(args, io.Discard, func(chosen *kong.Context, args []string) error {
 		rest, variables = withoutSecrets(chosen, args)
 		return stop
@@ -225,8 +227,8 @@ func splitSecretFlags(args ...string) (rest, variables []string, err error) {
 }
 
 func TestSecretsOfFlagsMoveToTheEnvironment(t *testing.T) {
-	rest, variables, err := splitSecretFlags("serve", "--network-secret=a secret = of many signs", "--http-addr", "127.0.0.1:0", "--data-key", "00ff",
-		"--chain-base-url", "https://node.example/key")
+	rest, variables, err := splitSecretFlags("serve", "--network-secret=a secret = of many signs",
+		"--http-addr", "127.0.0.1:0", "--data-key", "00ff", "--chain-base-url", "https://node.example/key")
 	require.NoError(t, err)
 	require.Equal(t, []string{"serve", "--http-addr", "127.0.0.1:0"}, rest)
 	require.Equal(t, []string{"PURSER_NETWORK_SECRET=a secret = of many signs", "PURSER_DATA_KEY=00ff",
@@ -271,20 +273,22 @@ func TestSecretsComeFromFiles(t *testing.T) {
 	require.ErrorContains(t, err, "PURSER_NETWORK_SECRET_FILE")
 }
 
-// Secrets of flags are neither in the command line that every user of the machine reads, nor in
-// what pprof shows, and count.
+// A secret given as a flag takes effect, and is neither in /proc/PID/cmdline, which every user of
+// the machine can read, nor in the command line that pprof shows.
 func TestSecretsOfFlagsAreNotInTheCommandLine(t *testing.T) {
 	t.Parallel()
-	secret := "a secret that " + "nobody reads"
-	p, said := startCommand(t, purserCommand(program{path: buildProgram(t)}, t.TempDir(), "serve", "--network-secret", secret))
+	secret := "a secret that " + "stays private"
+	serve := purserCommand(program{path: buildProgram(t)}, t.TempDir(), "serve", "--network-secret", secret)
+	p, addresses := startCommand(t, serve)
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.cmd.Process.Pid))
 	require.NoError(t, err)
 	require.Contains(t, string(line), "serve")
-	require.NotContains(t, string(line), "nobody reads")
-	p.admin = "http://" + said["admin"]
+	require.NotContains(t, string(line), "stays private")
+	p.admin = "http://" + addresses["admin"]
 	require.Equal(t, "purser", p.adminPage("/debug/pprof/cmdline"))
-	network := apiclient.New("http://"+said["authorizer"], secret)
-	a, err := network.Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: []byte("{}")})
+	network := apiclient.New("http://"+addresses["authorizer"], secret)
+	swipe := apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: []byte("{}")}
+	a, err := network.Send(t.Context(), swipe)
 	require.NoError(t, err)
-	require.Equal(t, http.StatusBadRequest, a.Status, "the secret is the server's: %s", a.Raw)
+	require.Equal(t, http.StatusBadRequest, a.Status, "the server accepts the secret: %s", a.Raw)
 }

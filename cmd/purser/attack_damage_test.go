@@ -18,7 +18,7 @@ import (
 	"purser/persistence/pebblegate/damagetest"
 )
 
-// pebbleDirs are the directories of the stores of an embedded deployment.
+// pebbleDirs are the store directories of an embedded deployment.
 var pebbleDirs = []string{"journal", "authorizer", "sandbox-bank", "sandbox-ramp", "sandbox-chains"}
 
 // copyStoresToMemory copies the stores of a data directory to an in-memory file system.
@@ -56,7 +56,8 @@ func (panicLog) Fatalf(f string, _ ...any) {
 	panic(errors.New(f))
 }
 
-// readStore opens a store as a start does, and returns all its keys and values.
+// readStore opens a store as a start does and returns all its keys and values. A fatal error of
+// Pebble and a reported corruption are errors.
 func readStore(t testing.TB, fs vfs.FS, dir string) (content map[string]string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -80,7 +81,7 @@ func readStore(t testing.TB, fs vfs.FS, dir string) (content map[string]string, 
 	return content, errors.Join(all.Error(), all.Close(), db.Close(), corruption)
 }
 
-// differences counts the keys whose values differ, and those that only one of the two has.
+// countDifferences counts the keys whose values differ and the keys that only one of the maps has.
 func countDifferences(a, b map[string]string) (n int) {
 	for key, value := range a {
 		if got, ok := b[key]; !ok || !bytes.Equal([]byte(got), []byte(value)) {
@@ -96,8 +97,8 @@ func countDifferences(a, b map[string]string) (n int) {
 }
 
 // TestAttackDamageToADeploymentIsRefused damages single places of each store of a server that was
-// killed with SIGKILL, once after its first start and once after its second. An open then refuses
-// the store, or reads every value.
+// killed with SIGKILL, once after its first start and once after its second. Opening the store
+// either fails or reads every value.
 func TestAttackDamageToADeploymentIsRefused(t *testing.T) {
 	purser, data := program{path: buildProgram(t)}, t.TempDir()
 	older := vfs.NewMem()

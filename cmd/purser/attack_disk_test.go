@@ -23,8 +23,8 @@ import (
 // smallDisk is a file system in memory whose size a test changes, so that it fills at once.
 type smallDisk struct{ dir string }
 
-// mountSmallDisk makes a file system. It is nil where the test may not mount one: the tests of
-// disk_test.go and of persistence/pebblegate then stand for it.
+// mountSmallDisk mounts a tmpfs until the test ends. It returns nil where the test may not mount
+// one: the tests of disk_test.go and of persistence/pebblegate then cover the case.
 func mountSmallDisk(t *testing.T, bytes int64) *smallDisk {
 	t.Helper()
 	d := &smallDisk{t.TempDir()}
@@ -37,8 +37,8 @@ func mountSmallDisk(t *testing.T, bytes int64) *smallDisk {
 	return d
 }
 
-// leave makes the disk so small or so large that so many bytes are free. A server that writes
-// meanwhile makes a remount below its files fail, which is tried again.
+// setFreeBytes resizes the disk until it has free bytes left. It repeats a remount that fails
+// because a server has written meanwhile.
 func (d *smallDisk) setFreeBytes(t *testing.T, free int64) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -49,14 +49,14 @@ func (d *smallDisk) setFreeBytes(t *testing.T, free int64) {
 	}, stateTimeout, pollInterval)
 }
 
-// swipeStream sends one-cent authorizations of one card from several connections and keeps the
+// swipeStream sends one-cent authorizations of one card from eight connections and keeps the
 // answers.
 type swipeStream struct {
 	token string
 	n     atomic.Int64
 
 	mu       sync.Mutex
-	answered []swipeAnswer // approvals and declines that a repeat must repeat
+	answered []swipeAnswer // approvals and declines, which a repeat must return again
 	refused  atomic.Int64  // answers "system_unavailable"
 }
 
@@ -65,7 +65,8 @@ type swipeAnswer struct {
 	raw  string
 }
 
-// runUntil swipes until the condition holds or the process does not answer.
+// runUntil swipes until the condition holds or the process no longer answers. It fails the test
+// after stateTimeout.
 func (s *swipeStream) runUntil(t *testing.T, p *process, holds func() bool) {
 	t.Helper()
 	var streams sync.WaitGroup
@@ -78,14 +79,16 @@ func (s *swipeStream) runUntil(t *testing.T, p *process, holds func() bool) {
 		})
 	}
 	streams.Wait()
-	require.NoError(t, ctx.Err(), "the disk is never full")
+	require.NoError(t, ctx.Err(), "the disk did not become full")
 }
 
+// sendNextSwipe sends one swipe. It returns false when the process does not answer.
 func (s *swipeStream) sendNextSwipe(ctx context.Context, p *process) (alive bool) {
 	body := marshal(fields{"id": fmt.Sprint("swipe-", s.n.Add(1)), "cardToken": s.token, "amountCents": 1,
 		"currency": "USD",
 		"merchant": fields{"name": strings.Repeat("Cafe ", 8), "mcc": "5812"}})
-	a, err := p.client(p.network, p.secret).Send(ctx, apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: body})
+	a, err := p.client(p.network, p.secret).Send(ctx,
+		apiclient.Request{Method: "POST", Path: "/v1/authorizations", Body: body})
 	switch {
 	case err != nil:
 		return false
@@ -99,7 +102,7 @@ func (s *swipeStream) sendNextSwipe(ctx context.Context, p *process) (alive bool
 	return true
 }
 
-// requireSameAnswers repeats every answered swipe.
+// requireSameAnswers repeats every answered swipe and requires its first answer.
 func (s *swipeStream) requireSameAnswers(t *testing.T, p *process) {
 	t.Helper()
 	s.mu.Lock()
@@ -112,18 +115,21 @@ func (s *swipeStream) requireSameAnswers(t *testing.T, p *process) {
 	}
 }
 
-// launchOnFullDisk starts a server on a disk without room for approvals.
+// launchOnFullDisk starts a server on a disk without room for approvals, which therefore is not
+// ready.
 func launchOnFullDisk(t *testing.T, purser program, data string) *process {
 	t.Helper()
-	p, said := startCommand(t, purserCommand(purser, data, "serve"))
-	p.rest, p.network, p.admin = "http://"+said["http"], "http://"+said["authorizer"], "http://"+said["admin"]
+	p, addresses := startCommand(t, purserCommand(purser, data, "serve"))
+	p.rest, p.network = "http://"+addresses["http"], "http://"+addresses["authorizer"]
+	p.admin = "http://" + addresses["admin"]
 	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))
 	require.NoError(t, err)
 	p.secret = strings.TrimSpace(string(secret))
 	return p
 }
 
-// launchOnSmallDisk starts a server with a small disk, and a stream of swipes that it approves.
+// launchOnSmallDisk starts a server with its data on a small disk, and returns a stream of swipes
+// that it approves. All results are zero where no disk can be mounted.
 func launchOnSmallDisk(t *testing.T) (*smallDisk, program, string, *process, *swipeStream) {
 	t.Helper()
 	d := mountSmallDisk(t, 2<<30)
@@ -135,7 +141,8 @@ func launchOnSmallDisk(t *testing.T) (*smallDisk, program, string, *process, *sw
 	p := launch(t, purser, data)
 	tn := &tenant{bearer: signUp(t, p, 0)}
 	tn.mustPost(t, p, "/api/treasury/deposits", depositRequest(1_000_000_00), 202)
-	s := &swipeStream{token: tn.mustPost(t, p, "/api/cards", cardRequest(), 200).answer.Text("card", "partnerCardToken")}
+	card := tn.mustPost(t, p, "/api/cards", cardRequest(), 200).answer
+	s := &swipeStream{token: card.Text("card", "partnerCardToken")}
 	p.await(t, "funds", func() bool {
 		a := p.postCardMessage(t, "/v1/authorizations", oneDollarSwipe(fmt.Sprint("probe-", s.n.Add(1)), s.token))
 		return a.Text("decision") == "approved"
@@ -143,10 +150,9 @@ func launchOnSmallDisk(t *testing.T) (*smallDisk, program, string, *process, *sw
 	return d, purser, data, p, s
 }
 
-// A disk fills under swipes. Before, the process ended in the middle of a commit, and a start on
-// the full disk could hang for ever. Now approvals stop while the reserve is left, everything
-// answered is relayed, the process ends and starts again on the full disk, and approvals return
-// with the space.
+// A disk fills under swipes. Approvals stop before the reserve is used, every answered swipe is
+// relayed, the process stops and starts on the full disk, and approvals return with the space.
+// Without the reserve the process ended in the middle of a commit, and a start could hang forever.
 func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 	d, purser, data, p, s := launchOnSmallDisk(t)
 	if d == nil {
@@ -161,12 +167,12 @@ func TestAttackFullDiskOfTheRealProcess(t *testing.T) {
 		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
 		p.awaitEmptyBacklog(t)
 		require.NotEmpty(t, s.answered)
-		require.Empty(t, p.signalAndWait(t, syscall.SIGTERM), "a clean end: %s", p.log.tail(logTailLines))
+		require.Empty(t, p.signalAndWait(t, syscall.SIGTERM), "the server failed: %s", p.log.tail(logTailLines))
 		require.Contains(t, p.log.String(), "approvals and requests that store more are refused until space is free")
 
-		d.setFreeBytes(t, pebblegate.FlushBytes+8<<20) // less than the reserve, and enough for a start
+		d.setFreeBytes(t, pebblegate.FlushBytes+8<<20) // less than the reserve, enough for a start
 		p = launchOnFullDisk(t, purser, data)
-		d.setFreeBytes(t, settings.MinDiskReserve-8<<20) // the start has removed logs
+		d.setFreeBytes(t, settings.MinDiskReserve-8<<20) // the start removed log files
 		s.refused.Store(0)
 		s.runUntil(t, p, func() bool { return s.refused.Load() > 0 })
 		resp, err := p.http.Get(p.admin + "/readyz")

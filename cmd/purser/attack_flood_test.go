@@ -27,27 +27,26 @@ import (
 	"purser/persistence/ident"
 )
 
-// Floods come from as many addresses of the loopback network, none of them the one that swipes and
-// other callers have.
+// Floods come from addresses of the loopback network that neither swipes nor other callers have.
 const (
 	floodAddresses        = 8
-	floodFiles            = 1_100                // the server's limit of open files: few, so that a flood that a test can make fills it
-	connectionsPerAddress = 64                   // connections of an address at once
-	floodPause            = 2 * time.Millisecond // of an attacker between two connections
-	floodMargin           = 800 * time.Millisecond
+	floodFiles            = 1_100                  // limit of open files of the flooded server
+	connectionsPerAddress = 64                     // at once
+	floodPause            = 2 * time.Millisecond   // of an attacker between two connections
+	floodMargin           = 800 * time.Millisecond // between the end of the floods and the end of the swipes
 )
 
-// flood is a way to attack a port. attack drives one connection and returns when the server has
-// closed it.
+// flood is an attack on a port. attack drives one connection and returns when the server has closed
+// it. n numbers the connections.
 type flood struct {
 	name   string
 	port   func(p *process) string // its base URL
 	attack func(conn net.Conn, n int64)
 }
 
-// floods returns one flood of each kind. Each of them once ended the process or took its memory or
-// its processors. Unsigned reports come first: after another flood the full buckets of the addresses
-// let in too few of them for the limit of reports.
+// floods returns one flood of each kind. Each of them, before the limits of the ports, ended the
+// process or exhausted its memory or processors. Unsigned reports come first: after another flood
+// the refusal buckets of the addresses are full, and too few reports reach the limit of reports.
 func floods() []flood {
 	secret, err := ident.NewSecret(ident.APISecret, 1, strings.NewReader(strings.Repeat("x", 64)))
 	if err != nil {
@@ -79,7 +78,8 @@ func floods() []flood {
 			}
 		}},
 		{"announced bodies", rest, func(conn net.Conn, n int64) {
-			head := fmt.Sprintf("POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", secret, 1<<20)
+			head := fmt.Sprintf("POST /api/cards HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+				"Content-Length: %d\r\n\r\n", secret, 1<<20)
 			if n%2 == 0 {
 				head = fmt.Sprintf("POST /api/dashboard/login HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
 					64<<10)
@@ -88,26 +88,28 @@ func floods() []flood {
 			hold(conn)
 		}},
 		{"wrong passwords", rest, func(conn net.Conn, n int64) {
-			postAlone(conn, "/api/dashboard/login",
+			postAndClose(conn, "/api/dashboard/login",
 				fmt.Sprintf(`{"email":"person-%d@example.com","password":"a wrong password"}`, n))
 		}},
 		{"swipes without the secret", func(p *process) string { return p.network }, func(conn net.Conn, _ int64) {
-			postAlone(conn, "/v1/authorizations", "{}")
+			postAndClose(conn, "/v1/authorizations", "{}")
 		}},
 		{"audits", func(p *process) string { return p.admin }, func(conn net.Conn, _ int64) {
-			postAlone(conn, "/audit", "{}")
+			postAndClose(conn, "/audit", "{}")
 		}},
 	}
 }
 
-// postAlone sends a request, and returns when the server has answered it and closed the connection.
-func postAlone(conn net.Conn, path, body string) {
+// postAndClose sends a request and returns when the server has answered it and closed the
+// connection.
+func postAndClose(conn net.Conn, path, body string) {
 	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Type: application/json\r\n"+
 		"Content-Length: %d\r\n\r\n%s", path, conn.RemoteAddr(), len(body), body)
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-// rage floods a port until the context ends, and returns when every attacker has.
+// attackUntilDone floods a port until the context ends, and returns when every attacker has
+// stopped.
 func (f flood) attackUntilDone(ctx context.Context, address string) {
 	var attackers sync.WaitGroup
 	var n atomic.Int64
@@ -130,12 +132,13 @@ func (f flood) attackUntilDone(ctx context.Context, address string) {
 	attackers.Wait()
 }
 
-// launchWithFileLimit starts a server that may have so many files open.
+// launchWithFileLimit starts a server under a limit of open files and waits until it is ready.
 func launchWithFileLimit(t *testing.T, purser program, data string, files int) *process {
 	t.Helper()
 	return launchCommand(t, data, withFileLimit(purserCommand(purser, data, "serve"), files))
 }
 
+// withFileLimit returns a command that runs cmd under a limit of open files.
 func withFileLimit(cmd *exec.Cmd, files int) *exec.Cmd {
 	limited := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, files),
 		cmd.Path}, cmd.Args[1:]...)...)
@@ -143,12 +146,12 @@ func withFileLimit(cmd *exec.Cmd, files int) *exec.Cmd {
 	return limited
 }
 
-// attackers is the argument that has this binary be the attackers. They are a process that the
-// kernel runs when no other one wants a processor, because in life they are other machines.
+// attackersArgument makes this test binary run the attackers. They are a process of their own at
+// idle priority, because real attackers do not compute on the server's processors.
 const attackersArgument = "purser-attackers"
 
-// runAttackers is the process of the attackers. Its arguments are how long each flood lasts, and the
-// floods with the port of each.
+// runAttackers is the main function of the attackers' process. Its arguments are the duration of
+// each flood, then the name and the address of each flood. The floods run one after another.
 func runAttackers(arguments []string) {
 	each, err := time.ParseDuration(arguments[0])
 	if err != nil {
@@ -163,17 +166,19 @@ func runAttackers(arguments []string) {
 	}
 }
 
-// attacked has swipes come to a server while a port of it is flooded, for so long. It returns what
-// they were answered.
-func measureSwipesDuring(t *testing.T, p *process, data string, rate int, lasts time.Duration, floods ...flood) bench.Stage {
+// measureSwipesDuring sends rate swipes a second to a server while its ports are flooded. It
+// requires the right answer to each swipe, and returns their measures.
+func measureSwipesDuring(t *testing.T, p *process, data string, rate int, lasts time.Duration,
+	floods ...flood,
+) bench.Stage {
 	t.Helper()
-	raging := exec.CommandContext(t.Context(), "chrt", "--idle", "0", os.Args[0], attackersArgument)
+	attackers := exec.CommandContext(t.Context(), "chrt", "--idle", "0", os.Args[0], attackersArgument)
 	if len(floods) > 0 {
-		raging.Args = append(raging.Args, ((lasts - floodMargin) / time.Duration(len(floods))).String())
+		attackers.Args = append(attackers.Args, ((lasts - floodMargin) / time.Duration(len(floods))).String())
 	}
 	for _, f := range floods {
 		_, address, _ := strings.Cut(f.port(p), "://")
-		raging.Args = append(raging.Args, f.name, address)
+		attackers.Args = append(attackers.Args, f.name, address)
 	}
 	target := bench.Target{REST: p.rest, Network: p.network, Admin: p.admin, Secret: p.secret}
 	if p.authorities != nil {
@@ -183,12 +188,12 @@ func measureSwipesDuring(t *testing.T, p *process, data string, rate int, lasts 
 		DiskDir: data, Target: target,
 		Loads: []bench.Load{{Workload: bench.Authorize, Connections: 32, Rate: rate, Duration: lasts}},
 		Progress: func(progress bench.Progress) {
-			if progress.Stage == bench.Authorize && len(floods) > 0 && raging.Process == nil {
-				require.NoError(t, raging.Start())
+			if progress.Stage == bench.Authorize && len(floods) > 0 && attackers.Process == nil {
+				require.NoError(t, attackers.Start())
 			}
 		}})
-	if raging.Process != nil {
-		require.NoError(t, raging.Wait())
+	if attackers.Process != nil {
+		require.NoError(t, attackers.Wait())
 	}
 	require.NoError(t, err, p.log.tail(logTailLines))
 	stage := report.Stages[0]
@@ -197,10 +202,10 @@ func measureSwipesDuring(t *testing.T, p *process, data string, rate int, lasts 
 	return stage
 }
 
-// Floods of the ports under few descriptors: before, accept failed, Serve returned, and the process
-// ended, swipes too. Now every swipe is answered, the port answers when the flood has gone, the
-// memory is given back, and the audit is clean. In its long form each flood is paired with
-// the same swipes without it.
+// The ports are flooded under a low limit of open files. Every swipe is answered, the REST port
+// answers after the flood, the memory of request bodies returns to 0, and the audit passes.
+// Without the limits accept failed, Serve returned and the process ended. With PURSER_TEST_FULL
+// each flood is compared with the same swipes without it.
 func TestAttackFloods(t *testing.T) {
 	purser, full := program{path: buildProgram(t)}, os.Getenv(fullLengthVariable) != ""
 	purser.env = []string{"PURSER_BODY_BUDGET=4MiB", "PURSER_REFUSALS=20"}
@@ -216,7 +221,7 @@ func TestAttackFloods(t *testing.T) {
 	}
 	seen := p.scrape(t)
 	require.Positive(t, seen["purser_connections_refused_total"]+seen["purser_connections_cut_total"],
-		"the flood has filled the port")
+		"the flood did not fill the port")
 	require.Positive(t, sumLabelled(p.adminPage("/metrics"), "purser_connections_refused_total", `reason="refusals"`))
 	require.EqualValues(t, 4<<20, seen["purser_body_budget_bytes"])
 	require.Positive(t, sumLabelled(p.adminPage("/metrics"), "purser_rate_limited_total", `limit="report-address"`))
@@ -233,25 +238,25 @@ func TestAttackFloods(t *testing.T) {
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 }
 
-// pairs measures swipes at 1,000 a second without a flood and with it, in turns, and requires of
-// the median that their slowest hundredth takes at most three times as long.
+// requireBoundedSlowdown measures swipes at 1,000 a second without a flood and with it, in turns.
+// It requires that the median ratio of their 99th percentiles is at most 3.
 func (p *process) requireBoundedSlowdown(t *testing.T, data string, f flood) {
 	t.Helper()
 	const pairs, rate, lasts = 5, 1000, 5 * time.Second
 	var ratios []float64
 	for range pairs {
-		calm := measureSwipesDuring(t, p, data, rate, lasts).Measures[0].P99Micros
-		stormy := measureSwipesDuring(t, p, data, rate, lasts, f).Measures[0].P99Micros
-		t.Logf("%s: p99 %.2f ms without, %.2f ms with", f.name, calm/1000, stormy/1000)
-		ratios = append(ratios, stormy/calm)
+		without := measureSwipesDuring(t, p, data, rate, lasts).Measures[0].P99Micros
+		with := measureSwipesDuring(t, p, data, rate, lasts, f).Measures[0].P99Micros
+		t.Logf("%s: p99 %.2f ms without, %.2f ms with", f.name, without/1000, with/1000)
+		ratios = append(ratios, with/without)
 	}
 	slices.Sort(ratios)
-	assert.LessOrEqual(t, ratios[pairs/2], 3.0, "%s: ratios of the slowest hundredth %v", f.name, ratios)
+	assert.LessOrEqual(t, ratios[pairs/2], 3.0, "%s: ratios of the 99th percentiles %v", f.name, ratios)
 }
 
-// A start under too low a limit of open files is refused and names the number needed. The lowest
-// sufficient limit serves.
-func TestAStartWithTooFewDescriptorsIsRefused(t *testing.T) {
+// A start under too low a limit of open files fails, and the error has the needed number. With that
+// number the server starts.
+func TestStartWithTooFewDescriptorsIsRefused(t *testing.T) {
 	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
 	for _, files := range []int{64, 256, 800} {
 		out, err := withFileLimit(purserCommand(purser, data, "serve"), files).CombinedOutput()

@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// floodsOfTLS returns the floods of a port that speaks TLS. In the first two the server signs once
-// for each connection. In the second the attacker computes nothing, so it is the cheaper attack.
+// floodsOfTLS returns the floods of a port that speaks TLS. In the first three the server signs
+// once for each connection. In the second and third the attacker computes nothing, which costs it
+// less.
 func floodsOfTLS() []flood {
 	rest := func(p *process) string { return p.rest }
 	return []flood{
@@ -50,11 +51,12 @@ func floodsOfTLS() []flood {
 	}
 }
 
-// cheapTLS costs an attacker as little as a whole handshake can. What attackers compute slows the
-// swipes on the same machine, even at idle priority, and the test does not measure that.
+// cheapTLS is the configuration of the handshake that costs an attacker least. The computation of
+// attackers on the same machine slows the swipes, even at idle priority, and is no part of the
+// test.
 var cheapTLS = &tls.Config{InsecureSkipVerify: true, CurvePreferences: []tls.CurveID{tls.X25519}}
 
-// isOpen reports whether the server has let a connection in: it closes a refused one at once.
+// isOpen reports whether the server has accepted a connection. It closes a refused one at once.
 func isOpen(conn net.Conn) bool {
 	if conn.SetReadDeadline(time.Now().Add(10*floodPause)) != nil {
 		return false
@@ -63,7 +65,7 @@ func isOpen(conn net.Conn) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) && conn.SetReadDeadline(time.Time{}) == nil
 }
 
-// clientHello returns the first message of a TLS client. A server answers the same one every time.
+// clientHello returns the first message of a TLS client. A server answers a copy of it every time.
 var clientHello = sync.OnceValue(func() []byte {
 	client, server := net.Pipe()
 	go func() { _ = tls.Client(client, cheapTLS).Handshake() }()
@@ -76,22 +78,22 @@ var clientHello = sync.OnceValue(func() []byte {
 	return hello[:n]
 })
 
-// Floods of TLS handshakes, whole and abandoned, beside swipes over TLS. Connections without a
-// request are refusals of their address. In its long form each flood but that of whole handshakes
-// is paired with the same swipes without it, under a certificate of each kind of key. An attacker
-// of whole handshakes computes on the processors of the server here, at idle priority, and four
-// threads that compute at idle priority and send nothing slow the swipes as much.
+// Floods of whole and abandoned TLS handshakes run beside swipes over TLS. Each connection without
+// a request counts as a refusal of its address. With PURSER_TEST_FULL each flood but that of whole
+// handshakes is compared with the same swipes without it, under an ECDSA and an RSA certificate.
+// The attackers of whole handshakes compute on this machine's processors: four threads that
+// compute at idle priority and send nothing slow the swipes as much.
 func TestAttackFloodsOfTLS(t *testing.T) {
 	if os.Getenv(fullLengthVariable) == "" {
 		floodTLS(t, newCertificate(t), floodsOfTLS())
 		return
 	}
 	t.Run("ECDSA", func(t *testing.T) { floodTLS(t, newCertificate(t), floodsOfTLS()[1:]) })
-	signed := floodsOfTLS()[1:3] // the server signs: the other floods do not depend on the key
+	signed := floodsOfTLS()[1:3] // the floods for which the server signs, so that they depend on the key
 	t.Run("RSA", func(t *testing.T) { floodTLS(t, newRSACertificate(t), signed) })
 }
 
-// floodTLS floods a server with a certificate.
+// floodTLS floods a server that has the certificate.
 func floodTLS(t *testing.T, files testCertificate, floods []flood) {
 	purser, full := program{path: buildProgram(t)}, os.Getenv(fullLengthVariable) != ""
 	purser.env = []string{"PURSER_REFUSALS=20", "PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key}
@@ -114,8 +116,8 @@ func floodTLS(t *testing.T, files testCertificate, floods []flood) {
 	}
 	unread, refused := counted()
 	t.Logf("connections without a handshake %.0f, refused %.0f", unread, refused)
-	require.Positive(t, unread, "connections without a handshake are counted")
-	require.Positive(t, refused, "connections without a request fill the bucket of their address")
+	require.Positive(t, unread, "connections without a handshake are not counted")
+	require.Positive(t, refused, "connections without a request did not fill the bucket of their address")
 	rest := portClient{from: "127.0.0.1", to: p.rest, tls: files.clientConfig(t)}
 	p.await(t, "an answer of REST", func() bool { return rest.status(t, rootRequest("")) == 200 })
 	p.awaitEmptyBacklog(t)

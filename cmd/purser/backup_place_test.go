@@ -28,8 +28,8 @@ func deploymentIDOf(t *testing.T, data string) string {
 	return hex.EncodeToString(id[:])
 }
 
-// A backup whose size and the disk reserve exceed the free space is refused before it copies a file,
-// by a running server and by the command. The error states the free and the needed bytes.
+// A backup whose size and the disk reserve exceed the free space is refused before it copies a
+// file, by a running server and by the command. The error states the free and the needed bytes.
 func TestBackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
@@ -59,8 +59,8 @@ func TestBackupWithoutRoomIsRefusedWithNumbers(t *testing.T) {
 		"PURSER_DISK_RESERVE")
 }
 
-// The archive of a journal may be larger than its tables. Its writer therefore measures the free space
-// every RoomEvery bytes, and stops before the archive takes the reserve.
+// The archive of a journal may be larger than its tables. Its writer therefore measures the free
+// space every RoomEvery bytes, and stops before the archive takes the reserve.
 func TestArchiveLeavesTheReserve(t *testing.T) {
 	disk := int64(4 * storecare.RoomEvery)
 	var file bytes.Buffer
@@ -154,8 +154,8 @@ func TestBackupRemovesTheDirectoryOfAKilledBackup(t *testing.T) {
 	require.NoError(t, running.Mark.Close())
 }
 
-// A process that is killed in the middle of a backup leaves an unfinished directory. The next backup
-// into the same parent directory removes it.
+// A process that is killed in the middle of a backup leaves an unfinished directory. The next
+// backup into the same parent directory removes it.
 func TestKilledBackupIsRemovedByTheNext(t *testing.T) {
 	data, _ := backUpFreshServer(t)
 	place := t.TempDir()

@@ -33,7 +33,8 @@ func mustRun(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// copySecrets copies the secret files to a restored directory, as its operator does: a backup has none.
+// copySecrets copies the secret files to a restored directory, as its operator does: a backup has
+// none.
 func copySecrets(t *testing.T, from, to string) {
 	t.Helper()
 	for name := range settings.SecretSettings {
@@ -49,8 +50,9 @@ func openJournalOf(t *testing.T, data string) *pebblejournal.Journal {
 	return j
 }
 
-// TestBackupUnderLoadRestoresElsewhere backs up a server while it serves a second tour. The restored
-// directory has every answer of the first tour, passes the audit and serves a further tour.
+// TestBackupUnderLoadRestoresElsewhere backs up a server while it serves a second tour. The
+// restored directory has every answer of the first tour, passes the audit and serves a further
+// tour.
 func TestBackupUnderLoadRestoresElsewhere(t *testing.T) {
 	t.Parallel()
 	data, restored := t.TempDir(), filepath.Join(t.TempDir(), "restored")

@@ -19,7 +19,8 @@ import (
 	"purser/cmd/purser/buildinfo"
 )
 
-// unlimited starts a server that may be asked as often as one likes, and says how bench reaches it.
+// startWithoutRateLimits starts a server without rate limits. It returns the server and a benchmark
+// configuration with its addresses.
 func startWithoutRateLimits(t *testing.T) (*daemon, bench.Config) {
 	t.Helper()
 	data := t.TempDir()
@@ -32,23 +33,26 @@ func startWithoutRateLimits(t *testing.T) (*daemon, bench.Config) {
 	require.NoError(t, err)
 	return m, bench.Config{Cards: 20, Workspaces: 4, YardstickFor: 20 * time.Millisecond, DiskDir: data, Seed: 1,
 		Target: bench.Target{REST: "http://" + m.listeners.http.Addr().String(),
-			Network: "http://" + m.listeners.authorizer.Addr().String(), Admin: "http://" + m.listeners.admin.Addr().String(),
-			Secret: strings.TrimSpace(string(secret))}}
+			Network: "http://" + m.listeners.authorizer.Addr().String(),
+			Admin:   "http://" + m.listeners.admin.Addr().String(),
+			Secret:  strings.TrimSpace(string(secret))}}
 }
 
-// declineReasons are all that the network can bring about by itself; timeout, backlog_full and system_unavailable are the
-// server's.
-var declineReasons = []string{"invalid_request", "card_not_found", "card_terminated", "card_frozen", "currency_not_supported",
-	"mcc_not_allowed", "merchant_not_allowed", "per_transaction_limit_exceeded", "monthly_limit_exceeded", "insufficient_funds",
-	"authorization_not_found", "duplicate_mismatch", "reversed_before_arrival"}
+// declineReasons are the reasons that a message of the card network can cause. The others, timeout,
+// backlog_full and system_unavailable, depend on the server's load and disks.
+var declineReasons = []string{"invalid_request", "card_not_found", "card_terminated", "card_frozen",
+	"currency_not_supported", "mcc_not_allowed", "merchant_not_allowed", "per_transaction_limit_exceeded",
+	"monthly_limit_exceeded", "insufficient_funds", "authorization_not_found", "duplicate_mismatch",
+	"reversed_before_arrival"}
 
-// Every workload runs against the real server: each answer is the one that must come, the dollars add up, and the mix of declines
-// has every reason.
+// Every workload runs against a real server. Each answer is the expected one, the balances add up,
+// and the declines have every reason of declineReasons.
 func TestBenchOfEveryWorkload(t *testing.T) {
 	_, c := startWithoutRateLimits(t)
 	c.Declines = 60
-	var left []string
-	for times := time.Duration(1); times <= maxLoadStretch; times *= 2 { // a slow machine does less in the same time
+	var missing []string
+	// A slow machine needs longer for the same work.
+	for times := time.Duration(1); times <= maxLoadStretch; times *= 2 {
 		c.Loads = []bench.Load{
 			{Workload: bench.Authorize, Connections: 8, Duration: times * time.Second},
 			{Workload: bench.Lifecycle, Connections: 4, Duration: times * 300 * time.Millisecond},
@@ -69,33 +73,35 @@ func TestBenchOfEveryWorkload(t *testing.T) {
 		require.Equal(t, []string{"authorize", "lifecycle", "rest: PATCH card", "rest: GET card", "rest: GET treasury",
 			"mixed: swipes", "mixed: REST", "mixed with reads: swipes", "mixed with reads: REST", "soak"}, names)
 		require.Positive(t, r.Stages[0].Compared)
-		if left = missingResults(r); len(left) == 0 {
+		if missing = missingResults(r); len(missing) == 0 {
 			return
 		}
 	}
-	require.Empty(t, left)
+	require.Empty(t, missing)
 }
 
-// maxLoadStretch is how much longer than usual a load is run at last on a machine that does not come to all of it.
+// maxLoadStretch bounds how many times longer than usual a load runs on a slow machine.
 const maxLoadStretch = 16
 
-// missingResults is what a run has not come to: measures of its stages, and reasons of the swipes of the first one.
-func missingResults(r bench.Report) (left []string) {
+// missingResults returns the measures of all stages without a sample, and the outcomes that no
+// swipe of the first stage had.
+func missingResults(r bench.Report) (missing []string) {
 	for _, s := range r.Stages {
 		for _, m := range s.Measures {
 			if m.Count == 0 {
-				left = append(left, s.Name+": "+m.Name)
+				missing = append(missing, s.Name+": "+m.Name)
 			}
 		}
 	}
 	for _, reason := range append(slices.Clone(declineReasons), "approved") {
 		if r.Stages[0].Outcomes[reason] == 0 {
-			left = append(left, reason)
+			missing = append(missing, reason)
 		}
 	}
-	return left
+	return missing
 }
 
+// A sustained rate is judged, and the report has the facts of the server and its stores.
 func TestBenchSustains(t *testing.T) {
 	_, c := startWithoutRateLimits(t)
 	c.Loads = []bench.Load{{Workload: bench.Sustain, Connections: 4, Rate: 50, Duration: time.Second}}
@@ -111,10 +117,11 @@ func TestBenchSustains(t *testing.T) {
 	require.NotEmpty(t, r.Stages[0].Figures)
 }
 
-// liar stands before the card network's port and changes one answer in so many.
-func startFalsifyingProxy(t *testing.T, network string, lie func(answer []byte) []byte) string {
+// startFalsifyingProxy starts a proxy of the card network's port that passes every 40th answer
+// through falsify. It returns the proxy's base URL.
+func startFalsifyingProxy(t *testing.T, network string, falsify func(answer []byte) []byte) string {
 	t.Helper()
-	const truthful = 40
+	const falsifyEvery = 40
 	var answers atomic.Int64
 	client := &fasthttp.Client{}
 	server := &fasthttp.Server{Handler: func(ctx *fasthttp.RequestCtx) {
@@ -123,8 +130,8 @@ func startFalsifyingProxy(t *testing.T, network string, lie func(answer []byte) 
 			ctx.Error(err.Error(), fasthttp.StatusBadGateway)
 			return
 		}
-		if answers.Add(1)%truthful == 0 {
-			ctx.Response.SetBody(lie(bytes.Clone(ctx.Response.Body())))
+		if answers.Add(1)%falsifyEvery == 0 {
+			ctx.Response.SetBody(falsify(bytes.Clone(ctx.Response.Body())))
 		}
 	}}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -139,8 +146,8 @@ func startFalsifyingProxy(t *testing.T, network string, lie func(answer []byte) 
 	return "http://" + ln.Addr().String()
 }
 
-// A wrong answer is found, whichever field it is in.
-func TestBenchFindsALie(t *testing.T) {
+// A falsified answer of the card network is found in each field.
+func TestBenchFindsAFalsifiedAnswer(t *testing.T) {
 	for _, c := range []struct{ load, from, to string }{
 		{bench.Authorize, `"approved"`, `"declined"`},
 		{bench.Lifecycle, `"posted"`, `"unmatched"`},
@@ -153,7 +160,7 @@ func TestBenchFindsALie(t *testing.T) {
 			return bytes.ReplaceAll(answer, []byte(c.from), []byte(c.to))
 		})
 		var r bench.Report
-		// A slow machine is late to meet the lie.
+		// On a slow machine a falsified answer comes late.
 		for during := time.Second; r.Wrong == 0 && during <= maxLoadStretch*time.Second; during *= 2 {
 			config.Loads = []bench.Load{{Workload: c.load, Connections: 4, Duration: during}}
 			var err error
@@ -166,13 +173,14 @@ func TestBenchFindsALie(t *testing.T) {
 	}
 }
 
-// A server that counts requests cannot be measured, and says how it can.
+// A server with rate limits cannot be measured. The error names the setting that turns them off.
 func TestBenchNamesRateLimits(t *testing.T) {
 	m := startServer(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
 	secret := m.config.NetworkSecrets[0]
 	_, err := bench.Run(t.Context(), bench.Config{Cards: 200, Workspaces: 1, YardstickFor: time.Millisecond,
-		Loads: []bench.Load{{Workload: bench.Authorize}}, Target: bench.Target{REST: "http://" + m.listeners.http.Addr().String(),
+		Loads: []bench.Load{{Workload: bench.Authorize}},
+		Target: bench.Target{REST: "http://" + m.listeners.http.Addr().String(),
 			Network: "http://" + m.listeners.authorizer.Addr().String(), Secret: secret}})
 	require.ErrorIs(t, err, bench.ErrLimited)
 	require.ErrorContains(t, err, "PURSER_RATE_LIMITS=off")

@@ -13,9 +13,9 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// TestTheBookFollowsTheProgram walks the demo on Postgres: the book comes to the head, and the audit, of the running server and
-// of the stores at rest, compares it and finds what is wrong in it.
-func TestTheBookFollowsTheProgram(t *testing.T) {
+// TestAuditComparesTheBook runs the demo on Postgres. The book reaches the journal's head. The
+// audit compares it, of a running server and of stopped stores, and finds a wrong balance in it.
+func TestAuditComparesTheBook(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "the book of the program", true)
 	if database == nil {
@@ -39,5 +39,6 @@ func TestTheBookFollowsTheProgram(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `UPDATE book.account SET balance = balance + 1 WHERE name = 'usd'`)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close(context.Background()))
-	require.ErrorIs(t, run([]string{"audit", "--data-dir", config.DataDir, "--database-url", url}, io.Discard), storecare.ErrUnsound)
+	err = run([]string{"audit", "--data-dir", config.DataDir, "--database-url", url}, io.Discard)
+	require.ErrorIs(t, err, storecare.ErrUnsound)
 }

@@ -28,7 +28,7 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-// testCertificate is a certificate for this machine and its key, in files.
+// testCertificate names the files of a self-signed certificate for 127.0.0.1 and of its key.
 type testCertificate struct{ cert, key string }
 
 func newCertificate(t *testing.T) testCertificate {
@@ -38,7 +38,7 @@ func newCertificate(t *testing.T) testCertificate {
 	return c
 }
 
-// rsaBits is the length of RSA keys that authorities ask for at least.
+// rsaBits is the shortest RSA key that public certificate authorities sign.
 const rsaBits = 2048
 
 func newRSACertificate(t *testing.T) testCertificate {
@@ -51,8 +51,8 @@ func newRSACertificate(t *testing.T) testCertificate {
 	return c
 }
 
-// renew writes a new pair under a serial number, and returns the settings of a client that trusts
-// it alone.
+// writeNewPair overwrites the files with a new ECDSA pair that has a serial number. It returns the
+// configuration of a client that trusts only the new certificate.
 func (c testCertificate) writeNewPair(t *testing.T, serial int64) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -100,7 +100,8 @@ func TestCertificateSettings(t *testing.T) {
 	}
 	f(func(*settings.Settings) {}, "")
 	f(func(s *settings.Settings) { s.BaseURL = "https://purser.test" }, "")
-	f(func(s *settings.Settings) { s.BaseURL = "http://purser.test" }, `PURSER_BASE_URL: "http://purser.test" is not https`)
+	f(func(s *settings.Settings) { s.BaseURL = "http://purser.test" },
+		`PURSER_BASE_URL: "http://purser.test" is not https`)
 	f(func(s *settings.Settings) { s.TLSKey = "" }, "PURSER_TLS_KEY: is missing beside PURSER_TLS_CERT")
 	f(func(s *settings.Settings) { s.TLSCert = "" }, "PURSER_TLS_CERT: is missing beside PURSER_TLS_KEY")
 	f(func(s *settings.Settings) { s.TLSKey = other.key },
@@ -109,8 +110,8 @@ func TestCertificateSettings(t *testing.T) {
 	f(func(s *settings.Settings) { s.TLSKey = pair.cert }, "PURSER_TLS_CERT: with PURSER_TLS_KEY: ")
 }
 
-// A usable pair in the files is taken, and any other leaves the pair that is in use.
-func TestACertificateIsReadAnew(t *testing.T) {
+// A reload takes a valid pair from the files. After an invalid one the pair in use stays.
+func TestCertificateReloadKeepsTheOldPairAfterAFault(t *testing.T) {
 	files, s := newCertificate(t), defaults(t)
 	s.TLSCert, s.TLSKey = files.cert, files.key
 	config, err := s.Config()
@@ -122,29 +123,29 @@ func TestACertificateIsReadAnew(t *testing.T) {
 		require.NoError(t, err)
 		return pair.Leaf.SerialNumber.Int64()
 	}
-	look := func(loaded, failed, used int64) {
+	requireReload := func(loaded, failed, used int64) {
 		t.Helper()
 		reloadCertificate(c, m.log)
 		reloadCertificate(c, m.log) // unchanged files count once
 		require.Equal(t, []int64{loaded, failed, used}, []int64{c.Loaded.Load(), c.Failed.Load(), serial()})
 		require.Equal(t, failed > 0 && loaded == 0, c.Unusable.Load())
 	}
-	look(0, 0, 1)
+	requireReload(0, 0, 1)
 	require.NoError(t, os.WriteFile(files.cert, []byte("no certificate"), 0o600))
-	look(0, 1, 1)
+	requireReload(0, 1, 1)
 	require.Contains(t, log.String(), "the one before stays")
 	require.NoError(t, os.Remove(files.key))
-	look(0, 2, 1)
+	requireReload(0, 2, 1)
 	files.writeNewPair(t, 2)
-	look(1, 2, 2)
+	requireReload(1, 2, 2)
 }
 
-// The program with a certificate: both ports speak TLS and HTTP/1.1, by the PROXY protocol too; a
-// renewed pair is used from the next handshake on; half-open handshakes fill no port.
-func TestTheServerSpeaksTLS(t *testing.T) {
+// With a certificate both ports speak HTTP/1.1 over TLS, also behind the PROXY protocol. A renewed
+// pair is used from the next handshake on. Half-open handshakes do not keep clients out.
+func TestServerSpeaksTLS(t *testing.T) {
 	files := newCertificate(t)
-	purser := program{path: buildProgram(t), env: []string{"PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key,
-		"PURSER_TRUSTED_PROXIES=" + trustedProxy, "PURSER_PROXY_PROTOCOL=rest"}}
+	purser := program{path: buildProgram(t), env: []string{"PURSER_TLS_CERT=" + files.cert,
+		"PURSER_TLS_KEY=" + files.key, "PURSER_TRUSTED_PROXIES=" + trustedProxy, "PURSER_PROXY_PROTOCOL=rest"}}
 	p := launchWithFileLimit(t, purser, filepath.Join(t.TempDir(), "data"), floodFiles)
 	rest := portClient{from: "127.0.0.1", to: p.rest, tls: files.clientConfig(t)}
 	network := portClient{from: "127.0.0.1", to: p.network, tls: rest.tls}
@@ -153,7 +154,8 @@ func TestTheServerSpeaksTLS(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 200, resp.StatusCode)
 	require.Equal(t, "max-age=31536000", resp.Header.Get("Strict-Transport-Security"))
-	require.Contains(t, text, strings.Replace(p.rest, "http://", "https://", 1)+"/api/v1/openapi.json", "links are https")
+	base := strings.Replace(p.rest, "http://", "https://", 1)
+	require.Contains(t, text, base+"/api/v1/openapi.json", "links are https")
 	proxied := portClient{from: trustedProxy, to: p.rest, header: proxyHeader("192.0.2.1"), tls: rest.tls}
 	require.Equal(t, 200, proxied.status(t, rootRequest("")))
 	resp, text, err = network.send(t, p.swipeRequest("secure"))
@@ -173,8 +175,8 @@ func TestTheServerSpeaksTLS(t *testing.T) {
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 }
 
-// depositOverTLS signs up with a browser's cookie over TLS and waits for a deposit, which the sandbox
-// bank in the server's process reports without a socket.
+// depositOverTLS signs up with a session cookie over TLS and waits until a deposit is settled. The
+// sandbox bank runs in the server's process and reports it without a connection.
 func (p *process) depositOverTLS(t *testing.T, config *tls.Config) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: config}
@@ -182,8 +184,8 @@ func (p *process) depositOverTLS(t *testing.T, config *tls.Config) {
 	session := apiclient.New(strings.Replace(p.rest, "http://", "https://", 1), "")
 	session.HTTP.Transport = responseJudge.Through(transport)
 	must := func(c *apiclient.Client, path string, body fields) apiclient.Answer {
-		a, err := c.Send(t.Context(), apiclient.Request{Method: "POST", Path: path, IdempotencyKey: apiclient.NewIdempotencyKey(),
-			Body: marshal(body)})
+		a, err := c.Send(t.Context(), apiclient.Request{Method: "POST", Path: path,
+			IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(body)})
 		require.NoError(t, err)
 		require.Equal(t, 2, a.Status/100, string(a.Raw))
 		return a
@@ -200,17 +202,16 @@ func (p *process) depositOverTLS(t *testing.T, config *tls.Config) {
 	})
 }
 
-// reload renews the certificate of a running server, and returns the settings of a client that
-// trusts the new one.
+// renewCertificate gives a running server an invalid pair, then a new one. It returns the
+// configuration of a client that trusts the new certificate.
 func (p *process) renewCertificate(t *testing.T, files testCertificate, rest portClient) *tls.Config {
 	t.Helper()
 	require.NoError(t, os.WriteFile(files.key, []byte("not a key"), 0o600))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	p.await(t, "a refused pair", func() bool {
-		return sumLabelled(p.adminPage("/metrics"), "purser_tls_reloads_total",
-			`outcome="failed"`) == 1
+		return sumLabelled(p.adminPage("/metrics"), "purser_tls_reloads_total", `outcome="failed"`) == 1
 	})
-	require.Equal(t, 200, rest.status(t, rootRequest("")), "the pair before is in use")
+	require.Equal(t, 200, rest.status(t, rootRequest("")), "the old pair stays in use")
 	require.Equal(t, 1.0, p.scrape(t)["purser_tls_files_unusable"])
 	rest.tls = files.writeNewPair(t, 2)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
@@ -219,12 +220,12 @@ func (p *process) renewCertificate(t *testing.T, files testCertificate, rest por
 	return rest.tls
 }
 
-// holdHalfOpenHandshakes opens more handshakes than the REST port has places, from many addresses, and ends
-// none. A client is served all the same, and swipes do not notice.
+// holdHalfOpenHandshakes begins more handshakes than the REST port takes connections, from many
+// addresses, and finishes none. The server cuts them, so that REST clients and swipes are answered.
 func (p *process) holdHalfOpenHandshakes(t *testing.T, rest, network portClient) {
 	t.Helper()
 	_, address, _ := strings.Cut(p.rest, "://")
-	for n := range 800 { // the port has fewer places under floodFiles
+	for n := range 800 { // under floodFiles the port takes fewer connections
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+n%floodAddresses))}}
 		conn, err := dialer.DialContext(t.Context(), "tcp", address)
 		require.NoError(t, err)
@@ -232,7 +233,7 @@ func (p *process) holdHalfOpenHandshakes(t *testing.T, rest, network portClient)
 		_, _ = io.WriteString(conn, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc")
 	}
 	require.Equal(t, 200, network.status(t, p.swipeRequest("beside a flood")))
-	p.await(t, "a full port", func() bool { // the kernel holds connections that a busy server has not accepted yet
+	p.await(t, "a full port", func() bool { // a busy server accepts with delay
 		return sumLabelled(p.adminPage("/metrics"), "purser_connections_refused_total", `reason="full"`) > 0
 	})
 	p.await(t, "an answer beside the flood", func() bool { return rest.status(t, rootRequest("")) == 200 })

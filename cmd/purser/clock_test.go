@@ -20,8 +20,8 @@ import (
 
 const days = 24 * time.Hour
 
-// stepped is a wall clock that a test sets by step while the time since boot continues. passed
-// moves every clock.
+// steppedClock is the clocks of a machine. A test moves the wall clock by step (ns) alone, and all
+// clocks by passed (ns).
 type steppedClock struct {
 	step, passed atomic.Int64
 	synchronised atomic.Bool
@@ -38,7 +38,7 @@ func (s *steppedClock) clocks() machineClocks {
 	return c
 }
 
-// startOnClock starts a server on a stepped wall clock.
+// startOnClock starts a server whose machine has a stepped clock.
 func startOnClock(t *testing.T, data string, wall *steppedClock, change ...func(*settings.Config)) (*daemon, *process) {
 	t.Helper()
 	config := testConfig(t, data)
@@ -51,7 +51,8 @@ func startOnClock(t *testing.T, data string, wall *steppedClock, change ...func(
 	return m, m.startWithClient(t)
 }
 
-// tenantWithHold is a workspace with a card that has a hold, and a deposit under an Idempotency-Key.
+// tenantWithHold is a workspace with a settled deposit of $50, made with an Idempotency-Key, and a
+// card with a hold of $20.
 type tenantWithHold struct {
 	*tenant
 	p       *process
@@ -64,7 +65,8 @@ type tenantWithHold struct {
 func newTenantWithHold(t *testing.T, p *process) *tenantWithHold {
 	t.Helper()
 	tn := &tenant{bearer: signUp(t, p, 0)}
-	v := &tenantWithHold{tenant: tn, p: p, deposit: tn.mustPost(t, p, "/api/treasury/deposits", depositRequest(50_00), 202)}
+	v := &tenantWithHold{tenant: tn, p: p}
+	v.deposit = tn.mustPost(t, p, "/api/treasury/deposits", depositRequest(50_00), 202)
 	v.token = tn.mustPost(t, p, "/api/cards", cardRequest(), 200).answer.Text("card", "partnerCardToken")
 	p.await(t, "the deposit", func() bool { return v.availableCents(t) == 50_00 })
 	v.swipe = apiclient.Request{Method: "POST", Path: "/v1/authorizations",
@@ -92,31 +94,31 @@ func (v *tenantWithHold) availableCents(t *testing.T) int64 {
 	return cents
 }
 
-// requireUnharmed requires that the server has forgotten, freed and repeated nothing, and still answers.
+// requireUnharmed repeats the swipe and the deposit. It requires that both get their first answer
+// and that the hold stands.
 func (v *tenantWithHold) requireUnharmed(t *testing.T) {
 	t.Helper()
-	require.Equal(t, string(v.swiped.Raw), string(v.repeatSwipe(t).Raw), "the network's message is remembered")
+	require.Equal(t, string(v.swiped.Raw), string(v.repeatSwipe(t).Raw), "the repeated swipe gets its first answer")
 	a, err := v.p.sendToREST(v.bearer, v.deposit.request)
 	require.NoError(t, err)
-	require.True(t, a.Replayed, "the Idempotency-Key is remembered: %s", a.Raw)
+	require.True(t, a.Replayed, "the repeated deposit is a replay: %s", a.Raw)
 	require.Equal(t, string(v.deposit.answer.Raw), string(a.Raw))
 	require.Equal(t, int64(30_00), v.availableCents(t), "the hold stands")
 }
 
-// awaitClockState waits until the server's guard has judged the wall clock, and checks metric and
-// readiness.
+// awaitClockState waits until the server trusts or suspects its wall clock. It requires that the
+// metric and the readiness agree.
 func awaitClockState(t *testing.T, m *daemon, p *process, suspect bool) {
 	t.Helper()
-	p.await(t, "the guard", func() bool { return m.trusted.isSuspect() == suspect })
+	p.await(t, "the clock guard", func() bool { return m.trusted.isSuspect() == suspect })
 	require.Equal(t, oneIf(suspect), m.scrape(t)["purser_clock_suspect"])
 	status, text := m.adminPage(t, "/readyz")
 	require.Equal(t, suspect, status == http.StatusServiceUnavailable, text)
 	require.Equal(t, suspect, strings.Contains(text, "purser clock accept"), text)
 }
 
-// A wall clock that is 45 days ahead forgets no network id and no Idempotency-Key and frees no
-// hold, whether it is set back or the server is started again under it; an operator's word makes it
-// the time.
+// With a wall clock 45 days ahead no network id and no Idempotency-Key is forgotten and no hold
+// expires, also after a restart. After `purser clock accept` the hold has expired.
 func TestAttackWallClockAhead(t *testing.T) {
 	data, wall := t.TempDir(), &steppedClock{}
 	m, p := startOnClock(t, data, wall)
@@ -133,7 +135,7 @@ func TestAttackWallClockAhead(t *testing.T) {
 	m, v.p = startOnClock(t, data, wall)
 	awaitClockState(t, m, v.p, true)
 	v.requireUnharmed(t)
-	v.p.requireApproval(t, v.token, "goes-on")
+	v.p.requireApproval(t, v.token, "suspect-clock")
 	require.Contains(t, runAudit(t, data), "agree to the cent")
 
 	var out strings.Builder
@@ -143,12 +145,12 @@ func TestAttackWallClockAhead(t *testing.T) {
 	require.NoError(t, run([]string{"clock", "accept", "--data-dir", data}, &out))
 	require.NotContains(t, out.String(), "suspect")
 	awaitClockState(t, m, v.p, false)
-	v.p.await(t, "holds that have run out", func() bool { return v.availableCents(t) == 50_00 })
+	v.p.await(t, "the expiry of the hold", func() bool { return v.availableCents(t) == 50_00 })
 	require.NoError(t, v.p.stop())
 }
 
-// A wall clock that is an hour behind refuses no caller: limits and decisions run on trusted time,
-// over a restart too.
+// A wall clock an hour behind harms no caller: trusted time, on which decisions and holds depend,
+// never runs backward, also over a restart and an accepted step.
 func TestAttackWallClockBehind(t *testing.T) {
 	data, wall := t.TempDir(), &steppedClock{}
 	m, p := startOnClock(t, data, wall)
@@ -166,20 +168,19 @@ func TestAttackWallClockBehind(t *testing.T) {
 	v.requireUnharmed(t)
 	require.NoError(t, run([]string{"clock", "accept", "--data-dir", data}, &strings.Builder{}))
 	awaitClockState(t, m, v.p, false)
-	require.False(t, m.Clock().Before(before), "time does not run backward for an operator either")
+	require.False(t, m.Clock().Before(before), "an accepted step does not turn trusted time back")
 	require.NoError(t, v.p.stop())
 
-	m, v.p = startOnClock(t, data, wall) // the mark remembers an accepted step
+	m, v.p = startOnClock(t, data, wall) // the clock mark has the accepted step
 	awaitClockState(t, m, v.p, false)
 	v.requireUnharmed(t)
 	require.NoError(t, v.p.stop())
 }
 
-// A minute after a limit was reached there is room again, though the wall clock was set back by an
-// hour meanwhile.
-func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
+// A rate limit ends after its minute, also when the wall clock was set back by an hour meanwhile.
+func TestAttackWallClockBehindExtendsNoRateLimit(t *testing.T) {
 	wall := &steppedClock{}
-	m, p := startOnClock(t, t.TempDir(), wall, func(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
+	m, p := startOnClock(t, t.TempDir(), wall, fiveRequestsAMinute)
 	bearer := signUp(t, p, 0)
 	status := func() int {
 		a, err := p.client(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
@@ -194,11 +195,11 @@ func TestAttackWallClockBehindRefusesNobody(t *testing.T) {
 	require.Equal(t, 200, status())
 }
 
-// A limit's minute is a minute of elapsed time, whichever time an operator accepts: an hour ahead
-// ends it no earlier, an hour back no later.
-func TestAnAcceptedStepChangesNoLimit(t *testing.T) {
+// The minute of a rate limit is elapsed time. A step of the wall clock that an operator accepts
+// ends it neither earlier nor later.
+func TestAcceptedClockStepChangesNoRateLimit(t *testing.T) {
 	data, wall := t.TempDir(), &steppedClock{}
-	m, p := startOnClock(t, data, wall, func(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 })
+	m, p := startOnClock(t, data, wall, fiveRequestsAMinute)
 	bearer := signUp(t, p, 0)
 	status := func() int {
 		a, err := p.client(p.rest, bearer).Send(t.Context(), apiclient.Request{Method: "GET", Path: "/api/workspaces"})
@@ -217,11 +218,15 @@ func TestAnAcceptedStepChangesNoLimit(t *testing.T) {
 	}
 }
 
-// rateMinute is the length of a limit's window, and a second.
+// fiveRequestsAMinute sets a rate limit for each API key.
+func fiveRequestsAMinute(c *settings.Config) { c.RateLimits.Off, c.RateLimits.PerKey = false, 5 }
+
+// rateMinute is the window of a rate limit, one minute, and a second.
 const rateMinute = 61 * time.Second
 
-// A machine starts without a word after a weekend, and after a month if its clock is synchronised.
-func TestAStartAfterALongTime(t *testing.T) {
+// A start trusts the wall clock after 64 hours without a server, and after 45 days if the clock is
+// synchronised.
+func TestStartAfterLongDowntimeTrustsTheClock(t *testing.T) {
 	data, wall := t.TempDir(), &steppedClock{}
 	_, p := startOnClock(t, data, wall)
 	newTenantWithHold(t, p)
@@ -237,9 +242,9 @@ func TestAStartAfterALongTime(t *testing.T) {
 	require.NoError(t, p.stop())
 }
 
-// Without a mark and without a swipe, trusted time starts no earlier than the journal's newest
-// event.
-func TestTimeIsNeverBeforeTheNewestEvent(t *testing.T) {
+// Without a clock mark and without a decision, trusted time starts no earlier than the journal's
+// newest event.
+func TestTrustedTimeStartsNoEarlierThanTheNewestEvent(t *testing.T) {
 	data, wall := t.TempDir(), &steppedClock{}
 	m, p := startOnClock(t, data, wall)
 	signUp(t, p, 0)
@@ -253,9 +258,9 @@ func TestTimeIsNeverBeforeTheNewestEvent(t *testing.T) {
 	require.NoError(t, p.stop())
 }
 
-// A deployment of an earlier program has no mark. Trusted time then starts no earlier than its
-// newest decision.
-func TestTimeIsNeverBeforeTheNewestDecision(t *testing.T) {
+// A deployment of an earlier version has no clock mark. Trusted time then starts no earlier than
+// the newest decision.
+func TestTrustedTimeStartsNoEarlierThanTheNewestDecision(t *testing.T) {
 	data, wall := t.TempDir(), &steppedClock{}
 	m, p := startOnClock(t, data, wall)
 	v := newTenantWithHold(t, p)
@@ -269,15 +274,16 @@ func TestTimeIsNeverBeforeTheNewestDecision(t *testing.T) {
 	v.requireUnharmed(t)
 }
 
-func TestAClockMarkThatIsNoneIsNamed(t *testing.T) {
+func TestIncompleteClockMarkIsRefused(t *testing.T) {
 	data := t.TempDir()
-	require.NoError(t, datadir.WriteChecksummed(clockFile(data), clockMarkForm, []byte(`{"trusted":"2026-01-01T00:00:00Z"}`)))
+	incomplete := []byte(`{"trusted":"2026-01-01T00:00:00Z"}`)
+	require.NoError(t, datadir.WriteChecksummed(clockFile(data), clockMarkForm, incomplete))
 	require.ErrorContains(t, newDaemon(testConfig(t, data), debugLogger()).Start(t.Context()), clockFile(data))
 }
 
-// TestADamagedClockMarkIsRefused: with one damaged digit the trusted time was of the year 3026, in
+// A damaged clock mark is refused: one wrong digit would set trusted time to the year 3026, in
 // which every hold has expired.
-func TestADamagedClockMarkIsRefused(t *testing.T) {
+func TestDamagedClockMarkIsRefused(t *testing.T) {
 	data := t.TempDir()
 	now := time.Date(2026, time.November, 25, 1, 2, 3, 4, time.UTC)
 	mark := clock.Mark{Trusted: now, Wall: now, Suspect: true}
@@ -291,8 +297,8 @@ func TestADamagedClockMarkIsRefused(t *testing.T) {
 	})
 }
 
-// A start over the mark of a program that wrote no checksum goes without it.
-func TestAMarkWithoutAChecksumIsNone(t *testing.T) {
+// The mark of an earlier version has no checksum and is ignored.
+func TestClockMarkWithoutChecksumIsIgnored(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, os.WriteFile(clockFile(data), []byte(`{"form":1,"trusted":"3026-11-25T01:02:03Z"}`), 0o600))
 	mark, err := readClockMark(data)

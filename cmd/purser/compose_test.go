@@ -16,7 +16,7 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-// composeFile is what the tests read of docker-compose.yml.
+// composeFile has the parts of docker-compose.yml that the tests read.
 type composeFile struct {
 	Services map[string]struct {
 		Environment map[string]string
@@ -34,8 +34,9 @@ func readComposeFile(t *testing.T) composeFile {
 	return c
 }
 
-// What the compose file and the image set for purser are settings that it knows, and together they are a good configuration.
-func TestComposeSetsWhatPurserReads(t *testing.T) {
+// Each variable that the compose file and the image set for purser is a setting, and together they
+// are a valid configuration.
+func TestComposeSetsKnownSettings(t *testing.T) {
 	settings := defaults(t)
 	fields := reflect.ValueOf(&settings).Elem()
 	byName := map[string]reflect.Value{}
@@ -59,8 +60,8 @@ func TestComposeSetsWhatPurserReads(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// fixedInCompose has the reason of each setting that the compose file does not take from its
-// environment.
+// fixedInCompose has each setting that the compose file does not take from its environment, and the
+// reason.
 var fixedInCompose = map[string]string{
 	"PURSER_HTTP_ADDR": "the image's, whose port the file publishes", "PURSER_AUTHORIZER_ADDR": "likewise",
 	"PURSER_ADMIN_ADDR": "likewise", "PURSER_DATA_DIR": "the image's, the volume",
@@ -75,8 +76,9 @@ var fixedInCompose = map[string]string{
 	"KAFKA_SASL_USERNAME": "likewise", "KAFKA_SASL_PASSWORD": "likewise",
 }
 
-// Every other setting reaches the server when it is set beside the compose file.
-func TestComposePassesSettingsOn(t *testing.T) {
+// Every setting outside fixedInCompose is passed from the environment of the compose file to the
+// server.
+func TestComposeForwardsSettings(t *testing.T) {
 	environment := readComposeFile(t).Services["purser"].Environment
 	settings := reflect.TypeFor[settings.Settings]()
 	for i := range settings.NumField() {
@@ -86,8 +88,8 @@ func TestComposePassesSettingsOn(t *testing.T) {
 	}
 }
 
-// Every file and volume that a service mounts is there.
-func TestComposeMountsWhatIsThere(t *testing.T) {
+// Every directory that a service mounts exists, and every volume is declared.
+func TestComposeMountsExist(t *testing.T) {
 	c := readComposeFile(t)
 	for name, service := range c.Services {
 		for _, mount := range service.Volumes {
@@ -101,14 +103,14 @@ func TestComposeMountsWhatIsThere(t *testing.T) {
 	}
 }
 
-// The dashboard and the alerts ask for metrics that the server has: a metric that is renamed is found here, not in an empty
-// graph.
-func TestDashboardAsksForMetricsThatExist(t *testing.T) {
+// Every metric in the dashboard and the alerts is one of the server's. Without this test a renamed
+// metric would leave an empty graph.
+func TestDashboardAndAlertsReadExistingMetrics(t *testing.T) {
 	s, files := testSettings(t, t.TempDir()), newCertificate(t)
 	s.TLSCert, s.TLSKey = files.cert, files.key
 	c, err := s.Config()
 	require.NoError(t, err)
-	c.Kafka.Brokers = []string{"127.0.0.1:1"} // nobody is there; the metrics of the outbox are
+	c.Kafka.Brokers = []string{"127.0.0.1:1"} // no broker is needed for the metrics of the outbox
 	m := newDaemon(c, slog.New(slog.DiscardHandler))
 	require.NoError(t, m.Start(t.Context()))
 	defer func() { require.NoError(t, m.Close()) }()
@@ -126,11 +128,11 @@ func TestDashboardAsksForMetricsThatExist(t *testing.T) {
 	for _, file := range []string{"grafana/dashboards/purser.json", "prometheus/alerts.yml"} {
 		text, err := os.ReadFile(filepath.Join("../../.compose", file))
 		require.NoError(t, err)
-		asked := series.FindAllString(string(text), -1)
-		require.NotEmpty(t, asked, file)
-		for _, name := range asked {
+		named := series.FindAllString(string(text), -1)
+		require.NotEmpty(t, named, file)
+		for _, name := range named {
 			whole := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count"), "_sum")
-			require.True(t, known[name] || known[whole], "%s asks for %s", file, name)
+			require.True(t, known[name] || known[whole], "%s reads the unknown metric %s", file, name)
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// TestADamagedStoreIsRefusedWithItsRepair flips a bit of a synced record of each store: the start
-// names the directory, the file and the repair.
-func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
+// TestDamagedStoreIsRefusedWithItsRepair flips one bit in the manifest of each store. Opening the
+// store fails with an error that names the directory, the file and the repair.
+func TestDamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 	data := t.TempDir()
 	place := datadir.Stores{DataDir: data}
 	journal := func() (io.Closer, error) {
@@ -30,8 +30,8 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 			return nil, err
 		}
 		defer opened.Close()
-		m := &daemon{config: settings.Config{DataDir: data, AuthorizerSync: true}, Clock: time.Now, Entropy: rand.Reader,
-			Fatal: func(error) {}, log: slog.New(slog.DiscardHandler)}
+		m := &daemon{config: settings.Config{DataDir: data, AuthorizerSync: true}, Clock: time.Now,
+			Entropy: rand.Reader, Fatal: func(error) {}, log: slog.New(slog.DiscardHandler)}
 		m.disk = newDiskGuard(m.config, datadir.FreeBytes, m.log)
 		return closerFunc(func() error { return m.authorizer.Close() }), m.openEngine(opened.Identity().Deployment)
 	}
@@ -50,7 +50,7 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 		{datadir.AuthorizerDir(data), "purser rebuild-authorizer --yes", engine},
 		{datadir.BankDir(data), "purser restore", bank},
 	} {
-		for range 2 { // so that a log has more than one synced write
+		for range 2 { // a log then has more than one synced record
 			opened, err := store.open()
 			require.NoError(t, err)
 			require.NoError(t, opened.Close())
@@ -61,7 +61,7 @@ func TestADamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 		require.ErrorContains(t, err, store.dir+" is damaged")
 		require.ErrorContains(t, err, "MANIFEST-")
 		require.ErrorContains(t, err, store.repair)
-		flipManifest(t, store.dir) // back
+		flipManifest(t, store.dir) // undo
 	}
 }
 
@@ -69,7 +69,7 @@ type closerFunc func() error
 
 func (c closerFunc) Close() error { return c() }
 
-// flipManifest flips one bit of the newest manifest.
+// flipManifest flips one bit in the middle of each manifest of a store. A second call undoes it.
 func flipManifest(t *testing.T, dir string) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))

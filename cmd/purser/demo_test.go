@@ -14,47 +14,48 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-// Where the server's settings leave the demo nothing to show, it ends with the server's reason.
-func TestTheDemoEndsWhereItIsRefused(t *testing.T) {
+// A demo that the server's settings do not allow ends with the server's reason.
+func TestDemoEndsWithTheServersRefusal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		set  func(*settings.Settings)
-		says string
+		change func(*settings.Settings)
+		reason string
 	}{
 		{func(s *settings.Settings) { s.Signup = "closed" }, "stop 1, "},
 		{func(s *settings.Settings) { s.Issuer = "connected" }, "the issuing partner needs an active cardholder"},
 	} {
 		data := t.TempDir()
 		s := testSettings(t, data)
-		c.set(&s)
+		c.change(&s)
 		config, err := s.Config()
 		require.NoError(t, err)
 		m := newDaemon(config, debugLogger())
 		require.NoError(t, m.Start(t.Context()))
 		out, err := runDemo(t, data)
-		require.ErrorContains(t, err, c.says, out)
+		require.ErrorContains(t, err, c.reason, out)
 		require.ErrorContains(t, err, "the server as it is set does not let the demo go on", out)
 		require.NoError(t, m.Close())
 	}
 }
 
-// The demo prints a line a step; each request too when it is asked to, or when the step has found a
-// difference.
-func TestTheDemoPrintsOneLineAStep(t *testing.T) {
+// Without flags and without a difference the demo prints one line for each step, and no requests.
+func TestDemoPrintsOneLineAStep(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	m := startServer(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
 	out, err := runDemo(t, data)
 	require.NoError(t, err, out)
-	require.Len(t, regexp.MustCompile(`(?m)^ ?\d+\. .*: \d+ checks`).FindAllString(out, -1), strings.Count(out, "\n")-2, out)
-	require.Regexp(t, `12\. A payment link that is paid on the sandbox chain: \d+ checks, look at it: http://\S+/checkout/cs_`, out)
+	steps := regexp.MustCompile(`(?m)^ ?\d+\. .*: \d+ checks`).FindAllString(out, -1)
+	require.Len(t, steps, strings.Count(out, "\n")-2, out)
+	require.Regexp(t, `12\. A payment link that is paid on the sandbox chain: \d+ checks, `+
+		`look at it: http://\S+/checkout/cs_`, out)
 	require.NotContains(t, out, "POST ")
 }
 
-// TestTheDemoEndsAtASecretThatTheServerDoesNotKnow: a rotation whose server was not restarted is
-// named in one line.
-func TestTheDemoEndsAtASecretThatTheServerDoesNotKnow(t *testing.T) {
+// The demo ends at a secret that the server does not know, with one line that names the secret's
+// file: a rotated secret whose server was not restarted, or a saved API key of another server.
+func TestDemoNamesASecretUnknownToTheServer(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	m := startServer(t, data)
@@ -68,15 +69,16 @@ func TestTheDemoEndsAtASecretThatTheServerDoesNotKnow(t *testing.T) {
 	require.NotContains(t, out, "DIFFERS")
 	require.Equal(t, 6, strings.Count(out, "\n"), out)
 
-	told := filepath.Join(data, "told.json")
+	saved := filepath.Join(data, "saved.json")
 	text := `{"apiKey":"apk_none","reads":[{"method":"GET","path":"/api/treasury"}]}`
-	require.NoError(t, os.WriteFile(told, []byte(text), 0o600))
-	_, err = runDemo(t, data, "--check", told)
-	require.ErrorContains(t, err, "answered 401: the server does not know the API key in "+told)
+	require.NoError(t, os.WriteFile(saved, []byte(text), 0o600))
+	_, err = runDemo(t, data, "--check", saved)
+	require.ErrorContains(t, err, "answered 401: the server does not know the API key in "+saved)
 }
 
-// The container is given a secret that its reader knows: the one made in the volume cannot be read from outside.
-func TestTheReadmeSaysTheContainersSecret(t *testing.T) {
+// README names the network secret that the compose file sets. A generated secret would be in the
+// volume, where a reader of README could not read it.
+func TestReadmeNamesTheContainersSecret(t *testing.T) {
 	compose, err := os.ReadFile("../../docker-compose.yml")
 	require.NoError(t, err)
 	found := regexp.MustCompile(`PURSER_NETWORK_SECRET: \$\{PURSER_NETWORK_SECRET:-([a-z-]+)\}`).FindSubmatch(compose)

@@ -23,8 +23,8 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// startWithFreeBytes starts a server whose disk has as many free bytes as a test says. Its files are on the
-// real one.
+// startWithFreeBytes starts a server that measures free as the free bytes of every disk. Its files
+// are on the real disk.
 func startWithFreeBytes(t *testing.T, data string, free *atomic.Int64) (*daemon, *process) {
 	t.Helper()
 	config := testConfig(t, data)
@@ -34,32 +34,36 @@ func startWithFreeBytes(t *testing.T, data string, free *atomic.Int64) (*daemon,
 	return m, m.startWithClient(t)
 }
 
+// awaitRoom waits until the server has measured its disks and has room for r.
 func (m *daemon) awaitRoom(t *testing.T, p *process, r authorizer.Room) {
 	t.Helper()
 	p.await(t, "the room", func() bool { return authorizer.Room(m.disk.room.Load()) == r })
 }
 
-// postCardMessage sends a message of the card network once.
+// postCardMessage sends a message of the card network, without a retry.
 func (p *process) postCardMessage(t *testing.T, path string, body fields) apiclient.Answer {
 	t.Helper()
-	a, err := p.client(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: path, Body: marshal(body)})
+	message := apiclient.Request{Method: "POST", Path: path, Body: marshal(body)}
+	a, err := p.client(p.network, p.secret).Send(t.Context(), message)
 	require.NoError(t, err)
 	return a
 }
 
+// oneDollarSwipe returns an authorization of one dollar.
 func oneDollarSwipe(id, token string) fields {
 	return fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
 		"merchant": fields{"name": "Cafe", "mcc": "5812"}}
 }
 
+// clearingOf returns a clearing of an authorization in cents.
 func clearingOf(id, authorization, token string, cents int) fields {
 	return fields{"id": id, "authorizationId": authorization, "cardToken": token, "amountCents": cents,
 		"currency": "USD",
 		"merchant": fields{"name": "Cafe", "mcc": "5812"}}
 }
 
-// Below the reserve approvals stop, and every other promise holds: facts, repeats, relay, freezes,
-// reads, a stop, a start. With room they return by themselves.
+// Below the disk reserve approvals and requests that store more are refused. Clearings, repeats,
+// the relay, freezes, reads, a stop and a start continue. Approvals return with the space.
 func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
@@ -75,7 +79,8 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.Equal(t, "system_unavailable", low.Text("reason"))
 	require.Equal(t, "96", low.Text("responseCode"))
 	require.Equal(t, string(v.swiped.Raw), string(v.repeatSwipe(t).Raw), "a repeat is answered")
-	cleared := p.postCardMessage(t, "/v1/clearings", clearingOf("clear", v.swiped.Text("authorizationId"), v.token, 100))
+	clearing := func(id string) fields { return clearingOf(id, v.swiped.Text("authorizationId"), v.token, 100) }
+	cleared := p.postCardMessage(t, "/v1/clearings", clearing("clear"))
 	require.Equal(t, 200, cleared.Status, string(cleared.Raw))
 	p.awaitEmptyBacklog(t)
 
@@ -85,32 +90,32 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.Equal(t, 503, refused.Status)
 	require.Equal(t, "unavailable", refused.Text("error"))
 	require.Contains(t, refused.Text("message"), "nothing changed")
-	frozen, err := p.client(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
-		Body: marshal(fields{"state": "frozen"})})
-	require.NoError(t, err)
+	patchOther := func(change fields) apiclient.Answer {
+		a, err := p.client(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH",
+			Path: "/api/cards/" + other, Body: marshal(change)})
+		require.NoError(t, err)
+		return a
+	}
+	frozen := patchOther(fields{"state": "frozen"})
 	require.Equal(t, 200, frozen.Status, string(frozen.Raw))
-	const most = 1_000 // merchants in an allowlist
-	long := slices.Repeat([]string{strings.Repeat("x", 80)}, most)
-	widened, err := p.client(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
-		Body: marshal(fields{"merchantAllowlist": long})})
-	require.NoError(t, err)
-	require.Equal(t, 503, widened.Status, "a body that fills the reserve")
+	const maxMerchants = 1_000 // in an allowlist
+	long := slices.Repeat([]string{strings.Repeat("x", 80)}, maxMerchants)
+	widened := patchOther(fields{"merchantAllowlist": long})
+	require.Equal(t, 503, widened.Status, "a change that grows the card is refused")
 	status, why := m.adminPage(t, "/readyz")
 	require.Equal(t, 503, status)
 	require.Contains(t, why, datadir.JournalDir(data)+", "+datadir.AuthorizerDir(data)+", ")
 	require.Equal(t, 1, strings.Count(why, " has 1023.9 MiB free; approvals need 1"),
-		"one disk, one reason: %s", why) // 1 GiB, and what the backlog needs
+		"one disk, one reason: %s", why) // 1 GiB, and the room that the backlog needs
 	_, metrics := m.adminPage(t, "/metrics")
 	require.InEpsilon(t, m.config.DiskReserve-1, sumLabelled(metrics, "purser_disk_free_bytes", `"journal"`), 1e-9)
 	require.InEpsilon(t, m.config.DiskReserve, sumLabelled(metrics, "purser_disk_reserve_bytes", `"authorizer"`), 1e-9)
 
 	free.Store(settings.LastReserve - 1)
 	m.awaitRoom(t, p, authorizer.RoomForNone)
-	cleared = p.postCardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
+	cleared = p.postCardMessage(t, "/v1/clearings", clearing("late"))
 	require.Equal(t, 503, cleared.Status, string(cleared.Raw))
-	unfrozen, err := p.client(p.rest, v.bearer).Send(t.Context(), apiclient.Request{Method: "PATCH", Path: "/api/cards/" + other,
-		Body: marshal(fields{"state": "active"})})
-	require.NoError(t, err)
+	unfrozen := patchOther(fields{"state": "active"})
 	require.Equal(t, 503, unfrozen.Status, "the last reserve is for the relay and a start")
 	require.NoError(t, p.stop())
 
@@ -121,7 +126,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 		v.p.postCardMessage(t, "/v1/authorizations", oneDollarSwipe("low", v.token)).Text("reason"))
 	free.Store(m.config.DiskReserve + m.config.DiskReserve/againPart)
 	m.awaitRoom(t, v.p, authorizer.RoomForAll)
-	v.p.postCardMessage(t, "/v1/clearings", clearingOf("late", v.swiped.Text("authorizationId"), v.token, 100))
+	v.p.postCardMessage(t, "/v1/clearings", clearing("late"))
 	v.p.requireApproval(t, v.token, "again")
 	require.Contains(t, runAudit(t, data), "agree to the cent")
 	require.NoError(t, v.p.stop())
@@ -134,7 +139,9 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.ErrorContains(t, err, fmt.Sprintf("the disk of %s has 1023.9 KiB free; a start needs 1 MiB", data))
 }
 
-func TestRoomReturnsOnlyWithMoreThanItsThreshold(t *testing.T) {
+// Room that ended at a threshold returns only with an eighth more free space than the threshold,
+// so that it does not change with every small file.
+func TestRoomReturnsOnlyAboveItsThreshold(t *testing.T) {
 	const approvals, facts = 800, 400
 	room := authorizer.RoomForAll
 	for _, step := range []struct {
@@ -149,9 +156,9 @@ func TestRoomReturnsOnlyWithMoreThanItsThreshold(t *testing.T) {
 	}
 }
 
-// Decisions that are not relayed need room in the journal's directory, and none when the journal is
-// in Postgres.
-func TestTheReserveGrowsByTheBacklog(t *testing.T) {
+// Each decision in the relay backlog adds relayBytes to the reserve, unless the journal is in
+// Postgres.
+func TestDiskReserveGrowsWithTheBacklog(t *testing.T) {
 	config := testConfig(t, t.TempDir())
 	free := func(string) (int64, error) { return config.DiskReserve + 1000*relayBytes - 1, nil }
 	d := newDiskGuard(config, free, debugLogger())
@@ -165,9 +172,9 @@ func TestTheReserveGrowsByTheBacklog(t *testing.T) {
 	require.Equal(t, authorizer.RoomForAll, authorizer.Room(d.room.Load()))
 }
 
-// Readiness has one reason for each disk that is full or cannot be measured. It names all stores on
-// the disk, and the largest need of them.
-func TestAFullDiskIsNamedOnceWithItsStores(t *testing.T) {
+// Readiness has one reason for each disk that is full or cannot be measured. The reason names all
+// stores on the disk and the largest number of bytes that one of them needs.
+func TestFullDiskIsNamedOnceWithItsStores(t *testing.T) {
 	config := testConfig(t, t.TempDir())
 	ramp := datadir.RampDir(config.DataDir)
 	d := newDiskGuard(config, func(dir string) (int64, error) {
@@ -184,14 +191,15 @@ func TestAFullDiskIsNamedOnceWithItsStores(t *testing.T) {
 	}
 	d.backlog, d.told = func() int64 { return 1024 }, func(authorizer.Room) {}
 	d.measureDisks()
-	others := []string{datadir.JournalDir(config.DataDir), datadir.AuthorizerDir(config.DataDir), datadir.BankDir(config.DataDir),
-		datadir.ChainsDir(config.DataDir)}
+	others := []string{datadir.JournalDir(config.DataDir), datadir.AuthorizerDir(config.DataDir),
+		datadir.BankDir(config.DataDir), datadir.ChainsDir(config.DataDir)}
 	require.EqualError(t, d.roomFault(), "the disk of "+strings.Join(others, ", ")+
 		" has 1023 MiB free; approvals need 1.1 GiB\nthe free space of "+ramp+" is not known: input/output error")
 }
 
-// A disk that cannot be measured keeps its room, and readiness says so.
-func TestADiskThatCannotBeMeasuredIsNamed(t *testing.T) {
+// A disk whose free space cannot be measured keeps the room of its last measurement, and readiness
+// names it.
+func TestUnmeasurableDiskKeepsItsRoomAndIsNamed(t *testing.T) {
 	var broken atomic.Bool
 	d := newDiskGuard(testConfig(t, t.TempDir()), func(string) (int64, error) {
 		if broken.Load() {
@@ -227,7 +235,8 @@ func directorySize(t *testing.T, dir string) (bytes int64) {
 	return bytes
 }
 
-// The constants of the reserve hold: relayed decisions take less room than is kept for each.
+// A relayed decision grows the journal's directory by less than relayBytes, the room that the
+// reserve has for it.
 func TestRelayedDecisionsFitTheirShareOfTheReserve(t *testing.T) {
 	var free atomic.Int64
 	free.Store(1 << 40)
@@ -238,8 +247,8 @@ func TestRelayedDecisionsFitTheirShareOfTheReserve(t *testing.T) {
 	before := directorySize(t, datadir.JournalDir(data))
 	const swipes = 400
 	for i := range swipes {
-		p.postCardMessage(t, "/v1/authorizations", fields{"id": fmt.Sprint("s", i), "cardToken": v.token, "amountCents": 1,
-			"currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})
+		p.postCardMessage(t, "/v1/authorizations", fields{"id": fmt.Sprint("s", i), "cardToken": v.token,
+			"amountCents": 1, "currency": "USD", "merchant": fields{"name": "Cafe", "mcc": "5812"}})
 	}
 	p.awaitEmptyBacklog(t)
 	each := (directorySize(t, datadir.JournalDir(data)) - before) / swipes
@@ -259,11 +268,11 @@ func (f errorWithTrace) Format(s fmt.State, _ rune) {
 	}
 }
 
-func TestTheLogHasErrorsWithoutStackTraces(t *testing.T) {
+func TestLogHasErrorsWithoutStackTraces(t *testing.T) {
 	var out strings.Builder
-	settings.NewLogger(&out, settings.Config{LogFormat: settings.LogText}).Error("a store has failed", "err",
-		fmt.Errorf("commit: %w", errorWithTrace{}))
-	settings.NewLogger(&out, settings.Config{LogFormat: settings.LogText}).Error("a store has failed", "err", errorWithTrace{})
+	log := settings.NewLogger(&out, settings.Config{LogFormat: settings.LogText})
+	log.Error("a store has failed", "err", fmt.Errorf("commit: %w", errorWithTrace{}))
+	log.Error("a store has failed", "err", errorWithTrace{})
 	require.Equal(t, 2, strings.Count(out.String(), "no space left on device"))
 	require.NotContains(t, out.String(), "trace")
 }

@@ -14,7 +14,9 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-func TestDescriptorsAreSharedOut(t *testing.T) {
+// The limit of open files is divided among the stores, the two ports and the outgoing calls. A
+// limit below 928 is refused.
+func TestDescriptorsAreDividedAmongTheirUsers(t *testing.T) {
 	most := settings.Connections{REST: 8192, Network: 16384, PerAddress: 512}
 	f := func(limit uint64, want descriptorShares) {
 		t.Helper()
@@ -29,25 +31,25 @@ func TestDescriptorsAreSharedOut(t *testing.T) {
 	f(1<<20, descriptorShares{openTables: 1000, network: 16384, rest: 8192, calls: 1472})
 	f(1<<63, descriptorShares{openTables: 1000, network: 16384, rest: 8192, calls: 1472}) // unlimited
 	_, err := shareDescriptors(927, most)
-	require.EqualError(t, err, "the limit of open files is 927, and purser needs 928: raise it, with `ulimit -n 928` or "+
-		"LimitNOFILE= of the service")
+	require.EqualError(t, err, "the limit of open files is 927, and purser needs 928: raise it, "+
+		"with `ulimit -n 928` or LimitNOFILE= of the service")
 	shares, err := shareDescriptors(20_000, settings.Connections{REST: 10, Network: 20})
 	require.NoError(t, err)
 	require.Equal(t, descriptorShares{openTables: 1000, network: 20, rest: 10, calls: 1472}, shares)
 }
 
-// failsOnceServer is a server whose first listener fails; it serves the second until it is shut.
+// failsOnceServer is a server whose first Serve fails. The second one serves until Shutdown.
 type failsOnceServer struct {
 	served chan net.Listener
 	shut   chan struct{}
-	broken bool
+	failed bool
 }
 
-var errListener = errors.New("a fault of the listener")
+var errListener = errors.New("the listener failed")
 
 func (b *failsOnceServer) Serve(ln net.Listener) error {
-	if !b.broken {
-		b.broken = true
+	if !b.failed {
+		b.failed = true
 		return errListener
 	}
 	b.served <- ln
@@ -57,9 +59,9 @@ func (b *failsOnceServer) Serve(ln net.Listener) error {
 
 func (b *failsOnceServer) Shutdown(context.Context) error { close(b.shut); return nil }
 
-// A listener of REST that fails is opened again at its address, and ends nothing; the card
-// network's ends the process.
-func TestAListenerThatFailsIsOpenedAgain(t *testing.T) {
+// A failed listener of the REST or admin port is opened again at its address. A failed listener of
+// the card network ends the process.
+func TestFailedListenerIsReopened(t *testing.T) {
 	for _, name := range []string{portREST, portAdmin, portNetwork} {
 		m := newDaemon(settings.Config{}, slog.New(slog.DiscardHandler))
 		m.edge.addPort(name, 1, func() drain.Counts { return drain.Counts{} })
@@ -79,7 +81,7 @@ func TestAListenerThatFailsIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// countReopenedListeners is how many listeners the metrics say were opened again.
+// countReopenedListeners returns the number of reopened listeners in the metrics.
 func countReopenedListeners(t *testing.T, e *edge) (sum float64) {
 	t.Helper()
 	registry := prometheus.NewRegistry()

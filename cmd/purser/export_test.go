@@ -19,18 +19,20 @@ import (
 	"purser/persistence/ident"
 )
 
-// TestExportNACHA pays by ACH and asks the running server for the bank's file of the day.
+// TestExportNACHA makes an ACH payment and exports the bank's NACHA file of the day from the
+// running server. The file is readable by its owner only, and account numbers are not in the log.
 func TestExportNACHA(t *testing.T) {
 	data := t.TempDir()
-	var log bytes.Buffer // read when the server has stopped
-	m := newDaemon(testConfig(t, data), settings.NewLogger(&log, settings.Config{LogLevel: slog.LevelDebug, LogFormat: settings.LogJSON}))
+	var log bytes.Buffer // read only after the server has stopped
+	m := newDaemon(testConfig(t, data), settings.NewLogger(&log,
+		settings.Config{LogLevel: slog.LevelDebug, LogFormat: settings.LogJSON}))
 	now := time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
-	m.Clock = func() time.Time { return now } // no cut-off comes in between
+	m.Clock = func() time.Time { return now } // a fixed time, so that no cut-off passes during the test
 	require.NoError(t, m.Start(t.Context()))
 	calendar, err := bankday.New()
 	require.NoError(t, err)
-	account := partner.Account{Reference: "ada", Name: "Ada Lovelace", RoutingNumber: "021000021", AccountNumber: "000555123789",
-		AccountType: "checking"}
+	account := partner.Account{Reference: "ada", Name: "Ada Lovelace", RoutingNumber: "021000021",
+		AccountNumber: "000555123789", AccountType: "checking"}
 	token, err := m.partners.bank.Tokenize(t.Context(), account)
 	require.NoError(t, err)
 	day := calendar.SendingDay(now, bankday.CutOffACH).Format(time.DateOnly)
@@ -50,9 +52,9 @@ func TestExportNACHA(t *testing.T) {
 	require.Contains(t, text, account.AccountNumber)
 
 	name := filepath.Join(t.TempDir(), "day.ach")
-	said, err := export(day, "--out", name)
+	printed, err := export(day, "--out", name)
 	require.NoError(t, err)
-	require.Equal(t, "1 payments in "+name+"\n", said)
+	require.Equal(t, "1 payments in "+name+"\n", printed)
 	kept, err := os.ReadFile(name)
 	require.NoError(t, err)
 	require.Equal(t, text, string(kept))
@@ -60,7 +62,7 @@ func TestExportNACHA(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), mode.Mode())
 	_, err = export(day, "--out", name)
-	require.ErrorIs(t, err, os.ErrExist, "a file that is there is left alone")
+	require.ErrorIs(t, err, os.ErrExist, "an existing file is not overwritten")
 	_, err = export("1999-01-04")
 	require.ErrorIs(t, err, partner.ErrNothingSent)
 	_, err = export("4 January")

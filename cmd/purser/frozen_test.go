@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	frozenConnections = 32 // half of them have carried a message before, half are new
+	frozenConnections = 32 // half are open before the freeze, half are opened during it
 	frozenRounds      = 2
-	frozenRoundsFull  = 30
+	frozenRoundsFull  = 30 // with PURSER_TEST_FULL
 )
 
 // TestAttackFrozenProcess stops the process, sends it swipes on open and on new connections, and
-// lets it go on after their time has passed: each is answered "timeout" and none holds a cent. What
-// comes afterwards is approved.
+// resumes it after their deadline. Each of these swipes is declined with "timeout" and holds
+// nothing. A later swipe is approved.
 func TestAttackFrozenProcess(t *testing.T) {
 	t.Parallel()
 	rounds := frozenRounds
@@ -69,7 +69,7 @@ func TestAttackFrozenProcess(t *testing.T) {
 	require.Contains(t, requireSuccess(t, program{path: buildProgram(t)}, data, "audit"), "agree to the cent")
 }
 
-// freeze stops the process and returns when the kernel says that it is stopped.
+// freeze sends SIGSTOP and returns when the kernel reports the process as stopped.
 func (p *process) freeze(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
@@ -81,7 +81,7 @@ func (p *process) freeze(t *testing.T) {
 	}, time.Minute, pollInterval)
 }
 
-// frozenSwipe is one authorization on a connection of its own.
+// frozenSwipe is one authorization and its connection.
 type frozenSwipe struct {
 	id   string
 	conn net.Conn

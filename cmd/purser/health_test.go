@@ -4,37 +4,37 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/buildinfo"
 )
 
-// TestHealthReportsReadinessAndReasons asks a ready server by its directory and by its address,
-// then one whose clock is suspect.
+// TestHealthReportsReadinessAndReasons runs the health command by data directory and by address:
+// for a ready server, for one with a suspect clock, and without a server.
 func TestHealthReportsReadinessAndReasons(t *testing.T) {
 	data, wall := t.TempDir(), &steppedClock{}
 	m, p := startOnClock(t, data, wall)
 	admin := m.listeners.admin.Addr().String()
-	for _, place := range [][]string{{"--data-dir", data}, {"--addr", admin}} {
+	for _, flags := range [][]string{{"--data-dir", data}, {"--addr", admin}} {
 		var out strings.Builder
-		require.NoError(t, run(append([]string{"health"}, place...), &out))
+		require.NoError(t, run(append([]string{"health"}, flags...), &out))
 		require.Equal(t, "ready\n", out.String())
 	}
-	wall.step.Store(int64(45 * 24 * time.Hour))
+	wall.step.Store(int64(45 * days))
 	awaitClockState(t, m, p, true)
-	for _, place := range [][]string{{"--data-dir", data}, {"--addr", admin}} {
-		err := run(append([]string{"health"}, place...), &strings.Builder{})
+	for _, flags := range [][]string{{"--data-dir", data}, {"--addr", admin}} {
+		err := run(append([]string{"health"}, flags...), &strings.Builder{})
 		require.ErrorContains(t, err, "not ready: ")
 		require.ErrorContains(t, err, "purser clock accept")
 	}
 	require.NoError(t, p.stop())
-	require.ErrorContains(t, run([]string{"health", "--addr", admin}, &strings.Builder{}), "no server answers at "+admin)
+	err := run([]string{"health", "--addr", admin}, &strings.Builder{})
+	require.ErrorContains(t, err, "no server answers at "+admin)
 }
 
-// The program prints the same version with --version and with the command.
-func TestVersionIsAFlagToo(t *testing.T) {
+// The flag --version prints the same line as the version command.
+func TestVersionFlagPrintsTheVersion(t *testing.T) {
 	purser := buildProgram(t)
 	flag, err := exec.Command(purser, "--version").Output()
 	require.NoError(t, err)

@@ -52,8 +52,10 @@ func killAmidOneKey(t *testing.T, purser program, full bool) {
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 	t.Logf("%d rounds of %d clients: %d answers before a kill, %d requests cut off, %d answers after it, "+
-		"%d of them replayed; in %d rounds the kill came before any answer, in %d of these after the commit; %d effects",
-		rounds, sameKeyClients, s.answeredBefore, s.cutOff, s.answeredAfter, s.replayed, s.unanswered, s.unansweredWithEffect, s.effects)
+		"%d of them replayed; in %d rounds the kill came before any answer, in %d of these after the commit; "+
+		"%d effects",
+		rounds, sameKeyClients, s.answeredBefore, s.cutOff, s.answeredAfter, s.replayed, s.unanswered,
+		s.unansweredWithEffect, s.effects)
 	require.Equal(t, rounds, s.effects)
 	require.NotZero(t, s.cutOff, "no kill interrupted a request")
 }
