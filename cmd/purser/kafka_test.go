@@ -23,14 +23,16 @@ import (
 	"purser/persistence/kafka"
 )
 
-// A running Apache Kafka that the suite of processes uses in the place of kfake, and the id of its process; .ci/kafka sets
-// both. One alone is not used: the suite has to take it away.
+// The addresses of a running Apache Kafka that the process tests use in place of kfake, and the id
+// of its process. .ci/kafka sets both. The tests ignore one without the other, because they have to
+// suspend the process.
 const (
 	brokersVariable       = "KAFKA_BROKERS_TEST"
 	brokerProcessVariable = "KAFKA_PROCESS_TEST"
 )
 
-// broker is a Kafka of the test's own that can be taken away and given back, its messages kept.
+// broker is a Kafka of the test's own that the test stops and restarts. Its messages survive a
+// stop.
 type broker struct {
 	addresses     string
 	stop, restart func() error
@@ -38,11 +40,12 @@ type broker struct {
 
 func startBroker(t *testing.T) *broker {
 	t.Helper()
-	if addresses, process := os.Getenv(brokersVariable), os.Getenv(brokerProcessVariable); addresses != "" && process != "" {
+	if addresses, process := os.Getenv(brokersVariable), os.Getenv(brokerProcessVariable); addresses != "" &&
+		process != "" {
 		return useApacheKafka(t, addresses, process)
 	}
 	dir := t.TempDir()
-	addresses, err := loadtest.FreeAddresses(1) // one that is free again when the broker comes back
+	addresses, err := loadtest.FreeAddresses(1) // the broker listens on the same port after a restart
 	require.NoError(t, err)
 	_, text, err := net.SplitHostPort(addresses[0])
 	require.NoError(t, err)
@@ -54,7 +57,7 @@ func startBroker(t *testing.T) *broker {
 	b := &broker{addresses: cluster.ListenAddrs()[0]}
 	b.stop = func() error { cluster.Close(); return nil }
 	b.restart = func() error {
-		for deadline := time.Now().Add(stateTimeout); ; { // the port may be held for a moment
+		for deadline := time.Now().Add(stateTimeout); ; { // the system may release the port late
 			again, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.Ports(port))
 			if err == nil {
 				cluster = again
@@ -70,7 +73,8 @@ func startBroker(t *testing.T) *broker {
 	return b
 }
 
-// useApacheKafka is the one that runs, without the topic of an earlier test. It is taken away by freezing its process.
+// useApacheKafka returns the running Apache Kafka and deletes the topic of an earlier test. The
+// broker's stop suspends the Kafka process, and restart resumes it.
 func useApacheKafka(t *testing.T, addresses, process string) *broker {
 	t.Helper()
 	client := kafkaClient(t, addresses)
@@ -98,16 +102,17 @@ func kafkaClient(t *testing.T, addresses string, more ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// consumedEvent is what an independent consumer knows of an event.
+// consumedEvent holds the fields of an event that an independent consumer compares.
 type consumedEvent struct{ id, workspace, kind string }
 
-// requireTopic reads the topic from its beginning, as a consumer that is none of ours, and holds it against the journal:
-// every event is there at least once, in the order of its shard and so of its workspace; without the repeats the positions
-// have no gap.
+// requireTopic reads the topic from its beginning with a Kafka client of its own and compares it
+// with the journal. The topic has every event at least once, in the order of the event's shard.
+// Without repeats, the positions of a shard have no gap.
 func requireTopic(t *testing.T, addresses, databaseURL string) {
 	t.Helper()
 	want := journalEvents(t, databaseURL)
-	client := kafkaClient(t, addresses, kgo.ConsumeTopics(kafka.DefaultTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client := kafkaClient(t, addresses, kgo.ConsumeTopics(kafka.DefaultTopic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	ctx, cancel := context.WithTimeout(t.Context(), stateTimeout)
 	defer cancel()
 	var got [ident.Shards][]consumedEvent
@@ -123,7 +128,8 @@ func requireTopic(t *testing.T, addresses, databaseURL string) {
 			require.Equal(t, kafka.Partition(shard), int(r.Partition))
 			if known := len(got[shard]); position <= known {
 				repeats++
-				require.Equal(t, got[shard][position-1], event, "another event at position %d of shard %d", position, shard)
+				require.Equal(t, got[shard][position-1], event, "another event at position %d of shard %d", position,
+					shard)
 				return
 			}
 			require.Equal(t, len(got[shard])+1, position, "a gap in shard %d", shard)
@@ -132,7 +138,8 @@ func requireTopic(t *testing.T, addresses, databaseURL string) {
 			}
 		})
 	}
-	all, now := 0, journalEvents(t, databaseURL) // a running server may have committed more since, and published some of that
+	// A running server may have committed and published more events since the first read.
+	all, now := 0, journalEvents(t, databaseURL)
 	for shard := range got {
 		require.LessOrEqual(t, len(got[shard]), len(now[shard]), "shard %d", shard)
 		require.Equal(t, now[shard][:len(got[shard])], got[shard], "shard %d", shard)
@@ -151,16 +158,18 @@ func readRecord(t *testing.T, r *kgo.Record) (shard ident.Shard, position int, e
 	require.NoError(t, err)
 	position, err = strconv.Atoi(headers["purser-position"])
 	require.NoError(t, err)
-	return ident.Shard(number), position, consumedEvent{id: headers["ce_id"], workspace: string(r.Key), kind: headers["ce_type"]}
+	return ident.Shard(number), position, consumedEvent{id: headers["ce_id"], workspace: string(r.Key),
+		kind: headers["ce_type"]}
 }
 
-// journalEvents reads the journal past the program.
+// journalEvents reads the events of a journal on Postgres directly from its table.
 func journalEvents(t *testing.T, databaseURL string) (events [ident.Shards][]consumedEvent) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), databaseURL)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(context.Background())) }()
-	rows, err := conn.Query(t.Context(), `SELECT shard, id, workspace, type FROM journal_event ORDER BY shard, position`)
+	rows, err := conn.Query(t.Context(),
+		`SELECT shard, id, workspace, type FROM journal_event ORDER BY shard, position`)
 	require.NoError(t, err)
 	var shard int16
 	var e consumedEvent

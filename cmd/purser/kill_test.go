@@ -161,10 +161,12 @@ func (c *counts) cutOff() int64 { return c.cutSwipes.Load() + c.cutFollowUps.Loa
 
 func (c *counts) report(differences int) string {
 	return fmt.Sprintf("%d answers recorded (%d swipes, %d follow-ups, %d deposits, %d cards created, "+
-		"%d card changes, %d keys created, %d revoked), %d requests cut off (%d swipes, %d follow-ups, %d of the REST API), %d undecided, "+
+		"%d card changes, %d keys created, %d revoked), "+
+		"%d requests cut off (%d swipes, %d follow-ups, %d of the REST API), %d undecided, "+
 		"%d answers repeated and %d states read, %d differences", c.recorded(), c.swipes.Load(), c.followUps.Load(),
 		c.deposits.Load(), c.mints.Load(), c.patches.Load(), c.keysMade.Load(), c.keysRevoked.Load(), c.cutOff(),
-		c.cutSwipes.Load(), c.cutFollowUps.Load(), c.cutREST.Load(), c.undecided.Load(), c.repeated.Load(), c.reads.Load(), differences)
+		c.cutSwipes.Load(), c.cutFollowUps.Load(), c.cutREST.Load(), c.undecided.Load(), c.repeated.Load(),
+		c.reads.Load(), differences)
 }
 
 // newWitness signs up the workspaces of a storm and gives each a deposit, cards and REST clients.

@@ -17,19 +17,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The arrows of the house: which packages of the project a package imports, tests aside. The table
-// is exact: an arrow that is missing from it fails the test, and so does one that no import needs.
-// It leaves out "cmd/purser", which may import every package and is imported by none.
+// allowedImports lists the packages of the project that each package imports, without its tests.
+// The table is exact: an import that is missing from it fails the test, and so does an entry
+// without an import. It omits "cmd/purser", which may import every package and which no package
+// imports.
 var (
 	leafPackages   = []string{"persistence/ident", "persistence/money", "actors/fault", "actors/decision"}
-	domainPackages = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder", "actors/counterparty",
-		"actors/balance",
+	domainPackages = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder",
+		"actors/counterparty", "actors/balance",
 		"actors/webhook", "actors/agent", "actors/checkout", "actors/derivation", "actors/ramp"}
 	allowedImports = map[string][]string{
-		"persistence":                       {"persistence/ident"},
-		"persistence/archive":               {"persistence", "persistence/ident"},
-		"persistence/book":                  {"persistence", "persistence/ident", "persistence/money", "persistence/postgres"},
-		"persistence/ident":                 {},
+		"persistence":         {"persistence/ident"},
+		"persistence/archive": {"persistence", "persistence/ident"},
+		"persistence/book": {"persistence", "persistence/ident", "persistence/money",
+			"persistence/postgres"}, "persistence/ident": {},
 		"persistence/journaltest":           {"persistence", "persistence/archive", "persistence/ident"},
 		"persistence/kafka":                 {"persistence", "persistence/ident"},
 		"persistence/money":                 {},
@@ -65,9 +66,9 @@ var (
 		"actors/card": {
 			"actors/decision", "actors/fault", "authorizer/hold", "persistence/ident", "persistence/money",
 		},
-		"actors/cardholder":            {"actors/decision", "actors/fault"},
-		"actors/checkout":              {"actors/checkout/address", "actors/decision", "actors/fault", "persistence/money"},
-		"actors/checkout/address":      {},
+		"actors/cardholder": {"actors/decision", "actors/fault"},
+		"actors/checkout": {"actors/checkout/address", "actors/decision", "actors/fault",
+			"persistence/money"}, "actors/checkout/address": {},
 		"actors/clock":                 {},
 		"actors/counterparty":          {"actors/decision", "actors/fault", "persistence/money"},
 		"actors/decision":              {},
@@ -149,13 +150,13 @@ var (
 		},
 		"cmd/purser/tuning": {},
 	}
-	// pure packages decide; they do no I/O, read no clock and draw no random numbers.
+	// purePackages decide. They do no I/O, read no clock and use no random numbers.
 	purePackages = slices.Concat(leafPackages, domainPackages, []string{"authorizer/hold", "authorizer/forwarded", "actors/agent/intent", "actors/bankday", "actors/clock", "httpapi/mcp", "actors/checkout/address",
 		"actors/ramp/proof"})
-	// impure is what no pure package may reach, even through another package.
+	// impureImports may not be imported by a pure package, and the first four not even indirectly.
 	impureImports = []string{"github.com/asynkron/protoactor-go/", "github.com/cockroachdb/pebble", "github.com/valyala/fasthttp",
 		"github.com/jackc/pgx", "crypto/rand", "math/rand", "net/http", "database/sql"}
-	// clocks are the functions of package time that read or run on a clock.
+	// clockFunctions are the functions of package time that read a clock or run on one.
 	clockFunctions = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 )
 
@@ -252,7 +253,8 @@ func requireNoClock(t *testing.T, path string) {
 	})
 }
 
-// importedAs returns the name under which a file knows an imported package, "" when it does not.
+// importedAs returns the name of an imported package in a file, or "" if the file does not import
+// it.
 func importedAs(file *ast.File, path string) string {
 	for _, spec := range file.Imports {
 		if got, _ := strconv.Unquote(spec.Path.Value); got != path {

@@ -21,22 +21,23 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// How many commits each test cuts.
+// The number of failed commits that each subtest needs, and the size and timing of its cuts.
 const (
 	fullCuts  = 200
 	shortCuts = 20
 
-	cutsPerStorm      = 20 // storm, then everything is compared
-	cutOneIn          = 3  // commits
+	cutsPerStorm      = 20 // cuts in a storm, before all answers are compared
+	cutOneIn          = 3  // commitCutter cuts one commit in cutOneIn
 	maxCommitDelay    = 1500 * time.Millisecond
-	cutInterval       = 50 * time.Millisecond // at least
+	cutInterval       = 50 * time.Millisecond // the minimum between two cuts of byteCutter
 	cutDuration       = 50 * time.Millisecond
-	maxBytesBeforeCut = 4 << 10               // at most
-	swiperPause       = 50 * time.Millisecond // of a swiper
+	maxBytesBeforeCut = 4 << 10
+	swiperPause       = 50 * time.Millisecond // between two swipes of a client
 )
 
-// TestCommitsWithoutAnAnswer has the connections to Postgres cut in the middle of commits, under swipes and requests.
-// Whatever became of a commit, it is resolved and nothing is done twice.
+// TestCommitsWithoutAnAnswer cuts the connections to Postgres during commits, under a load of
+// swipes and requests. The server finds out whether each commit took effect, and applies nothing
+// twice.
 func TestCommitsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	purser, most := onPostgresAndKafka(t, buildProgram(t)), shortCuts
@@ -57,7 +58,7 @@ func TestCommitsWithoutAnAnswer(t *testing.T) {
 		cuts connectionCutter
 	}{
 		{"COMMIT is forwarded and its answer lost", &commitCutter{proxy: proxy, lose: (*pgtest.Commit).LoseAnswer}},
-		{"COMMIT comes when its client is gone", &commitCutter{proxy: proxy, lose: commitLate}},
+		{"COMMIT runs after its client is gone", &commitCutter{proxy: proxy, lose: commitLate}},
 		{"connections are cut anywhere", shears},
 	} {
 		if !t.Run(way.name, func(t *testing.T) { c.cut(t, way.cuts, most) }) {
@@ -69,17 +70,18 @@ func TestCommitsWithoutAnAnswer(t *testing.T) {
 	t.Log(c.counts.report(len(c.differences)))
 	purser.requireStreams(t, p, data)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
-	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "of the stores at rest")
+	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent",
+		"audit of the stopped server's stores")
 }
 
-// connectionCutter are one way to cut connections.
+// connectionCutter cuts connections to Postgres in one way, from start until stop.
 type connectionCutter interface {
 	start()
 	stop()
-	count() int64
+	count() int64 // the cuts so far
 }
 
-// cutSuite is a server under load whose connections are cut.
+// cutSuite is a server under load whose connections to Postgres are cut.
 type cutSuite struct {
 	*witness
 	p     *process
@@ -87,8 +89,8 @@ type cutSuite struct {
 	round int
 }
 
-// cut storms until so many commits of the actors' have met a cut (the book's and the fences' do too), and compares everything
-// after every few.
+// cut runs storms until that many commits of the actors and the relay have failed, and compares all
+// answers after each storm. Commits of the book and of epoch fences are cut too, and not counted.
 func (c *cutSuite) cut(t *testing.T, way connectionCutter, most int) {
 	failures := func() float64 {
 		return sumLabelled(c.p.adminPage("/metrics"), "purser_commits_total", `outcome="failed"`)
@@ -96,7 +98,7 @@ func (c *cutSuite) cut(t *testing.T, way connectionCutter, most int) {
 	began, before := c.round, failures()
 	for failures()-before < float64(most) {
 		c.round++
-		require.LessOrEqual(t, c.round-began, most, "commits do not meet the cuts")
+		require.LessOrEqual(t, c.round-began, most, "too many storms without a cut commit")
 		until := way.count() + cutsPerStorm
 		s := &storm{witness: c.witness, p: c.p, round: c.round, pauseBetweenSwipes: swiperPause, signal: func() {},
 			finished: func() bool { return way.count() >= until }}
@@ -112,7 +114,7 @@ func (c *cutSuite) cut(t *testing.T, way connectionCutter, most int) {
 		failures()-before)
 }
 
-// commitCutter loses some of the commits that pass it.
+// commitCutter cuts the connection of one COMMIT in cutOneIn that passes its proxy.
 type commitCutter struct {
 	proxy   *pgtest.Proxy
 	lose    func(*pgtest.Commit)
@@ -132,14 +134,15 @@ func (f *commitCutter) onCommit(c *pgtest.Commit) {
 
 func (f *commitCutter) count() int64 { return f.cuts.Load() }
 
-// commitLate has the old transaction commit up to latestCommit after its client is gone: while its shard is fenced, or too late.
+// commitLate forwards the COMMIT up to maxCommitDelay after its client is gone: before or after the
+// server has fenced the shard.
 func commitLate(c *pgtest.Commit) {
 	release := make(chan struct{})
 	time.AfterFunc(rand.N(maxCommitDelay), func() { close(release) })
 	c.CutThen(release)
 }
 
-// byteCutter cut all connections again and again, each after some bytes to the server or from it.
+// byteCutter cuts all connections repeatedly, each after a random number of bytes in one direction.
 type byteCutter struct {
 	t      *testing.T
 	proxy  *toxiproxy.Proxy

@@ -23,7 +23,8 @@ import (
 	"purser/persistence/journaltest"
 )
 
-// testConfig is a server of its own: free ports, a directory of its own, a quick bank.
+// testConfig returns the configuration of a server with free ports, the data directory data, and a
+// sandbox bank that reports after 50 ms.
 func testConfig(t *testing.T, data string) settings.Config {
 	t.Helper()
 	c, err := testSettings(t, data).Config()
@@ -46,7 +47,7 @@ func startServer(t *testing.T, data string) *daemon {
 	return m
 }
 
-// passDemo runs the tour against a server, or what flags turn it into.
+// passDemo runs `purser demo` with the given flags against a server and requires that it passes.
 func passDemo(t *testing.T, data string, flags ...string) {
 	t.Helper()
 	out, err := runDemo(t, data, flags...)
@@ -63,7 +64,8 @@ func runDemo(t *testing.T, data string, flags ...string) (string, error) {
 	require.NoError(t, err)
 	var out strings.Builder
 	err = run(append([]string{"demo", "--url", "http://" + rest, "--authorizer-url", "http://" + network,
-		"--admin-url", adminport.URL(admin), "--network-secret-file", filepath.Join(data, "network-secret")}, flags...), &out)
+		"--admin-url", adminport.URL(admin), "--network-secret-file", filepath.Join(data, "network-secret")}, flags...),
+		&out)
 	return out.String(), err
 }
 
@@ -74,23 +76,25 @@ func runAudit(t *testing.T, data string) string {
 	return out.String()
 }
 
-// TestARestartAndARebuildKeepEveryAnswer walks the demo through the real servers, restarts, and asks everything again; then loses the authorizer,
-// makes it anew, and asks once more.
+// TestARestartAndARebuildKeepEveryAnswer runs the demo against the real servers and saves its
+// answers. It compares them with the answers after a restart, and after the authorizer is lost and
+// rebuilt.
 func TestARestartAndARebuildKeepEveryAnswer(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	defer func() { // fasthttp's housekeepers sleep on for some seconds
-		require.NoError(t, journaltest.Leaked(before, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
+	defer func() { // some goroutines of fasthttp end seconds after their server
+		require.NoError(t, journaltest.Leaked(before,
+			goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
 			goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")))
 	}()
-	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
+	data, answers := t.TempDir(), filepath.Join(t.TempDir(), "answers.json")
 	m := startServer(t, data)
-	passDemo(t, data, "--save", told)
-	require.Contains(t, runAudit(t, data), "agree to the cent", "asked of the running server")
+	passDemo(t, data, "--save", answers)
+	require.Contains(t, runAudit(t, data), "agree to the cent", "audit of the running server")
 	require.NoError(t, m.Close())
-	require.Contains(t, runAudit(t, data), "agree to the cent", "of the directory")
+	require.Contains(t, runAudit(t, data), "agree to the cent", "audit of the stopped server's data directory")
 
 	m = startServer(t, data)
-	passDemo(t, data, "--check", told)
+	passDemo(t, data, "--check", answers)
 	require.NoError(t, m.Close())
 
 	require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))
@@ -99,9 +103,9 @@ func TestARestartAndARebuildKeepEveryAnswer(t *testing.T) {
 	require.ErrorContains(t, run([]string{"rebuild-authorizer", "--data-dir", data}, io.Discard), "--yes")
 	require.NoError(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard))
 	m = startServer(t, data)
-	passDemo(t, data, "--check", told)
+	passDemo(t, data, "--check", answers)
 	require.NoError(t, m.Close())
-	require.Contains(t, runAudit(t, data), "agree to the cent", "of the store made anew")
+	require.Contains(t, runAudit(t, data), "agree to the cent", "audit of the rebuilt store")
 }
 
 func TestADirectoryHasOneServer(t *testing.T) {
@@ -111,7 +115,7 @@ func TestADirectoryHasOneServer(t *testing.T) {
 	require.ErrorIs(t, second.Start(t.Context()), datadir.ErrInUse)
 	require.ErrorIs(t, run([]string{"rebuild-authorizer", "--yes", "--data-dir", data}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
-	require.NoError(t, startServer(t, data).Close(), "the lock ends with the server")
+	require.NoError(t, startServer(t, data).Close(), "the data directory stays locked after Close")
 }
 
 func TestAStartRefusesWithoutItsJournal(t *testing.T) {
@@ -153,7 +157,8 @@ func TestAdminPort(t *testing.T) {
 	require.Contains(t, get("/metrics"), "purser_backlog_entries 0")
 }
 
-// TestAFailedStoreEndsTheProcess runs itself as a process whose store fails, and expects it to be gone with status 1.
+// TestAFailedStoreEndsTheProcess runs itself as a process whose store fails, and requires that the
+// process ends with status 1.
 func TestAFailedStoreEndsTheProcess(t *testing.T) {
 	if os.Getenv("PURSER_TEST_FATAL") != "" {
 		newDaemon(settings.Config{}, slog.New(slog.DiscardHandler)).Fatal(errors.New("sync failed"))
@@ -167,14 +172,14 @@ func TestAFailedStoreEndsTheProcess(t *testing.T) {
 	require.Equal(t, 1, exit.ExitCode())
 }
 
-// TestTheDemoNoticesADifference changes one saved answer.
+// TestTheDemoNoticesADifference changes one saved answer before `purser demo --check`.
 func TestTheDemoNoticesADifference(t *testing.T) {
 	t.Parallel()
-	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
+	data, answers := t.TempDir(), filepath.Join(t.TempDir(), "answers.json")
 	m := startServer(t, data)
 	defer func() { require.NoError(t, m.Close()) }()
-	passDemo(t, data, "--save", told)
-	text, err := os.ReadFile(told)
+	passDemo(t, data, "--save", answers)
+	text, err := os.ReadFile(answers)
 	require.NoError(t, err)
 	var saved map[string]any
 	require.NoError(t, json.Unmarshal(text, &saved))
@@ -184,14 +189,14 @@ func TestTheDemoNoticesADifference(t *testing.T) {
 	last["answer"] = fields{"error": "something else"}
 	text, err = json.Marshal(saved)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(told, text, 0o600))
+	require.NoError(t, os.WriteFile(answers, text, 0o600))
 	c := demo.Command{URL: "http://" + m.listeners.http.Addr().String(),
 		AuthorizerURL:     "http://" + m.listeners.authorizer.Addr().String(),
-		NetworkSecretFile: filepath.Join(data, "network-secret"), Check: told}
+		NetworkSecretFile: filepath.Join(data, "network-secret"), Check: answers}
 	require.ErrorIs(t, c.Run(io.Discard), demo.ErrDifference)
 }
 
-// A directory that is not there is said to be missing, by every command that needs one.
+// Every command that needs a data directory names a missing one.
 func TestAMissingDataDirectoryIsNamed(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "nowhere")
 	for _, command := range [][]string{{"audit"}, {"rebuild-authorizer", "--yes"}} {
@@ -200,11 +205,12 @@ func TestAMissingDataDirectoryIsNamed(t *testing.T) {
 	}
 }
 
-// A directory that is not Purser's is refused by the commands that only read, and stays as it was.
+// Commands that only read refuse a directory without Purser's data and create no files in it.
 func TestReadingCommandsCreateNothing(t *testing.T) {
 	for _, command := range []string{"audit", "unmatched"} {
 		empty := t.TempDir()
-		require.ErrorContains(t, run([]string{command, "--data-dir", empty}, io.Discard), "is no data directory of purser")
+		require.ErrorContains(t, run([]string{command, "--data-dir", empty}, io.Discard),
+			"is no data directory of purser")
 		left, err := os.ReadDir(empty)
 		require.NoError(t, err)
 		require.Empty(t, left, command)

@@ -15,7 +15,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// A message that nothing was decided about has a label that says so.
+// A message that was not decided has the label decision="none".
 func TestMessagesWithoutADecisionHaveTheLabelNone(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := newMetrics(registry, time.Now)
@@ -40,7 +40,8 @@ func TestMessagesWithoutADecisionHaveTheLabelNone(t *testing.T) {
 	require.ElementsMatch(t, []string{"none", "declined"}, decisions)
 }
 
-// Each gauge shows a number of its own of what a scrape sees: none is stuck, and no two show the same.
+// Each gauge reads a field of its own of a scrape: none is constant, and no two read the same
+// field.
 func TestEveryGaugeMoves(t *testing.T) {
 	var empty, full sight
 	filled := 0
@@ -57,7 +58,7 @@ func TestEveryGaugeMoves(t *testing.T) {
 	}
 }
 
-// setDistinct gives every number of a struct another value.
+// setDistinct gives every number in a struct a value of its own.
 func setDistinct(t *testing.T, v reflect.Value, filled *int) {
 	t.Helper()
 	*filled++
@@ -76,11 +77,11 @@ func setDistinct(t *testing.T, v reflect.Value, filled *int) {
 	case v.Kind() == reflect.Bool:
 		pointer.SetBool(true)
 	default:
-		require.FailNow(t, "a sight holds what is no number", v.Type().String())
+		require.FailNow(t, "a sight has a field that is not a number", v.Type().String())
 	}
 }
 
-// Each counter and histogram moves when what it counts happens, and each of them has been seen to.
+// Every registered counter and histogram changes when its event is reported.
 func TestEveryCounterMoves(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := newMetrics(registry, time.Now)
@@ -99,14 +100,15 @@ func TestEveryCounterMoves(t *testing.T) {
 	m.Fired("balance", nil)
 	m.Posted("delivered", time.Millisecond)
 	m.Deliveries(1)
-	m.Watched("base", watch.Progress{Head: partner.Head{Number: 9, Hash: "0xb", At: time.Now().Add(-time.Minute)}, Behind: 1,
-		Reorganisations: 1, NodeFaults: 1}, nil)
+	m.Watched("base",
+		watch.Progress{Head: partner.Head{Number: 9, Hash: "0xb", At: time.Now().Add(-time.Minute)}, Behind: 1,
+			Reorganisations: 1, NodeFaults: 1}, nil)
 	require.Empty(t, unmovedMetrics(t, registry))
 }
 
 var metricName = regexp.MustCompile(`fqName: "(purser_[a-z_]+)"`)
 
-// unmovedMetrics lists the metrics of a registry that have counted nothing.
+// unmovedMetrics lists the metrics of a registry whose value is zero.
 func unmovedMetrics(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	moved := map[string]bool{}
@@ -114,7 +116,8 @@ func unmovedMetrics(t *testing.T, registry *prometheus.Registry) []string {
 	require.NoError(t, err)
 	for _, f := range families {
 		for _, series := range f.GetMetric() {
-			counted := series.GetCounter().GetValue() + series.GetGauge().GetValue() + float64(series.GetHistogram().GetSampleCount())
+			counted := series.GetCounter().GetValue() + series.GetGauge().GetValue() +
+				float64(series.GetHistogram().GetSampleCount())
 			moved[f.GetName()] = moved[f.GetName()] || counted > 0
 		}
 	}

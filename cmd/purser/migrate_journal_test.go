@@ -19,7 +19,8 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// startOnDatabase is a server on a database with the data key of a directory.
+// startOnDatabase starts a server whose journal is in a database, with the data key of the data
+// directory, and waits until it is ready.
 func startOnDatabase(t *testing.T, data, url string) *daemon {
 	t.Helper()
 	key, err := os.ReadFile(filepath.Join(data, "data-key"))
@@ -37,16 +38,17 @@ func startOnDatabase(t *testing.T, data, url string) *daemon {
 	return m
 }
 
-// TestAJournalMovesToPostgres and from there, by a backup, to another database and back into a directory.
+// TestAJournalMovesToPostgres moves a journal from its directory to Postgres, and from there by a
+// backup to another database and back into a directory.
 func TestAJournalMovesToPostgres(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "purser migrate-journal", true)
 	if database == nil {
 		return
 	}
-	data, told := t.TempDir(), filepath.Join(t.TempDir(), "told.json")
+	data, answers := t.TempDir(), filepath.Join(t.TempDir(), "answers.json")
 	m := startServer(t, data)
-	passDemo(t, data, "--save", told)
+	passDemo(t, data, "--save", answers)
 	url := createDatabase(t, database, "moved")
 	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
@@ -59,26 +61,31 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 	err := newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorIs(t, err, pebblejournal.ErrMoved)
 	require.ErrorContains(t, err, "set DATABASE_URL")
-	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), pebblejournal.ErrMoved)
+	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard),
+		pebblejournal.ErrMoved)
 	require.Contains(t, mustRun(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
 
 	m = startOnDatabase(t, data, url)
-	require.Equal(t, identity, m.journal.Identity(), "it is the same journal: consumers and the topic go on")
-	passDemo(t, data, "--check", told)
+	require.Equal(t, identity, m.journal.Identity(),
+		"the moved journal has another identity, so consumers would start again")
+	passDemo(t, data, "--check", answers)
 	passDemo(t, data)
 	backup := filepath.Join(t.TempDir(), "backup")
 	mustRun(t, "backup", "--data-dir", data, "--database-url", url, backup)
 	require.NoError(t, m.Close())
 	require.Contains(t, mustRun(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
 
-	restoreInto(t, data, backup, told, createDatabase(t, database, "restored"))
-	restoreInto(t, data, backup, told, "")
-	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup},
-		io.Discard), pgjournal.ErrNotEmpty)
+	restoreInto(t, data, backup, answers, createDatabase(t, database, "restored"))
+	restoreInto(t, data, backup, answers, "")
+	require.ErrorIs(t,
+		run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup},
+			io.Discard), pgjournal.ErrNotEmpty)
 }
 
-// restoreInto restores into a new directory, and a database when one is named, and asks everything again.
-func restoreInto(t *testing.T, keyed, backup, told, url string) {
+// restoreInto restores a backup into a new directory, and into a database unless url is empty, and
+// compares the demo's answers with the saved ones. keyed is the data directory that has the
+// secrets.
+func restoreInto(t *testing.T, keyed, backup, answers, url string) {
 	data := filepath.Join(t.TempDir(), "restored")
 	place := []string{"--data-dir", data, "--database-url", url}
 	mustRun(t, append([]string{"restore", backup}, place...)...)
@@ -90,12 +97,13 @@ func restoreInto(t *testing.T, keyed, backup, told, url string) {
 	} else {
 		m = startOnDatabase(t, data, url)
 	}
-	passDemo(t, data, "--check", told)
+	passDemo(t, data, "--check", answers)
 	require.NoError(t, m.Close())
 	require.Contains(t, mustRun(t, append([]string{"audit"}, place...)...), "agree to the cent")
 }
 
-// TestRepeatingAnInterruptedMoveCompletesIt: whatever a crash has left, the same command ends it; a database with anything else is refused.
+// TestRepeatingAnInterruptedMoveCompletesIt: after a crash, the same command completes the move. It
+// refuses a database that holds another journal.
 func TestRepeatingAnInterruptedMoveCompletesIt(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "an interrupted purser migrate-journal", true)
@@ -106,7 +114,7 @@ func TestRepeatingAnInterruptedMoveCompletesIt(t *testing.T) {
 	url := createDatabase(t, database, "interrupted")
 	move := &storecare.MigrateJournalCmd{DataDir: data, To: url}
 	from := openJournalOf(t, data)
-	require.NoError(t, move.Load(t.Context(), from), "and killed before the mark")
+	require.NoError(t, move.Load(t.Context(), from), "the load, before the directory is marked as moved")
 	require.NoError(t, from.Close())
 
 	taken := createDatabase(t, database, "taken")
@@ -117,14 +125,14 @@ func TestRepeatingAnInterruptedMoveCompletesIt(t *testing.T) {
 	require.NoError(t, stranger.Close())
 	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", taken}, io.Discard),
 		"of another deployment")
-	require.NoError(t, openJournalOf(t, data).Close(), "it is not marked")
+	require.NoError(t, openJournalOf(t, data).Close(), "a refused move marked the directory as moved")
 
 	mustRun(t, "migrate-journal", "--data-dir", data, "--to", url)
 	_, err := pebblejournal.Open(pebblejournal.Options{Dir: datadir.JournalDir(data)})
 	require.ErrorIs(t, err, pebblejournal.ErrMoved)
 }
 
-// TestAMoveIntoAUsedCopyIsRefused: a server has written to the copy before the move was ended.
+// TestAMoveIntoAUsedCopyIsRefused: a server wrote to the copy before the move was complete.
 func TestAMoveIntoAUsedCopyIsRefused(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "purser migrate-journal into a copy in use", true)
@@ -139,11 +147,13 @@ func TestAMoveIntoAUsedCopyIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = to.Raise(t.Context(), 3)
 	require.NoError(t, errors.Join(err, to.Close(), from.Close()))
-	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), "it was used already")
+	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard),
+		"it was used already")
 	require.NoError(t, openJournalOf(t, data).Close())
 }
 
-// TestRepeatingAnInterruptedRestoreCompletesIt is ended by the same restore, and by no other.
+// TestRepeatingAnInterruptedRestoreCompletesIt: a restore was interrupted after it had filled its
+// database. Only the same restore completes it.
 func TestRepeatingAnInterruptedRestoreCompletesIt(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "an interrupted purser restore", true)
@@ -160,8 +170,9 @@ func TestRepeatingAnInterruptedRestoreCompletesIt(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(s.Begin(plan), s.BuildAuthorizer(),
 		s.LoadJournal(t.Context(), persistence.Identity{Deployment: from.DeploymentID, Store: plan.Store})))
-	require.ErrorIs(t, run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup},
-		io.Discard), pgjournal.ErrNotEmpty)
+	require.ErrorIs(t,
+		run([]string{"restore", "--data-dir", filepath.Join(t.TempDir(), "x"), "--database-url", url, backup},
+			io.Discard), pgjournal.ErrNotEmpty)
 	mustRun(t, "restore", "--data-dir", data, "--database-url", url, backup)
 	require.Contains(t, mustRun(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
 }

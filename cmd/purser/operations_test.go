@@ -31,7 +31,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// adminPage reads a page of the admin port.
+// adminPage reads a page of the admin port and returns its status and body.
 func (m *daemon) adminPage(t *testing.T, path string) (status int, text string) {
 	t.Helper()
 	resp, err := http.Get("http://" + m.listeners.admin.Addr().String() + path)
@@ -42,12 +42,12 @@ func (m *daemon) adminPage(t *testing.T, path string) (status int, text string) 
 	return resp.StatusCode, string(body)
 }
 
-// adminClient is somebody at the admin port of a server in this process.
+// adminClient returns a client of the admin port, for a server that runs in the test's own process.
 func (m *daemon) adminClient() *process {
 	return &process{admin: "http://" + m.listeners.admin.Addr().String(), http: http.DefaultClient}
 }
 
-// scrape sums the metrics by name, over all labels.
+// scrape returns the server's metrics by name, each summed over all labels.
 func (m *daemon) scrape(t *testing.T) map[string]float64 {
 	t.Helper()
 	status, text := m.adminPage(t, "/metrics")
@@ -55,7 +55,7 @@ func (m *daemon) scrape(t *testing.T) map[string]float64 {
 	return sumMetrics(t, text)
 }
 
-// sumMetrics reads a page of metrics and adds up those of one name.
+// sumMetrics parses a page of metrics and returns the sum of each metric over its labels.
 func sumMetrics(t *testing.T, text string) map[string]float64 {
 	t.Helper()
 	sums := map[string]float64{}
@@ -82,15 +82,19 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 	passDemo(t, data)
 	require.NoError(t, m.system.Settle(t.Context()))
 	after := m.scrape(t)
-	for _, name := range []string{"purser_decisions_total", "purser_decision_seconds_count", "purser_answer_seconds_count",
-		"purser_network_request_seconds_count", "purser_repeats_total", "purser_decisions_synced_total", "purser_followed_total",
+	for _, name := range []string{"purser_decisions_total", "purser_decision_seconds_count",
+		"purser_answer_seconds_count",
+		"purser_network_request_seconds_count", "purser_repeats_total", "purser_decisions_synced_total",
+		"purser_followed_total",
 		"purser_commits_total", "purser_commit_batches_count", "purser_commit_seconds_count", "purser_relayed_total",
-		"purser_reactions_total", "purser_actors", "purser_cache_bytes", "purser_cache_hits_total", "purser_cache_misses_total",
+		"purser_reactions_total", "purser_actors", "purser_cache_bytes", "purser_cache_hits_total",
+		"purser_cache_misses_total",
 		"purser_http_requests_total", "purser_http_request_seconds_count", "process_cpu_seconds_total"} {
 		require.Greater(t, after[name], before[name], name)
 	}
 	for _, name := range []string{"purser_backlog_entries", "purser_relay_lag_seconds", "purser_relay_lag_cents",
-		"purser_reservations", "purser_reservation_age_seconds", "purser_follower_lag_positions", "purser_follower_late_seconds",
+		"purser_reservations", "purser_reservation_age_seconds", "purser_follower_lag_positions",
+		"purser_follower_late_seconds",
 		"purser_unresolved_shards", "purser_unsynced_commits", "purser_pending_requests", "purser_lane_queue",
 		"purser_lane_queue_longest", "purser_http_in_flight", "purser_partner_unmatched_total", "purser_holds_expired_total",
 		"purser_cache_evictions_total", "purser_relay_set_aside_workspaces", "purser_relay_set_aside_entries",
@@ -98,7 +102,7 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 		require.Contains(t, after, name)
 		require.GreaterOrEqual(t, after[name], 0.0, name)
 	}
-	require.Zero(t, after["purser_relay_lag_cents"], "all is relayed")
+	require.Zero(t, after["purser_relay_lag_cents"], "purser_relay_lag_cents after the backlog is relayed")
 	for _, flags := range [][]string{{"list"}, {"retry"}} {
 		var out bytes.Buffer
 		require.NoError(t, run(append(append([]string{"relay"}, flags...), "--data-dir", data), &out), out.String())
@@ -121,7 +125,7 @@ func TestReadinessNamesEveryReason(t *testing.T) {
 	require.ErrorIs(t, m.ready(), errNotServing)
 	require.NoError(t, m.Start(t.Context()))
 	m.adminClient().awaitReady(t)
-	m.system.Stop() // a runtime that has stopped; the stores are still there
+	m.system.Stop() // stops the actors; the stores stay open
 	status, text := m.adminPage(t, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, text, `{"reasons":["stopping"]`)
@@ -130,22 +134,23 @@ func TestReadinessNamesEveryReason(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.NoError(t, m.stores.close())
 	require.ErrorIs(t, m.ready(), errNotServing)
-	require.NotContains(t, m.scrape(t), "purser_relay_lag_cents", "nobody is let at actors that may have stopped")
+	require.NotContains(t, m.scrape(t), "purser_relay_lag_cents", "metrics of actors that may have stopped")
 	require.NoError(t, m.swipes.close())
-	require.NotContains(t, m.scrape(t), "purser_backlog_entries", "nor at an authorizer that may be closed")
+	require.NotContains(t, m.scrape(t), "purser_backlog_entries", "metrics of an authorizer that may be closed")
 }
 
-// TestALongBacklogIsNotReady fills the backlog while nothing is relayed.
+// TestALongBacklogIsNotReady: from 80 percent of its limit, the backlog makes a server not ready.
 func TestALongBacklogIsNotReady(t *testing.T) {
 	require.NoError(t, backlogFault(799, 1000))
 	require.ErrorContains(t, backlogFault(800, 1000), "800 decisions are not relayed yet")
 }
 
-// TestUnmatchedReports sends reports that match nothing and lists them, from the server and from the directory.
+// TestUnmatchedReports sends partner reports that match no order. `purser unmatched` lists them
+// from the running server and from the stopped server's directory.
 func TestUnmatchedReports(t *testing.T) {
 	data := t.TempDir()
 	m := startServer(t, data)
-	const reports = storecare.UnmatchedAtOnce + 3 // more than a page
+	const reports = storecare.UnmatchedAtOnce + 3 // more than one page
 	for i := range reports {
 		body := fmt.Sprintf(`{"id":"evt-%d","type":"deposit.settled","data":{"depositId":"dep_0000000000000000000000000%d","by":"Ada"}}`, i, i%10)
 		req, err := http.NewRequest("POST", "http://"+m.listeners.http.Addr().String()+"/api/webhooks/bank-transfer",
@@ -166,7 +171,7 @@ func TestUnmatchedReports(t *testing.T) {
 	}
 	table, documents := list(), list("--json")
 	require.Contains(t, table, fmt.Sprintf("%d unmatched\n", reports))
-	require.NotContains(t, table, "Ada", "bodies may name people")
+	require.NotContains(t, table, "Ada", "the table shows a body, which may hold personal data")
 	require.Equal(t, reports, strings.Count(documents, "\n"))
 	for i := range reports {
 		require.Contains(t, table, fmt.Sprintf("%q", fmt.Sprintf("evt-%d", i)))
@@ -180,16 +185,18 @@ func TestUnmatchedReports(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, stored, reports)
 	for _, r := range stored {
-		require.NotContains(t, string(r.Document), "Ada", "a report is sealed where it is stored")
+		require.NotContains(t, string(r.Document), "Ada", "a report is stored unsealed")
 	}
 	require.NoError(t, m.Close())
-	require.Equal(t, table, list(), "of the directory")
+	require.Equal(t, table, list(), "list of the stopped server's data directory")
 	require.Equal(t, documents, list("--json"))
-	require.ErrorContains(t, run([]string{"unmatched", "--data-dir", t.TempDir() + "/none"}, io.Discard), "data directory")
+	require.ErrorContains(t, run([]string{"unmatched", "--data-dir", t.TempDir() + "/none"}, io.Discard),
+		"data directory")
 }
 
-// TestACloseAnswersTheRequestInFlight stops a server with an idle and a silent connection at every port and a request half sent: the request is
-// answered, the others hold nothing up.
+// TestACloseAnswersTheRequestInFlight closes a server that has an idle connection and a connection
+// without a request at every port, and one request whose body is missing. Close waits for that
+// request, and not for the other connections.
 func TestACloseAnswersTheRequestInFlight(t *testing.T) {
 	data := t.TempDir()
 	m := startServer(t, data)
@@ -209,11 +216,11 @@ func TestACloseAnswersTheRequestInFlight(t *testing.T) {
 	go func() { down <- m.Close() }()
 	awaitRefusedConnections(t, m.listeners.http.Addr().String())
 	signup.finish(t)
-	require.NoError(t, <-down, "nothing that is idle was waited for until the time to drain was over")
+	require.NoError(t, <-down, "Close waited for an idle connection until the drain timeout")
 }
 
-// TestSIGTERMAnswersRequestsInFlight signals a process while requests are half sent: all are answered, what they did is kept, and
-// the process ends with status 0.
+// TestSIGTERMAnswersRequestsInFlight signals a process while the bodies of several requests are
+// missing. All requests are answered, their effects survive, and the process ends with status 0.
 func TestSIGTERMAnswersRequestsInFlight(t *testing.T) {
 	const clients = 8
 	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
@@ -239,7 +246,8 @@ func TestSIGTERMAnswersRequestsInFlight(t *testing.T) {
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 }
 
-// partialSignup is a sign-up whose header the server has read, and whose body is still to come.
+// partialSignup is a sign-up request whose header the server has read and whose body is not yet
+// sent.
 type partialSignup struct {
 	conn   net.Conn
 	reader *bufio.Reader
@@ -262,13 +270,13 @@ func startSignup(t *testing.T, address, email string) *partialSignup {
 	require.NoError(t, err)
 	line, err := h.reader.ReadString('\n')
 	require.NoError(t, err)
-	require.Contains(t, line, "100 Continue", "the request is being read")
+	require.Contains(t, line, "100 Continue", "the server has not read the request's header")
 	_, err = h.reader.ReadString('\n')
 	require.NoError(t, err)
 	return h
 }
 
-// finish sends the body and requires the answer, and that the connection ends with it.
+// finish sends the body, and requires an answer that closes the connection.
 func (h *partialSignup) finish(t *testing.T) {
 	t.Helper()
 	_, err := h.conn.Write(h.body)
@@ -276,15 +284,16 @@ func (h *partialSignup) finish(t *testing.T) {
 	resp, err := http.ReadResponse(h.reader, nil)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, resp.StatusCode)
-	require.True(t, resp.Close, "the connection ends with the answer")
+	require.True(t, resp.Close, "the answer does not close the connection")
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
-	require.NoError(t, responseJudge.Judge(openapitest.Answer{Method: "POST", Path: "/api/dashboard/signup", Status: resp.StatusCode,
-		ContentType: resp.Header.Get("Content-Type"), Body: body}))
+	require.NoError(t,
+		responseJudge.Judge(openapitest.Answer{Method: "POST", Path: "/api/dashboard/signup", Status: resp.StatusCode,
+			ContentType: resp.Header.Get("Content-Type"), Body: body}))
 }
 
-// awaitRefusedConnections waits until nobody takes connections at an address.
+// awaitRefusedConnections waits until an address refuses connections.
 func awaitRefusedConnections(t *testing.T, address string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -303,7 +312,7 @@ func dial(t *testing.T, ln net.Listener) net.Conn {
 	return conn
 }
 
-// logBuffer keeps the log of a server.
+// logBuffer collects the log of a server. It is safe for concurrent use.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -321,7 +330,8 @@ func (j *logBuffer) String() string {
 	return j.text.String()
 }
 
-// TestTheLogHasNoSecrets runs the demo at the most talkative level and looks for what must not be there.
+// TestTheLogHasNoSecrets runs the demo at the log level debug and searches the log for secrets and
+// personal data.
 func TestTheLogHasNoSecrets(t *testing.T) {
 	data, out := t.TempDir(), &logBuffer{}
 	config := testConfig(t, data)
@@ -340,7 +350,8 @@ func TestTheLogHasNoSecrets(t *testing.T) {
 		require.NoError(t, err)
 		require.NotContains(t, text, strings.TrimSpace(string(secret)), file)
 	}
-	for _, pattern := range []string{`apk_[0-9a-zA-Z]`, `ses_[0-9a-zA-Z]`, `ctok_[0-9a-zA-Z]`, `@`, `password`, `Bearer `} {
+	for _, pattern := range []string{`apk_[0-9a-zA-Z]`, `ses_[0-9a-zA-Z]`, `ctok_[0-9a-zA-Z]`, `@`, `password`,
+		`Bearer `} {
 		require.Empty(t, regexp.MustCompile(pattern).FindString(text), pattern)
 	}
 }

@@ -21,8 +21,9 @@ import (
 	"purser/persistence"
 )
 
-// outageTimes is how long the stores are away, stopping included, and how many swipes a second come before, meanwhile and after. What
-// comes after is what a machine may stand still meanwhile: the dollars of the swipes cannot be counted before the stores are back.
+// outageTimes is the rate of swipes per second, and the duration of the load before, during and
+// after an outage of the stores. The time to stop the stores is part of the outage. The load lasts
+// longer than the outage because a slow machine may fall behind.
 type outageTimes struct {
 	rate                int
 	before, away, after time.Duration
@@ -36,30 +37,33 @@ var (
 const (
 	outageClients   = 64
 	recoveryTimeout = 3 * time.Minute
-	// mostTimeouts is how many of a hundred swipes may be declined for a machine that does not come to them within 150 ms.
-	// Swipes that waited for a store would all be.
+	// maxTimeoutPercent is the share of swipes that a busy machine may decline because it does not
+	// decide them within 150 ms. If swipes waited for a store, all of them would time out.
 	maxTimeoutPercent = 7
-	// probedAnew is until the server has asked the journal once more: a second, and two that it waits for an answer.
+	// probeTimeout covers the server's next probe of the journal: one second until it starts, and
+	// two seconds until its answer.
 	probeTimeout = 4 * time.Second
 )
 
-// outage is a server under load whose stores are taken away.
+// outage is a server under load whose stores are stopped.
 type outage struct {
 	program
 	outageTimes
 	data   string
 	p      *process
 	tenant *tenant
-	cards  int // that the tenant has
+	cards  int // the number of the tenant's cards
 }
 
-// TestSwipesDoNotNoticeAnOutage takes Postgres, Kafka and both away from the program under a steady stream of swipes.
+// TestSwipesDoNotNoticeAnOutage stops Postgres, Kafka and both under a steady load of swipes.
 func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
-	o := &outage{program: onPostgresAndKafka(t, buildProgram(t)), outageTimes: shortOutage, data: filepath.Join(t.TempDir(), "data")}
+	o := &outage{program: onPostgresAndKafka(t, buildProgram(t)), outageTimes: shortOutage,
+		data: filepath.Join(t.TempDir(), "data")}
 	if o.database == nil {
 		return
 	}
-	o.env = append(o.env, "PURSER_AUTHORIZER_SYNC=false") // the stores are the test's matter, and not the disk that they share
+	// Without disk syncs, because the authorizer shares its disk with the stores of this test.
+	o.env = append(o.env, "PURSER_AUTHORIZER_SYNC=false")
 	full := os.Getenv(fullLengthVariable) != ""
 	if full {
 		o.outageTimes = fullOutage
@@ -69,14 +73,14 @@ func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
 	stopDatabase, startDatabase := o.database.Stop, o.database.Restart
 	for _, c := range []struct {
 		name            string
-		database, kafka bool // which are away
-		stop, give      func() error
-		full            bool // in the full form only
+		database, kafka bool // the stores that are stopped
+		stop, restart   func() error
+		full            bool // only with fullLengthVariable
 	}{
 		{"Postgres is stopped", true, false, stopDatabase, startDatabase, false},
 		{"Kafka is stopped", false, true, o.broker.stop, o.broker.restart, false},
-		{"both are stopped", true, true, func() error { return errors.Join(o.broker.stop(), stopDatabase()) }, o.broker.restart, false},
-		{"Postgres crashes", true, false, o.database.Crash, startDatabase, true},
+		{"both are stopped", true, true, func() error { return errors.Join(o.broker.stop(), stopDatabase()) },
+			o.broker.restart, false}, {"Postgres crashes", true, false, o.database.Crash, startDatabase, true},
 		{"Postgres is frozen", true, false, o.database.Pause, o.database.Resume, true},
 	} {
 		if c.full && !full {
@@ -84,7 +88,7 @@ func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
 		}
 		passed := t.Run(c.name, func(t *testing.T) {
 			load := o.startSwipes(t)
-			until := time.Now().Add(o.away) // by the clock of the swipes
+			until := time.Now().Add(o.away) // before the stop, which is part of the outage
 			frozen := o.createCard(t)
 			require.NoError(t, c.stop())
 			decidedBefore, timeoutsBefore := o.decisionCounts(t)
@@ -98,8 +102,8 @@ func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
 				require.NoError(t, startDatabase())
 				o.awaitPublisherDown(t)
 			}
-			require.NoError(t, c.give())
-			require.Greater(t, decided, float64(outageClients), "swipes go on")
+			require.NoError(t, c.restart())
+			require.Greater(t, decided, float64(outageClients), "decisions during the outage")
 			o.awaitRecovery(t, frozen, backlog)
 			o.checkSwipeLoad(t, load, timeouts)
 			o.requireStreams(t, o.p, o.data)
@@ -109,17 +113,18 @@ func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
 		}
 	}
 	require.Empty(t, o.p.signalAndWait(t, syscall.SIGTERM))
-	require.Contains(t, requireSuccess(t, o.program, o.data, "audit"), "authorizer and book agree to the cent", "of the stores at rest")
+	require.Contains(t, requireSuccess(t, o.program, o.data, "audit"), "authorizer and book agree to the cent",
+		"audit of the stopped server's stores")
 }
 
-// swipeLoad is what bench says of a stream of swipes when it has ended.
+// swipeLoad is a running load of swipes by bench. report and err are valid after ended is closed.
 type swipeLoad struct {
 	report bench.Report
 	err    error
 	ended  chan struct{}
 }
 
-// startSwipes begins a stream of swipes; it returns when the time before the outage is over.
+// startSwipes starts a load of swipes and returns when the outage is to begin.
 func (o *outage) startSwipes(t *testing.T) *swipeLoad {
 	t.Helper()
 	l, begun := &swipeLoad{ended: make(chan struct{})}, make(chan struct{})
@@ -157,16 +162,19 @@ func (o *outage) createCard(t *testing.T) (id string) {
 	return o.tenant.mustPost(t, o.p, "/api/cards", cardRequest(), 200).answer.Text("card", "id")
 }
 
-// sendDuringOutage asks for a read and for changes until the outage is over. Without Postgres all are refused; without Kafka everything
-// goes on.
+// sendDuringOutage sends requests to the REST API until the outage is over. Without Postgres it
+// requires that reads and changes are refused; without Kafka it requires that cards are created.
 func (o *outage) sendDuringOutage(t *testing.T, until time.Time, card string, database bool) {
 	t.Helper()
 	for {
 		if database {
-			o.p.requireUnavailable(t, o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"}, freezeRequest(card),
-				apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(cardRequest())},
-				apiclient.Request{Method: "POST", Path: "/api/treasury/deposits", IdempotencyKey: apiclient.NewIdempotencyKey(),
-					Body: marshal(depositRequest(1_00))})
+			o.p.requireUnavailable(t, o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"},
+				freezeRequest(card),
+				apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(),
+					Body: marshal(cardRequest())},
+				apiclient.Request{Method: "POST", Path: "/api/treasury/deposits",
+					IdempotencyKey: apiclient.NewIdempotencyKey(),
+					Body:           marshal(depositRequest(1_00))})
 		} else {
 			o.createCard(t)
 		}
@@ -177,12 +185,12 @@ func (o *outage) sendDuringOutage(t *testing.T, until time.Time, card string, da
 	}
 }
 
-// awaitDecisions waits, at the end of the outage, for more decisions than there were swipes on their way. A stream whose time was up
-// before that has ended with an answer to each swipe, which judge looks at; it does not end while swipes hang.
+// awaitDecisions waits, at the end of the outage, for more decisions than swipes were in flight. A
+// load that has ended by then has an answer to each swipe, which checkSwipeLoad compares.
 func (o *outage) awaitDecisions(t *testing.T, l *swipeLoad) {
 	t.Helper()
 	before, _ := o.decisionCounts(t)
-	o.p.await(t, "swipes that go on", func() bool {
+	o.p.await(t, "decisions of swipes", func() bool {
 		select {
 		case <-l.ended:
 			return true
@@ -193,31 +201,32 @@ func (o *outage) awaitDecisions(t *testing.T, l *swipeLoad) {
 	})
 }
 
-// checkHealthReports looks at what the server says of itself: without Postgres that it is not ready, without Kafka alone that it is, and that
-// Kafka is missed.
+// checkHealthReports requires that readiness and metrics report the outage: without Postgres the
+// server is not ready, and without Kafka alone it is ready and its publisher is down.
 func (o *outage) checkHealthReports(t *testing.T, database, kafka bool) {
 	t.Helper()
 	if database {
-		o.p.await(t, "that it is not ready", func() bool {
+		o.p.await(t, "readiness to report the outage", func() bool {
 			seen := o.p.scrape(t)
-			return len(seen) > 0 && seen["purser_ready"] == 0 && seen["purser_journal_up"] == 0 && o.p.adminPage("/readyz") == ""
+			return len(seen) > 0 && seen["purser_ready"] == 0 && seen["purser_journal_up"] == 0 &&
+				o.p.adminPage("/readyz") == ""
 		})
 		o.p.await(t, "a backlog", func() bool { return o.p.scrape(t)["purser_backlog_entries"] > 0 })
-	} else if !o.ready(t) { // a slow machine may have been late to ask the journal once
+	} else if !o.ready(t) { // a slow machine may have missed one probe of the journal
 		require.True(t, persistence.Pause(t.Context(), probeTimeout))
-		require.True(t, o.ready(t), "it is not ready in two looks running")
+		require.True(t, o.ready(t), "the server is not ready after two probes of the journal")
 	}
 	if kafka && !database {
 		o.awaitPublisherDown(t)
-		o.p.await(t, "what is to be published", func() bool { return o.p.scrape(t)["purser_outbox_lag_events"] > 0 })
+		o.p.await(t, "an outbox with events", func() bool { return o.p.scrape(t)["purser_outbox_lag_events"] > 0 })
 	}
 }
 
-// awaitPublisherDown waits until the server says so, which is when there is something to publish: not while Postgres is away. A broker that
-// is frozen is missed when the request that it has runs out of time.
+// awaitPublisherDown waits until the server reports that Kafka is down. That takes an event to
+// publish, and so Postgres. A suspended broker is detected when the pending request times out.
 func (o *outage) awaitPublisherDown(t *testing.T) {
 	t.Helper()
-	o.p.await(t, "that Kafka is missed", func() bool {
+	o.p.await(t, "purser_publisher_up 0", func() bool {
 		seen := o.p.scrape(t)
 		return len(seen) > 0 && seen["purser_publisher_up"] == 0
 	})
@@ -233,35 +242,38 @@ func freezeRequest(card string) apiclient.Request {
 	return apiclient.Request{Method: "PATCH", Path: "/api/cards/" + card, Body: marshal(fields{"state": "frozen"})}
 }
 
-// awaitRecovery waits until the server has caught up with the swipes, which go on, and looks for traces of what was refused.
+// awaitRecovery waits until the relay has caught up with the swipes, which continue. It requires
+// that no refused request has taken effect.
 func (o *outage) awaitRecovery(t *testing.T, card string, backlog float64) {
 	t.Helper()
 	began := time.Now()
 	o.p.awaitWithin(t, recoveryTimeout, "readiness", func() bool { return o.p.adminPage("/readyz") != "" })
 	ready := time.Since(began)
 	o.p.awaitWithin(t, recoveryTimeout, "the relay", func() bool { return o.p.backlog(t) < float64(o.rate) })
-	t.Logf("%.0f decisions were waiting when the stores came back; ready %v after that, the relay had caught up after %v",
+	t.Logf("%.0f decisions were in the backlog when the stores restarted; ready %v later, the relay caught up after %v",
 		backlog, ready.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
 	a, err := o.p.sendToREST(o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/cards/" + card})
 	require.NoError(t, err)
 	require.Equal(t, "active", a.Text("card", "state"), "a refused change has taken effect")
 	cards := (&sameKeyRun{tenant: o.tenant}).countRows(t, o.p, "/api/cards", func(map[string]any) bool { return true })
-	require.Equal(t, o.cards, cards, "a refused card is there")
+	require.Equal(t, o.cards, cards, "a refused card was created")
 	a, err = o.p.sendToREST(o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"})
 	require.NoError(t, err)
 	has := apiclient.DollarBalance(a)
-	require.Equal(t, "0 0", fmt.Sprintf("%v %v", has["availableCents"], has["incomingCents"]), "a refused deposit is there")
+	require.Equal(t, "0 0", fmt.Sprintf("%v %v", has["availableCents"], has["incomingCents"]),
+		"a refused deposit was announced")
 }
 
-// decisionCounts counts what was decided, and of it the swipes that were declined because that did not come in time.
+// decisionCounts returns the number of decisions, and of those that were declined for a timeout.
 func (o *outage) decisionCounts(t *testing.T) (all, timeouts float64) {
 	t.Helper()
 	page := ""
 	o.p.await(t, "the metrics", func() bool { page = o.p.adminPage("/metrics"); return page != "" })
-	return sumMetrics(t, page)["purser_decisions_total"], sumLabelled(page, "purser_decisions_total", `reason="timeout"`)
+	return sumMetrics(t, page)["purser_decisions_total"], sumLabelled(page, "purser_decisions_total",
+		`reason="timeout"`)
 }
 
-// sumLabelled adds up the metrics of a name that have a label.
+// sumLabelled returns the sum of the series of a metric that have a label.
 func sumLabelled(page, name, label string) (sum float64) {
 	for line := range strings.Lines(page) {
 		at := strings.LastIndexByte(line, ' ')
@@ -275,7 +287,8 @@ func sumLabelled(page, name, label string) (sum float64) {
 	return sum
 }
 
-// compareRules waits for the end of the swipes: each was answered, as it had to be, and the dollars add up.
+// checkSwipeLoad waits for the end of the load. It requires that every swipe was answered
+// correctly, that the balances add up, and that few swipes timed out.
 func (o *outage) checkSwipeLoad(t *testing.T, l *swipeLoad, timeouts float64) {
 	t.Helper()
 	<-l.ended
@@ -290,14 +303,14 @@ func (o *outage) checkSwipeLoad(t *testing.T, l *swipeLoad, timeouts float64) {
 	for _, n := range s.Outcomes {
 		all += n
 	}
-	t.Logf("%d swipes at %d a second, %d of them approved, %d that the client came too late to send, p99 %.1f ms; "+
-		"%d timeouts, %.0f of them in the %v without the stores", all, o.rate, s.Outcomes["approved"], s.Unsent,
+	t.Logf("%d swipes at %d a second, %d of them approved, %d not sent in time by bench, p99 %.1f ms; "+
+		"%d timeouts, %.0f of them in the %v of the outage", all, o.rate, s.Outcomes["approved"], s.Unsent,
 		s.Measures[0].P99Micros/1000, s.Outcomes["timeout"], timeouts, o.away)
 	require.Less(t, 100*s.Outcomes["timeout"], maxTimeoutPercent*all)
 }
 
-// requireStreams waits until the consumers of a running server have caught up, and compares all there is: the stores and the
-// book with each other, and the topic with the journal.
+// requireStreams waits until the consumers of a running server have caught up. It compares the
+// stores with the book, and the topic with the journal. Without Postgres it does nothing.
 func (purser program) requireStreams(t *testing.T, p *process, data string) {
 	t.Helper()
 	if purser.database == nil {
@@ -308,25 +321,27 @@ func (purser program) requireStreams(t *testing.T, p *process, data string) {
 		seen := p.scrape(t)
 		return len(seen) > 0 && seen["purser_consumer_lag_events"] == 0 && seen["purser_publisher_up"] == 1
 	})
-	told := ""
-	p.await(t, "the book", func() bool { // a deposit may have settled meanwhile
-		told = requireSuccess(t, purser, data, "audit")
-		return strings.Contains(told, "it is 0 events behind")
+	audit := ""
+	p.await(t, "the book", func() bool { // a deposit may settle between two audits
+		audit = requireSuccess(t, purser, data, "audit")
+		return strings.Contains(audit, "it is 0 events behind")
 	})
-	require.Contains(t, told, "authorizer and book agree to the cent")
+	require.Contains(t, audit, "authorizer and book agree to the cent")
 	requireTopic(t, purser.broker.addresses, purser.database.URL("postgres"))
 }
 
-// backlog is how many decisions the journal does not have yet.
+// backlog returns the number of decisions that are not in the journal, or infinity if the server
+// does not report it.
 func (p *process) backlog(t *testing.T) float64 {
 	t.Helper()
-	if entries, told := p.scrape(t)["purser_backlog_entries"]; told {
+	if entries, reported := p.scrape(t)["purser_backlog_entries"]; reported {
 		return entries
 	}
 	return math.Inf(1)
 }
 
-// scrape sums the metrics of each name; there are none when it is not answered.
+// scrape returns the server's metrics by name, each summed over all labels. The map is empty if the
+// admin port does not answer.
 func (p *process) scrape(t *testing.T) map[string]float64 {
 	t.Helper()
 	return sumMetrics(t, p.adminPage("/metrics"))

@@ -21,10 +21,11 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// testDataKey seals what the tests keep in a database.
+// testDataKey is the data key of servers whose journal is in a database.
 var testDataKey = strings.Repeat("5e", settings.DataKeyBytes)
 
-// databaseConfig is a server of its own whose journal is in a database. It may be asked as often as one likes.
+// databaseConfig returns the configuration of a server with free ports, no rate limits, and its
+// journal in a database.
 func databaseConfig(t *testing.T, data, url string, brokers ...string) settings.Config {
 	t.Helper()
 	s := defaults(t)
@@ -36,15 +37,15 @@ func databaseConfig(t *testing.T, data, url string, brokers ...string) settings.
 	return c
 }
 
-// startServerWithClient starts a server that may have to wait for its journal. It is closed at the end of the test at the latest.
+// startServerWithClient starts a server and returns it with a client of its ports. It does not wait
+// for the journal. The end of the test closes the server, if nothing does before.
 func startServerWithClient(t *testing.T, c settings.Config) (*daemon, *process) {
 	t.Helper()
 	m := newDaemon(c, debugLogger())
 	return m, m.startWithClient(t)
 }
 
-// startWithClient starts a server that the test has prepared. The end of the test closes it, if nothing does
-// before.
+// startWithClient is startServerWithClient for a server that the test has prepared.
 func (m *daemon) startWithClient(t *testing.T) *process {
 	t.Helper()
 	require.NoError(t, m.Start(t.Context()))
@@ -62,7 +63,7 @@ func (p *process) awaitReady(t *testing.T) {
 	p.await(t, "readiness", func() bool { return p.adminPage("/readyz") != "" })
 }
 
-// awaitNotReady waits until the server says why it is not ready.
+// awaitNotReady waits until readiness names a reason, and requires that health and metrics agree.
 func (p *process) awaitNotReady(t *testing.T, m *daemon, why string) {
 	t.Helper()
 	p.await(t, why, func() bool {
@@ -75,20 +76,22 @@ func (p *process) awaitNotReady(t *testing.T, m *daemon, why string) {
 	require.Zero(t, m.scrape(t)["purser_journal_up"])
 }
 
-// maxSwipes is how often swipeFor swipes anew.
+// maxSwipes is the number of swipes that requireApproval tries.
 const maxSwipes = 20
 
-// requireApproval sends an authorization and expects an approval at once. Only one that the machine was too busy for, which a timeout
-// has declined for good, is made anew: the id that was approved is returned.
+// requireApproval sends an authorization and requires its approval. A timeout of a busy machine
+// declines an authorization for good, so requireApproval then sends another one. It returns the
+// network id of the approved one.
 func (p *process) requireApproval(t *testing.T, token, prefix string) (id string) {
 	t.Helper()
 	var a apiclient.Answer
 	for n := 0; n == 0 || a.Text("reason") == "timeout" && n < maxSwipes; n++ {
 		id = fmt.Sprint(prefix, "-", n)
 		var err error
-		a, err = p.client(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
-			Body: marshal(fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
-				"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
+		a, err = p.client(p.network, p.secret).Send(t.Context(),
+			apiclient.Request{Method: "POST", Path: "/v1/authorizations",
+				Body: marshal(fields{"id": id, "cardToken": token, "amountCents": 100, "currency": "USD",
+					"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 		require.NoError(t, err)
 		require.Equal(t, 200, a.Status, string(a.Raw))
 	}
@@ -96,14 +99,16 @@ func (p *process) requireApproval(t *testing.T, token, prefix string) (id string
 	return id
 }
 
-// requireAllUnavailable asks every kind of route and expects that nothing changed.
+// requireAllUnavailable sends reads, a command and a login, and requires that each is answered 503.
 func (p *process) requireAllUnavailable(t *testing.T, bearer string) {
 	t.Helper()
 	p.requireUnavailable(t, bearer,
 		apiclient.Request{Method: "GET", Path: "/api/treasury"}, apiclient.Request{Method: "GET", Path: "/api/cards"},
-		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(cardRequest())},
-		apiclient.Request{Method: "POST", Path: "/api/dashboard/login", Body: marshal(fields{"email": "nobody@example.com",
-			"password": "a long password"})})
+		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(),
+			Body: marshal(cardRequest())},
+		apiclient.Request{Method: "POST", Path: "/api/dashboard/login",
+			Body: marshal(fields{"email": "nobody@example.com",
+				"password": "a long password"})})
 }
 
 func (p *process) requireUnavailable(t *testing.T, bearer string, requests ...apiclient.Request) {
@@ -116,21 +121,23 @@ func (p *process) requireUnavailable(t *testing.T, bearer string, requests ...ap
 	}
 }
 
-// requireCleanAudit audits the stores of a server.
+// requireCleanAudit audits the stores of a server and requires that they agree.
 func requireCleanAudit(t *testing.T, c settings.Config) {
 	t.Helper()
 	var out strings.Builder
-	require.NoError(t, run([]string{"audit", "--data-dir", c.DataDir, "--database-url", c.DatabaseURL}, &out), out.String())
+	require.NoError(t, run([]string{"audit", "--data-dir", c.DataDir, "--database-url", c.DatabaseURL}, &out),
+		out.String())
 	require.Contains(t, out.String(), "agree to the cent")
 }
 
-// TestSwipesOutliveTheDatabase restarts a server while its database is down, and takes the database away from a running one.
+// TestSwipesOutliveTheDatabase starts a server while its database is down, and crashes the database
+// of a running server. Swipes are approved in both cases.
 func TestSwipesOutliveTheDatabase(t *testing.T) {
 	database := pgtest.Own(t, "the program while its database is away", true)
 	if database == nil {
 		return
 	}
-	config := databaseConfig(t, t.TempDir(), database.URL("postgres"), "127.0.0.1:1") // and Kafka is never there
+	config := databaseConfig(t, t.TempDir(), database.URL("postgres"), "127.0.0.1:1") // no Kafka listens there
 	_, p := startServerWithClient(t, config)
 	p.awaitReady(t)
 	w := newWitness(t, p)
@@ -168,12 +175,13 @@ func TestSwipesOutliveTheDatabase(t *testing.T) {
 	requireCleanAudit(t, config)
 }
 
-// silentDatabaseTimeout is how long a request waits for a server whose database is silent. It is told after some five seconds, by a slow
-// machine later.
+// silentDatabaseTimeout is the client's timeout while the database does not answer. The server
+// refuses a request after about five seconds, and later on a slow machine.
 const silentDatabaseTimeout = 30 * time.Second
 
-// TestRequestsAreRefusedWhileTheDatabaseIsSilent freezes the database: connections stand and nothing is answered. A request is told before
-// its client gives up, after silenceWithin, that nothing changed; and swipes notice nothing.
+// TestRequestsAreRefusedWhileTheDatabaseIsSilent suspends the database: its connections stay open
+// and nothing is answered. A request is answered 503 within silentDatabaseTimeout, and swipes are
+// approved.
 func TestRequestsAreRefusedWhileTheDatabaseIsSilent(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "the program on a database that does not answer", true)
@@ -190,8 +198,9 @@ func TestRequestsAreRefusedWhileTheDatabaseIsSilent(t *testing.T) {
 	p.requireApproval(t, rich.restClients[0].token, "silence-1")
 	began := time.Now()
 	hasty := &process{rest: p.rest, http: &http.Client{Timeout: silentDatabaseTimeout, Transport: p.http.Transport}}
-	hasty.requireUnavailable(t, rich.bearer, // while nothing but a limit of the server's own can end its wait
-		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(cardRequest())})
+	hasty.requireUnavailable(t, rich.bearer, // only a timeout of the server itself can end this request
+		apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(),
+			Body: marshal(cardRequest())})
 	t.Logf("a request was refused after %v", time.Since(began))
 	p.awaitNotReady(t, m, "the journal does not answer")
 	p.requireApproval(t, rich.restClients[0].token, "silence-2")
@@ -202,7 +211,8 @@ func TestRequestsAreRefusedWhileTheDatabaseIsSilent(t *testing.T) {
 	requireCleanAudit(t, config)
 }
 
-// TestTheFirstStartWaitsForItsDatabase has nothing to answer swipes from before it knows its deployment.
+// TestTheFirstStartWaitsForItsDatabase: before its first connection to the journal, a server knows
+// no deployment and answers swipes and requests with 503.
 func TestTheFirstStartWaitsForItsDatabase(t *testing.T) {
 	database := pgtest.Own(t, "the first start without its database", true)
 	if database == nil {
@@ -212,20 +222,22 @@ func TestTheFirstStartWaitsForItsDatabase(t *testing.T) {
 	config := databaseConfig(t, t.TempDir(), database.URL("postgres"))
 	m, p := startServerWithClient(t, config)
 	p.awaitNotReady(t, m, "the journal: ")
-	a, err := p.client(p.network, p.secret).Send(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
-		Body: marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100, "currency": "USD",
-			"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
+	a, err := p.client(p.network, p.secret).Send(t.Context(),
+		apiclient.Request{Method: "POST", Path: "/v1/authorizations",
+			Body: marshal(fields{"id": "early", "cardToken": "ctok_x", "amountCents": 100, "currency": "USD",
+				"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 	require.NoError(t, err)
 	require.Equal(t, 503, a.Status, string(a.Raw))
 	p.requireAllUnavailable(t, "apk_none")
-	require.NotContains(t, m.scrape(t), "purser_backlog_entries", "there is no authorizer")
+	require.NotContains(t, m.scrape(t), "purser_backlog_entries",
+		"metrics of an authorizer before the first connection to the journal")
 	require.NoError(t, database.Restart())
 	p.awaitReady(t)
 	require.NoError(t, p.stop())
 	require.NoError(t, database.Stop())
 	m, p = startServerWithClient(t, config)
 	p.awaitNotReady(t, m, "the journal: ")
-	require.NoError(t, p.stop(), "a server that waits stops too")
+	require.NoError(t, p.stop(), "stop of a server that waits for its journal")
 }
 
 // TestAnotherDatabaseIsRefused starts on a database of another deployment, and on an empty one.
@@ -264,7 +276,8 @@ func createDatabase(t *testing.T, server *pgtest.Server, name string) (url strin
 	return server.URL(name)
 }
 
-// countingConsumer is a consumer that counts.
+// countingConsumer is a consumer that stores its position in each shard. While refuse is set, it
+// fails.
 type countingConsumer struct {
 	mu        sync.Mutex
 	positions [ident.Shards]uint64
@@ -296,7 +309,8 @@ func (r *countingConsumer) setRefusing(is bool) {
 	r.refuse = is
 }
 
-// TestTheProgramOnEveryStore walks the demo on all four combinations of stores, with a consumer that fails for a while.
+// TestTheProgramOnEveryStore runs the demo on all four combinations of stores, with a consumer that
+// fails at first.
 func TestTheProgramOnEveryStore(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "the program on Postgres", true)
@@ -340,7 +354,8 @@ func demoWithFailingConsumer(t *testing.T, config settings.Config) {
 	require.Positive(t, m.scrape(t)["purser_consumer_lag_events"])
 	r.setRefusing(false)
 	p.await(t, "the consumer", func() bool { return m.scrape(t)["purser_consumer_lag_events"] == 0 })
-	p.await(t, "that nothing fails", func() bool { return m.scrape(t)["purser_consumer_failing_shards"] == 0 })
+	p.await(t, "purser_consumer_failing_shards 0",
+		func() bool { return m.scrape(t)["purser_consumer_failing_shards"] == 0 })
 	p.awaitReady(t)
 	after := m.scrape(t)
 	require.Positive(t, after["purser_consumer_events_total"])
@@ -355,7 +370,7 @@ func demoWithFailingConsumer(t *testing.T, config settings.Config) {
 	requireCleanAudit(t, config)
 }
 
-// TestProvisioning makes the schema and the topic by hand.
+// TestProvisioning creates the schema and the topic by command, before any server.
 func TestProvisioning(t *testing.T) {
 	say := func(args ...string) string {
 		var out strings.Builder
@@ -366,21 +381,26 @@ func TestProvisioning(t *testing.T) {
 	require.NoError(t, err)
 	defer cluster.Close()
 	for range 2 {
-		require.Contains(t, say("topics", "--kafka-brokers", cluster.ListenAddrs()[0]), kafka.DefaultTopic+" has 32 partitions")
+		require.Contains(t, say("topics", "--kafka-brokers", cluster.ListenAddrs()[0]),
+			kafka.DefaultTopic+" has 32 partitions")
 	}
-	require.ErrorContains(t, run([]string{"topics", "--kafka-brokers", ""}, &strings.Builder{}), "KAFKA_BROKERS is not set")
-	require.ErrorContains(t, run([]string{"topics", "--kafka-brokers", "nowhere"}, &strings.Builder{}), "is not host:port")
-	require.ErrorContains(t, run([]string{"migrate", "--database-url", ""}, &strings.Builder{}), "DATABASE_URL is not set")
+	require.ErrorContains(t, run([]string{"topics", "--kafka-brokers", ""}, &strings.Builder{}),
+		"KAFKA_BROKERS is not set")
+	require.ErrorContains(t, run([]string{"topics", "--kafka-brokers", "nowhere"}, &strings.Builder{}),
+		"is not host:port")
+	require.ErrorContains(t, run([]string{"migrate", "--database-url", ""}, &strings.Builder{}),
+		"DATABASE_URL is not set")
 	database := pgtest.Own(t, "purser migrate", true)
 	if database == nil {
 		return
 	}
-	require.Contains(t, say("migrate", "--database-url", database.URL("postgres")), "the schema went from version 0 to ")
+	require.Contains(t, say("migrate", "--database-url", database.URL("postgres")),
+		"the schema went from version 0 to ")
 	require.Contains(t, say("migrate", "--database-url", database.URL("postgres")), " already")
 }
 
-// A Postgres whose disk is full answers reads and refuses commits: readiness names the disk, and
-// swipes are answered meanwhile. A trigger stands for the disk.
+// A Postgres whose disk is full answers reads and refuses commits. Readiness then names the disk,
+// and swipes are still approved. A trigger that fails simulates the full disk.
 func TestReadinessNamesTheFullDiskOfPostgres(t *testing.T) {
 	database := pgtest.Own(t, "the program on a full database", true)
 	if database == nil {

@@ -35,8 +35,8 @@ func reportStatus(t *testing.T, p *process, path, id, secret string) int {
 	return resp.StatusCode
 }
 
-// TestOnePartnersSecretRotates: the program as it is shipped gives the bank a secret of its own
-// beside the common one, then drops the common one for the bank, then rotates the bank's.
+// TestOnePartnersSecretRotates gives the bank a secret of its own beside the common one, drops the
+// common one for the bank, and rotates the bank's secret, all with the compiled program.
 func TestOnePartnersSecretRotates(t *testing.T) {
 	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
 	file := settings.PartnerSecretFileOf(httpapi.PartnerBank)
@@ -59,7 +59,7 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 			require.Equal(t, http.StatusUnauthorized, status(httpapi.PathBankReports, secret))
 		}
 		require.Equal(t, http.StatusOK, status(httpapi.PathOnrampReports, common))
-		require.Equal(t, http.StatusUnauthorized, status(httpapi.PathOnrampReports, bank[0]), "the bank is not the ramp")
+		require.Equal(t, http.StatusUnauthorized, status(httpapi.PathOnrampReports, bank[0]), "the bank's secret is valid for the ramp")
 		p.signalAndWait(t, syscall.SIGTERM)
 	}
 	require.Contains(t, requireFailure(t, purser, data, "rotate", file, "--finish"), settings.PartnerSecretSetting(httpapi.PartnerBank))
@@ -78,8 +78,9 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 	requireSuccess(t, purser, data, "audit")
 }
 
-// TestAStartComparesItsSecrets with those that the stores have used. Without the partner's own file
-// the common secret would sign for that partner again, so the start is refused with the repair.
+// TestAStartComparesItsSecrets: a start compares its secrets with those that the stores have used.
+// If a partner's own file is missing, the common secret would become valid for that partner again,
+// so the server refuses to start and names the repair.
 func TestAStartComparesItsSecrets(t *testing.T) {
 	t.Parallel()
 	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
@@ -121,11 +122,12 @@ func TestTwoPartnersWithOneSecretOfTheirOwn(t *testing.T) {
 	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_RAMP: has a secret of PURSER_PARTNER_SECRET_BANK too")
 	require.NotContains(t, err.Error(), "a secret of two partners")
 	config.PartnerSecrets.Own[httpapi.PartnerRamp] = []string{"a secret of the ramp", "a secret of the bank"}
-	require.NoError(t, config.FindSecrets(), "the old secrets may be the same")
+	require.NoError(t, config.FindSecrets(), "two partners have the same old secret")
 }
 
-// TestEachHolderHasSecretsOfItsOwn: a secret that is valid for two sides lets one sign for the
-// other. A partner that gets a secret of its own keeps the common one as the old one meanwhile.
+// TestEachHolderHasSecretsOfItsOwn: with a secret that is valid for two parties, one could sign for
+// the other. The exception is a partner that gets a secret of its own: it keeps the common one as
+// the old one during its rotation.
 func TestEachHolderHasSecretsOfItsOwn(t *testing.T) {
 	const bank, ramp = "PURSER_PARTNER_SECRET_BANK", "PURSER_PARTNER_SECRET_RAMP"
 	const network, common = "PURSER_NETWORK_SECRET", "PURSER_PARTNER_SECRET"
@@ -172,7 +174,7 @@ func TestEachHolderHasSecretsOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestABankElsewhereHasASecretOfItsOwn: the two settings of a bank elsewhere are compared as those
+// TestABankElsewhereHasASecretOfItsOwn: `purser sandbox-bank` compares its two secrets by the rules
 // of the server.
 func TestABankElsewhereHasASecretOfItsOwn(t *testing.T) {
 	bank := sandboxBankCommand{Addr: "127.0.0.1:0", ReportTo: "http://127.0.0.1:1", SandboxDelay: "2s", LogLevel: "info",

@@ -11,10 +11,11 @@ import (
 	"purser/httpapi/password"
 )
 
-// Every thread of the password worker has the lowest priority, whatever thread derives.
+// Every thread of the password worker has the lowest priority, and so any thread that derives a
+// key.
 func TestThePasswordWorkerHasTheLowestPriority(t *testing.T) {
 	if _, err := os.Stat("/proc/self/task"); err != nil {
-		require.Empty(t, os.Getenv("CI"), "CI runs where /proc shows priorities")
+		require.Empty(t, os.Getenv("CI"), "CI must run on Linux, where /proc shows priorities")
 		t.Skip("only Linux shows the priorities of threads, in /proc")
 	}
 	worker := password.NewWorker(os.Args[0], passwordWorker)

@@ -21,16 +21,16 @@ import (
 type staleDeployment struct {
 	data        string
 	wall        *steppedClock
-	database    string // the journal's; empty: the directory has it
+	database    string // the URL of the journal's database; empty: the journal is in the data directory
 	copyJournal func() // copies the journal of a stopped server
-	failOver    func() // puts the copy in the journal's place
+	failOver    func() // replaces the journal by the copy
 
 	*tenantWithHold
 	card       string
 	laterSwipe string // a swipe that only the authorizer's log has
 }
 
-// staleDirectory is a deployment with its journal in the directory.
+// staleDirectory returns a deployment with its journal in the data directory.
 func staleDirectory(t *testing.T) *staleDeployment {
 	d := &staleDeployment{data: t.TempDir(), wall: &steppedClock{}}
 	stale := t.TempDir() + "/journal"
@@ -42,7 +42,7 @@ func staleDirectory(t *testing.T) *staleDeployment {
 	return d
 }
 
-// stalePostgres is a deployment with its journal in Postgres; nil where there is no Postgres.
+// stalePostgres returns a deployment with its journal in Postgres, or nil without Postgres.
 func stalePostgres(t *testing.T) *staleDeployment {
 	server := pgtest.Own(t, "a stale database", true)
 	if server == nil {
@@ -60,7 +60,7 @@ func stalePostgres(t *testing.T) *staleDeployment {
 	return d
 }
 
-// configure makes the settings of a server those of the deployment's journal.
+// configure sets a server's settings to those of the deployment's journal.
 func (d *staleDeployment) configure(t *testing.T) func(*settings.Config) {
 	return func(c *settings.Config) {
 		if d.database != "" {
@@ -109,7 +109,7 @@ func (d *staleDeployment) setState(t *testing.T, state string) {
 	require.Equal(t, 200, a.Status, string(a.Raw))
 }
 
-// fallBehind swipes and freezes the card, and then takes both from the journal.
+// fallBehind swipes and freezes the card, and then replaces the journal by a copy that has neither.
 func (d *staleDeployment) fallBehind(t *testing.T) {
 	t.Helper()
 	d.start(t)
@@ -127,10 +127,11 @@ func (d *staleDeployment) fallBehind(t *testing.T) {
 	d.failOver()
 }
 
-// checkRecovered requires that the card is frozen until it is activated, and that the audit is clean.
+// checkRecovered requires that the card stays frozen until it is activated, and that the audit is
+// clean.
 func (d *staleDeployment) checkRecovered(t *testing.T) {
 	t.Helper()
-	require.Equal(t, "card_frozen", d.reasonOf(t, "after"))
+	require.Equal(t, "card_frozen", d.declineReason(t, "after"))
 	d.setState(t, "frozen")
 	d.setState(t, "active")
 	d.p.requireApproval(t, d.token, "confirmed")
@@ -140,14 +141,14 @@ func (d *staleDeployment) checkRecovered(t *testing.T) {
 	require.Contains(t, out, "agree to the cent")
 }
 
-// hasLaterSwipe reports whether the journal has the swipe that it had lost.
+// hasLaterSwipe reports whether the journal has the swipe that the copy lacked.
 func (d *staleDeployment) hasLaterSwipe() bool {
 	a, err := d.p.sendToREST(d.bearer, apiclient.Request{Method: "GET", Path: "/api/authorizations"})
 	return err == nil && strings.Contains(string(a.Raw), `"networkId":"`+d.laterSwipe+`"`)
 }
 
-// A journal that is older than the authorizer, as after a failover to a standby that lagged, loses
-// no decision that the authorizer's log has and lets no card do more than it could.
+// A journal that is older than the authorizer, as after a failover to a standby that lagged, gets
+// back every decision that the authorizer's log has. No card may spend more than before.
 func TestAttackStaleJournal(t *testing.T) {
 	t.Parallel()
 	for name, deploy := range map[string]func(*testing.T) *staleDeployment{"directory": staleDirectory,
@@ -177,7 +178,8 @@ func TestAttackStaleJournal(t *testing.T) {
 	}
 }
 
-// With --discard-log the decisions are named before they are lost, and a frozen card stays frozen.
+// rebuild-authorizer --discard-log names the decisions that it loses, and a frozen card stays
+// frozen.
 func TestDiscardLogNamesTheLostDecisions(t *testing.T) {
 	t.Parallel()
 	d := staleDirectory(t)
@@ -195,8 +197,8 @@ func TestDiscardLogNamesTheLostDecisions(t *testing.T) {
 	d.checkRecovered(t)
 }
 
-// A repair that ends between the two renames of its stores loses nothing: the next repair takes the
-// old store again.
+// A repair that is interrupted between the two renames of its stores loses nothing: the next repair
+// reads the old store again.
 func TestARepeatedRepairCompletesAnInterruptedOne(t *testing.T) {
 	t.Parallel()
 	d := staleDirectory(t)
@@ -209,7 +211,8 @@ func TestARepeatedRepairCompletesAnInterruptedOne(t *testing.T) {
 	before := entryNames(t, d.data)
 	out, err := d.runCommand("rebuild-authorizer")
 	require.ErrorContains(t, err, "say --yes")
-	require.Contains(t, out, "an earlier repair was interrupted: "+datadir.AuthorizerDir(d.data)+".old-1000 is the old store")
+	require.Contains(t, out,
+		"an earlier repair was interrupted: "+datadir.AuthorizerDir(d.data)+".old-1000 is the old store")
 	require.Contains(t, out, "decisions of the old log that the journal lacks are kept")
 	require.Equal(t, before, entryNames(t, d.data), "without --yes nothing is moved, made or removed")
 	out, err = d.runCommand("rebuild-authorizer", "--yes")
@@ -234,11 +237,12 @@ func entryNames(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-func (v *tenantWithHold) reasonOf(t *testing.T, id string) string {
+func (v *tenantWithHold) declineReason(t *testing.T, id string) string {
 	t.Helper()
-	a, err := v.p.client(v.p.network, v.p.secret).SendUntilDecided(t.Context(), apiclient.Request{Method: "POST", Path: "/v1/authorizations",
-		Body: marshal(fields{"id": id, "cardToken": v.token, "amountCents": 1_00, "currency": "USD",
-			"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
+	a, err := v.p.client(v.p.network, v.p.secret).SendUntilDecided(t.Context(),
+		apiclient.Request{Method: "POST", Path: "/v1/authorizations",
+			Body: marshal(fields{"id": id, "cardToken": v.token, "amountCents": 1_00, "currency": "USD",
+				"merchant": fields{"name": "Cafe", "mcc": "5812"}})})
 	require.NoError(t, err)
 	return a.Text("reason")
 }

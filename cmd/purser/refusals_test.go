@@ -10,9 +10,10 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-// Refusals of an authenticated caller do not close its address; those of an unknown caller do.
+// Refused requests of an authenticated caller do not block its address; those of an unknown caller
+// do.
 func TestOnlyRefusalsBeforeAuthenticationAreCounted(t *testing.T) {
-	const refusals = 30 // more than ten seconds of one a second
+	const refusals = 30 // above the burst of ten seconds at one refusal a second
 	m := startWithSettings(t, t.TempDir(), func(s *settings.Settings) { s.Refusals = "1" })
 	defer func() { require.NoError(t, m.Close()) }()
 	url := "http://" + m.listeners.http.Addr().String()
@@ -26,7 +27,8 @@ func TestOnlyRefusalsBeforeAuthenticationAreCounted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, a.Status, string(a.Raw))
 	for range refusals {
-		a, err := known.Send(t.Context(), apiclient.Request{Method: "POST", Path: "/api/workspaces", Body: []byte(`{"name":7}`)})
+		a, err := known.Send(t.Context(),
+			apiclient.Request{Method: "POST", Path: "/api/workspaces", Body: []byte(`{"name":7}`)})
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, a.Status, http.StatusBadRequest)
 		require.NotEqual(t, http.StatusUnauthorized, a.Status)

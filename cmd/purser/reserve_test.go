@@ -52,9 +52,9 @@ func (g *growth) stop() int64 {
 	return g.max
 }
 
-// A server whose disk has only settings.LastReserve free writes less than that until its next start is
-// done: by the relay, by a stop on SIGTERM or SIGKILL, and by a start whose logs have the records
-// of many swipes.
+// A server whose disk has only settings.LastReserve free writes less than that until its next start
+// is complete: in the relay, in a stop by SIGTERM or SIGKILL, and in a start whose logs hold many
+// swipes.
 func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 	d, purser, data, p, s := launchOnSmallDisk(t)
 	if d == nil {
@@ -74,7 +74,7 @@ func TestTheLastReserveHoldsAStopAndAStart(t *testing.T) {
 		watch := d.watchGrowth(t)
 		if stop == syscall.SIGTERM {
 			p.awaitEmptyBacklog(t)
-			require.Empty(t, p.signalAndWait(t, stop), "a clean end: %s", p.log.tail(logTailLines))
+			require.Empty(t, p.signalAndWait(t, stop), "the server's log: %s", p.log.tail(logTailLines))
 		} else {
 			p.signalAndWait(t, stop)
 		}

@@ -22,18 +22,19 @@ import (
 	"purser/persistence"
 )
 
-// payoutScenario pays from a server whose clock stands still but when it is turned, so that payouts stay in the statuses they have.
+// payoutScenario orders payouts at a server whose clock moves only by advanceClock, so that each
+// payout keeps its status.
 type payoutScenario struct {
 	t                        *testing.T
-	clockMillis              atomic.Int64 // milliseconds
+	clockMillis              atomic.Int64 // since the start of the scenario
 	daemon                   *daemon
 	client                   *apiclient.Client
-	posts                    []answeredPost // what was ordered, and the answers
+	posts                    []answeredPost // every POST since the idempotency keys last expired
 	payouts                  map[string]string
 	usRecipient, euRecipient string
 }
 
-// answeredPost is a POST and its answer.
+// answeredPost is a POST and the body of its answer.
 type answeredPost struct {
 	request apiclient.Request
 	answer  string
@@ -41,8 +42,8 @@ type answeredPost struct {
 
 const (
 	bankDelay = time.Second
-	// mostBackups is how many are made until one has what is read: a payout is half a minute of the machine's time from another
-	// status.
+	// maxBackups is the number of backups that are tried until no payout changes its status between
+	// the reads before and after. A payout changes its status after half a minute of real time.
 	maxBackups = 20
 )
 
@@ -51,7 +52,8 @@ func (p *payoutScenario) start(data string) {
 	config.RateLimits.Off, config.SandboxDelay = true, bankDelay
 	p.daemon = newDaemon(config, debugLogger())
 	p.daemon.Clock = func() time.Time {
-		return time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC).Add(time.Duration(p.clockMillis.Load()) * time.Millisecond)
+		return time.Date(2026, 11, 20, 15, 0, 0, 0,
+			time.UTC).Add(time.Duration(p.clockMillis.Load()) * time.Millisecond)
 	}
 	require.NoError(p.t, p.daemon.Start(p.t.Context()))
 	rest, err := datadir.PublishedAddress(data, "HTTP_ADDR")
@@ -85,13 +87,14 @@ func (p *payoutScenario) post(path string, body fields) apiclient.Answer {
 	return a
 }
 
-// saveRecipient saves a recipient in the US.
+// saveRecipient creates a counterparty in the US and returns its id.
 func (p *payoutScenario) saveRecipient(name string) string {
-	return p.post("/api/treasury/counterparties", fields{"name": name, "routingNumber": "021000021", "accountNumber": paidAccount,
-		"accountType": "checking"}).Text("counterparty", "id")
+	return p.post("/api/treasury/counterparties",
+		fields{"name": name, "routingNumber": "021000021", "accountNumber": paidAccount,
+			"accountType": "checking"}).Text("counterparty", "id")
 }
 
-// orderPayout orders a payout that is to be remembered by a name.
+// orderPayout orders a payout and stores its id under a name.
 func (p *payoutScenario) orderPayout(name, rail, recipient string, cents int64) (id string) {
 	id = p.post("/api/treasury/payouts", fields{"rail": rail, "counterpartyId": recipient, "amountCents": cents,
 		"description": name}).Text("payout", "id")
@@ -99,7 +102,7 @@ func (p *payoutScenario) orderPayout(name, rail, recipient string, cents int64) 
 	return id
 }
 
-// awaitStatus waits until payouts have a status, in which the bank's clock stands still.
+// awaitStatus waits until the named payouts have a status. It does not advance the clock.
 func (p *payoutScenario) awaitStatus(status string, names ...string) {
 	p.t.Helper()
 	for _, name := range names {
@@ -110,8 +113,8 @@ func (p *payoutScenario) awaitStatus(status string, names ...string) {
 	}
 }
 
-// awaitOrder waits until the bank has an order that it does not answer. The hour in which it
-// answers no inquiry about it begins then.
+// awaitOrder waits until the bank has an order that it does not answer. From then on, for an hour,
+// the bank does not answer an inquiry about the order either.
 func (p *payoutScenario) awaitOrder(name string) {
 	p.t.Helper()
 	for deadline := time.Now().Add(processTimeout); ; {
@@ -130,24 +133,27 @@ func (p *payoutScenario) status(name string) string {
 	return a.Text("payout", "status")
 }
 
-// orderInEveryStatus orders payouts until there is one in each status.
+// orderInEveryStatus orders payouts until at least one is in each status.
 func (p *payoutScenario) orderInEveryStatus() {
 	p.post("/api/treasury/deposits", depositRequest(10_000_00))
-	for deadline := time.Now().Add(processTimeout); !strings.Contains(p.get("/api/treasury"), `"availableCents":1000000`); {
+	for deadline := time.Now().Add(processTimeout); !strings.Contains(p.get("/api/treasury"),
+		`"availableCents":1000000`); {
 		require.True(p.t, time.Now().Before(deadline), "the deposit")
-		p.advanceClock(bankDelay) // once was enough, were it certain that the bank has heard of the deposit
+		p.advanceClock(bankDelay) // repeatedly, because the bank may receive the deposit after an advance
 		require.True(p.t, persistence.Pause(p.t.Context(), settlePollInterval))
 	}
 	p.usRecipient = p.saveRecipient("Ada")
-	p.euRecipient = p.post("/api/treasury/counterparties", fields{"kind": "international", "name": "Grace", "bic": "DEUTDEFF",
-		"currency": "EUR", "iban": "DE89370400440532013000", "address": fields{"line1": "1", "city": "Berlin", "postalCode": "10115", "country": "DE"}}).
+	p.euRecipient = p.post("/api/treasury/counterparties",
+		fields{"kind": "international", "name": "Grace", "bic": "DEUTDEFF",
+			"currency": "EUR", "iban": "DE89370400440532013000",
+			"address": fields{"line1": "1", "city": "Berlin", "postalCode": "10115", "country": "DE"}}).
 		Text("counterparty", "id")
 	p.orderPayout("lapses", "ach", p.usRecipient, 100_00+sandbox.EndingNever)
 	p.awaitStatus("submitting", "lapses")
 	p.awaitOrder("lapses")
 	p.advanceClock(25 * time.Hour)
 	p.awaitStatus("released", "lapses")
-	p.posts = nil // the day of the keys is over
+	p.posts = nil // 25 hours later, all idempotency keys have expired
 	p.orderPayout("settles", "wire", p.usRecipient, 200_00)
 	p.orderPayout("fails", "realtime", p.usRecipient, 300_00+sandbox.EndingFails)
 	p.orderPayout("comes back", "ach", p.usRecipient, 400_00+sandbox.EndingReturned)
@@ -175,7 +181,7 @@ func (p *payoutScenario) orderInEveryStatus() {
 	p.awaitStatus("cancelled", "is called off")
 }
 
-// readAll are what is read of the payouts and of the dollars, by path.
+// readAll returns the answers to all reads of payouts and balances, by path, id or name.
 func (p *payoutScenario) readAll() map[string]string {
 	all := map[string]string{}
 	for _, path := range []string{"/api/treasury", "/api/treasury/counterparties",
@@ -200,17 +206,18 @@ func (p *payoutScenario) readAll() map[string]string {
 	return all
 }
 
-// requireReplays sends everything again that was answered: each answer is the same, to the byte.
+// requireReplays repeats every POST and requires a replay of the same bytes.
 func (p *payoutScenario) requireReplays() {
-	for _, told := range p.posts {
-		a, err := sendUntilKnown(p.t.Context(), p.client, told.request)
+	for _, post := range p.posts {
+		a, err := sendUntilKnown(p.t.Context(), p.client, post.request)
 		require.NoError(p.t, err)
-		require.True(p.t, a.Replayed, told.request.Path)
-		require.Equal(p.t, told.answer, string(a.Raw))
+		require.True(p.t, a.Replayed, post.request.Path)
+		require.Equal(p.t, post.answer, string(a.Raw))
 	}
 }
 
-// requireOrderedOnce compares how often the bank was ordered to make each payment. What is not named it was ordered once.
+// requireOrderedOnce requires that the bank has one order of each payout, and none of those in
+// never.
 func (p *payoutScenario) requireOrderedOnce(never ...string) {
 	for name, id := range p.payouts {
 		want := 1
@@ -223,8 +230,9 @@ func (p *payoutScenario) requireOrderedOnce(never ...string) {
 	}
 }
 
-// TestARestoreWithPayoutsInEveryState: what was backed up with payouts in every status answers the same when it is restored, orders
-// the bank nothing again, and brings each payout to its end.
+// TestARestoreWithPayoutsInEveryState restores a backup that has payouts in every status. The
+// restored server gives the same answers, orders no payout a second time, and completes each
+// payout.
 func TestARestoreWithPayoutsInEveryState(t *testing.T) {
 	t.Parallel()
 	data, backup, restored := t.TempDir(), "", filepath.Join(t.TempDir(), "restored")
@@ -232,8 +240,8 @@ func TestARestoreWithPayoutsInEveryState(t *testing.T) {
 	p.start(data)
 	p.orderInEveryStatus()
 	before := p.readAll()
-	for n := 0; backup == ""; n++ { // until what is read is what is backed up
-		require.Less(t, n, maxBackups, "what is read changes all the time")
+	for n := 0; backup == ""; n++ { // until the reads before and after the backup are equal
+		require.Less(t, n, maxBackups, "payouts changed during every backup")
 		dir, last := filepath.Join(t.TempDir(), "backup"), before
 		mustRun(t, "backup", "--data-dir", data, dir)
 		if before = p.readAll(); maps.Equal(before, last) {
@@ -243,10 +251,10 @@ func TestARestoreWithPayoutsInEveryState(t *testing.T) {
 	require.NoError(t, p.daemon.Close())
 
 	mustRun(t, "restore", "--data-dir", restored, backup)
-	require.Contains(t, runAudit(t, restored), "agree to the cent", "before the start")
+	require.Contains(t, runAudit(t, restored), "agree to the cent", "audit before the start")
 	copySecrets(t, data, restored)
 	p.start(restored)
-	p.awaitStatus("outcome_unknown", "is being sent") // the process that was sending it is gone
+	p.awaitStatus("outcome_unknown", "is being sent") // the process that submitted it has ended
 	after := p.readAll()
 	for _, id := range []string{p.payouts["is being sent"], "listed " + p.payouts["is being sent"]} {
 		delete(before, id)
@@ -262,9 +270,9 @@ func TestARestoreWithPayoutsInEveryState(t *testing.T) {
 	require.Contains(t, runAudit(t, restored), "agree to the cent")
 }
 
-// finish lets all that is open come to its end.
+// finish advances the clock until every open payout has ended that can end by itself.
 func (p *payoutScenario) finish() {
-	p.advanceClock(2 * time.Minute) // the bank does not take the account
+	p.advanceClock(2 * time.Minute) // the bank rejects the recipient's account
 	p.awaitStatus("settled", "is not answered")
 	p.awaitStatus("outcome_unknown", "is being sent")
 	p.awaitStatus("failed", "is not yet sent")
@@ -276,8 +284,8 @@ func (p *payoutScenario) finish() {
 	p.awaitEndings()
 }
 
-// awaitEndings waits until the remaining orders have ended, and compares the dollars. The bank has the
-// payout that "is sent" and does not report it: its dollars stay held.
+// awaitEndings waits until the remaining payouts have ended, and compares the balance. The bank has
+// the payout named "is sent" and does not report it, so its dollars stay held.
 func (p *payoutScenario) awaitEndings() {
 	p.awaitStatus("released", "is being sent")
 	p.awaitStatus("submitted", "is sent")
@@ -286,7 +294,7 @@ func (p *payoutScenario) awaitEndings() {
 	p.requireDollars(10_000_00-finalPaidCents-finalHeldCents, finalHeldCents)
 }
 
-// Cents that are gone, and held, when all has ended that ends by itself.
+// The cents paid and held after every payout has ended that can end by itself.
 const (
 	finalPaidCents = 200_00 + 600_00 + 900_00 + sandbox.EndingAnswersLost
 	finalHeldCents = 800_00 + sandbox.EndingUnreported
@@ -298,23 +306,26 @@ func (p *payoutScenario) requireDollars(available, held int64) {
 		fmt.Sprintf(`"availableCents":%d,"incomingCents":0,"heldCents":%d`, available, held))
 }
 
-// resolveOverdue has an operator find the payout that the bank does not report, and decide that it failed.
+// resolveOverdue lists the payout that the bank does not report and resolves it as failed, with the
+// operator's commands.
 func (p *payoutScenario) resolveOverdue(data string) {
 	p.t.Helper()
 	id := p.payouts["is sent"]
 	require.Contains(p.t, mustRun(p.t, "payouts", "overdue", "--data-dir", data), "\n0 overdue")
 	early := run([]string{"payouts", "resolve", id, "--outcome", "failed", "--data-dir", data}, io.Discard)
-	require.ErrorContains(p.t, early, "not overdue", "the bank has its bank days")
+	require.ErrorContains(p.t, early, "not overdue", "resolve before the bank's deadline in bank days")
 	p.advanceClock(10 * 24 * time.Hour)
 	require.Regexp(p.t, id+" +payout +ws_.* submitted .*\n1 overdue",
 		mustRun(p.t, "payouts", "overdue", "--data-dir", data))
-	require.Contains(p.t, mustRun(p.t, "payouts", "resolve", id, "--outcome", "failed", "--data-dir", data), "\n0 overdue")
+	require.Contains(p.t, mustRun(p.t, "payouts", "resolve", id, "--outcome", "failed", "--data-dir", data),
+		"\n0 overdue")
 	p.awaitStatus("failed", "is sent")
 	p.requireDollars(10_000_00-finalPaidCents, 0)
 }
 
-// TestARestoredJournalSendsNothingAgain: the journal comes back as it was before a wire was released, beside a bank that has the
-// order. Released once more it is found there and not ordered again.
+// TestARestoredJournalSendsNothingAgain restores a journal from before the release of a wire,
+// beside a bank that has the order. After a second release the server finds the order at the bank
+// and does not order again.
 func TestARestoredJournalSendsNothingAgain(t *testing.T) {
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
@@ -327,9 +338,9 @@ func TestARestoredJournalSendsNothingAgain(t *testing.T) {
 
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	mustRun(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
-	require.Contains(t, runAudit(t, data), "agree to the cent", "before the start")
+	require.Contains(t, runAudit(t, data), "agree to the cent", "audit before the start")
 	p.start(data)
-	require.Equal(t, "held", p.status("waits"), "the journal does not know better")
+	require.Equal(t, "held", p.status("waits"), "the restored journal is older than the release")
 	p.post("/api/treasury/payouts/"+p.payouts["waits"]+"/release", nil)
 	p.awaitEndings()
 	p.requireOrderedOnce("is refused", "is called off", "is not yet sent")

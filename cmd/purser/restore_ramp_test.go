@@ -14,8 +14,8 @@ import (
 	"purser/cmd/purser/demo"
 )
 
-// TestARampThatIsNewerThanTheJournal: an order is open in the backup and reported afterwards. The journal is lost and comes back
-// older; the ramp, which is kept, reports again, and the same money has moved once.
+// TestARampThatIsNewerThanTheJournal restores a journal in which an order is open, beside a ramp
+// that has reported it. The ramp reports the order again, and its money moves once.
 func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
@@ -48,8 +48,8 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	require.Contains(t, runAudit(t, data), "agree to the cent")
 }
 
-// TestRelinkingAfterARestoreOfAnOlderJournal: a workspace was linked after the backup. The journal that comes back knows nothing of it,
-// the ramp that is kept does, and the workspace is linked once more.
+// TestRelinkingAfterARestoreOfAnOlderJournal links a workspace to the ramp after a backup. The
+// restored journal lacks the link and the ramp has it, and the workspace can be linked again.
 func TestRelinkingAfterARestoreOfAnOlderJournal(t *testing.T) {
 	t.Parallel()
 	data, backup := t.TempDir(), filepath.Join(t.TempDir(), "backup")
@@ -74,7 +74,8 @@ func TestRelinkingAfterARestoreOfAnOlderJournal(t *testing.T) {
 	link()
 }
 
-// serveRamp is a server in this process whose ramp takes so long. It may be asked as often as one likes.
+// serveRamp starts a server in the test's own process, without rate limits, whose sandbox ramp
+// reports after delay.
 func serveRamp(t *testing.T, data, delay string) (*daemon, *process) {
 	t.Helper()
 	settings := testSettings(t, data)

@@ -14,8 +14,8 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// TestARefusedRestoreChangesNothing: a restore into a database that is in use, or that cannot be reached, has changed
-// nothing, and the deployment it was to replace starts again.
+// TestARefusedRestoreChangesNothing: a restore into a database that is in use or unreachable
+// changes nothing, and the deployment that it was to replace still starts.
 func TestARefusedRestoreChangesNothing(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "a refused purser restore", true)
@@ -33,7 +33,8 @@ func TestARefusedRestoreChangesNothing(t *testing.T) {
 	require.NoError(t, startServer(t, data).Close())
 }
 
-// TestARestoreRefusesLinksInsideABackup: a backup may be named by a link, and no link may be in it.
+// TestARestoreRefusesLinksInsideABackup: the path of a backup may be a symbolic link, but a backup
+// that contains one is refused as damaged.
 func TestARestoreRefusesLinksInsideABackup(t *testing.T) {
 	_, backup := backUpFreshServer(t)
 	link := filepath.Join(t.TempDir(), "latest")

@@ -27,7 +27,7 @@ func readSecrets(t *testing.T, data, name string) []string {
 	return strings.Split(strings.TrimSpace(string(text)), ",")
 }
 
-// awaitResealed waits until documents are sealed under one data key alone.
+// awaitResealed waits until all documents are sealed under the newest data key.
 func (m *daemon) awaitResealed(t *testing.T) {
 	t.Helper()
 	m.adminClient().await(t, "one data key", func() bool {
@@ -36,8 +36,7 @@ func (m *daemon) awaitResealed(t *testing.T) {
 	})
 }
 
-// TestSecretsRotate: each step of a rotation, at a server that has people, cards and reports of
-// partners.
+// TestSecretsRotate takes each secret through the steps of a rotation, with the data of the demo.
 func TestSecretsRotate(t *testing.T) {
 	data := t.TempDir()
 	m := startServer(t, data)
@@ -61,15 +60,15 @@ func TestSecretsRotate(t *testing.T) {
 	require.ErrorContains(t, rotate(settings.DataKeyFile, "--finish"), "may still be sealed under the old data key")
 
 	m = startServer(t, data)
-	passDemo(t, data) // both network secrets are valid, and documents under both keys open
+	passDemo(t, data) // both network secrets are valid, and both data keys open documents
 	m.awaitResealed(t)
 	require.Zero(t, m.scrape(t)["purser_reseal_shards_left"])
 	require.Positive(t, m.scrape(t)["purser_resealed_records_total"])
 	for _, secret := range readSecrets(t, data, datadir.NetworkSecretFile) {
-		require.Equal(t, http.StatusBadRequest, m.networkStatus(t, secret), "a valid secret is let in")
+		require.Equal(t, http.StatusBadRequest, m.networkStatus(t, secret), "a valid network secret was refused")
 	}
 	for _, name := range []string{settings.DataKeyFile, datadir.NetworkSecretFile, settings.PartnerSecretFile} {
-		require.NoError(t, rotate(name, "--finish"), "of the running server")
+		require.NoError(t, rotate(name, "--finish"), "with a running server")
 		require.Len(t, readSecrets(t, data, name), 1)
 	}
 	require.NotEqual(t, before, readSecrets(t, data, settings.DataKeyFile)[0])
@@ -84,8 +83,9 @@ func TestSecretsRotate(t *testing.T) {
 	require.ErrorContains(t, err, "data key")
 }
 
-// TestAnOldSecretStaysUntilAStartHasTheNewOne: with a server that started before the rotation,
-// without a server, and with a setting in the place of the file.
+// TestAnOldSecretStaysUntilAStartHasTheNewOne: --finish is refused until a server has started with
+// the new secret. The cases are a server from before the rotation, no server, and a server whose
+// secret comes from a setting.
 func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 	data := t.TempDir()
 	rotate := func(args ...string) error {
@@ -117,28 +117,30 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 	config.NetworkSecrets = []string{"of a setting, beside the file"}
 	m = newDaemon(config, debugLogger())
 	require.NoError(t, m.Start(t.Context()))
-	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"), "no server has started with the new network-secret")
+	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"),
+		"no server has started with the new network-secret")
 	require.NoError(t, m.Close())
 
 	require.NoError(t, startServer(t, data).Close())
 	for _, name := range names {
-		require.NoError(t, rotate(name, "--finish"), "no server runs, and the last one had it")
+		require.NoError(t, rotate(name, "--finish"), "the last server, which has stopped, had the new secret")
 		require.Len(t, readSecrets(t, data, name), 1)
 	}
 	require.NoError(t, startServer(t, data).Close())
 }
 
-// TestARotationOfTheDataKeySaysWhatBackupsNeed: before --finish drops the old key.
+// TestARotationOfTheDataKeySaysWhatBackupsNeed: the first step of a rotation warns that older
+// backups need the old key, before --finish drops it.
 func TestARotationOfTheDataKeySaysWhatBackupsNeed(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, startServer(t, data).Close())
-	said := mustRun(t, "rotate", "--data-dir", data, settings.DataKeyFile)
-	require.Contains(t, said, "backups from before need the old key (the second in the file)")
+	output := mustRun(t, "rotate", "--data-dir", data, settings.DataKeyFile)
+	require.Contains(t, output, "backups from before need the old key (the second in the file)")
 	require.NotContains(t, mustRun(t, "rotate", "--data-dir", data, datadir.NetworkSecretFile), "backups")
 }
 
-// TestAMissingSecretIsNamedWithItsRepair: no other data key opens the stores; any other secret can
-// be made anew.
+// TestAMissingSecretIsNamedWithItsRepair: a missing data key must be put back, because no other key
+// opens the stores. Any other missing secret may be replaced.
 func TestAMissingSecretIsNamedWithItsRepair(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, startServer(t, data).Close())
@@ -153,8 +155,8 @@ func TestAMissingSecretIsNamedWithItsRepair(t *testing.T) {
 		"PURSER_NETWORK_SECRET, or make a new one with `purser rotate network-secret --lost --data-dir "+data+"`")
 }
 
-// TestASecretOfASettingDoesNotRotateInItsFile: a server reads no file beside the setting, also where
-// the setting names a file of its own.
+// TestASecretOfASettingDoesNotRotateInItsFile: rotate refuses a secret that a setting holds or
+// whose file a setting names, because the server does not read the file in the data directory.
 func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, startServer(t, data).Close())
@@ -165,8 +167,8 @@ func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(named, []byte(strings.Repeat("ab", settings.DataKeyBytes)), 0o600))
 	own := settings.PartnerSecretFileOf(httpapi.PartnerBank)
 	for _, name := range append(settings.HeldSecretFiles(), settings.DataKeyFile) {
-		for variable, value := range map[string]string{settings.SettingOf(name): strings.Repeat("ab", settings.DataKeyBytes),
-			settings.SettingOf(name) + secretFileSuffix: named} {
+		for variable, value := range map[string]string{settings.SettingOf(name): strings.Repeat("ab",
+			settings.DataKeyBytes), settings.SettingOf(name) + secretFileSuffix: named} {
 			t.Run(variable, func(t *testing.T) {
 				t.Setenv(variable, value)
 				require.ErrorContains(t, rotate(name), settings.SettingOf(name)+" has the secret")
@@ -181,10 +183,12 @@ func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
 	require.Len(t, readSecrets(t, data, datadir.NetworkSecretFile), 1)
 	require.NoError(t, rotate(datadir.NetworkSecretFile))
 	t.Setenv(settings.SettingOf(datadir.NetworkSecretFile), "of a setting, beside the file")
-	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"), "no server has started with the new network-secret")
+	require.ErrorContains(t, rotate(datadir.NetworkSecretFile, "--finish"),
+		"no server has started with the new network-secret")
 }
 
-// TestARotationEndsWithASecretOfItsOwn: a file that a person wrote is not taken over.
+// TestARotationEndsWithASecretOfItsOwn: --finish refuses a file, edited by hand, whose new secret
+// is the card network's.
 func TestARotationEndsWithASecretOfItsOwn(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, startServer(t, data).Close())
@@ -198,8 +202,8 @@ func TestARotationEndsWithASecretOfItsOwn(t *testing.T) {
 	require.Equal(t, []string{network, " " + old}, readSecrets(t, data, settings.PartnerSecretFile))
 }
 
-// TestTheAdminPortTriesNoSecrets: the admin port compares a file of the data directory, and no
-// other one.
+// TestTheAdminPortTriesNoSecrets: the admin port compares only the rotating secrets of its own data
+// directory, chosen by name, and so cannot be used to guess a secret.
 func TestTheAdminPortTriesNoSecrets(t *testing.T) {
 	m := startServer(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
@@ -213,7 +217,8 @@ func TestTheAdminPortTriesNoSecrets(t *testing.T) {
 	require.True(t, answer.InUse)
 }
 
-// networkStatus asks the card network's port with a body that is no message.
+// networkStatus sends a malformed message to the card network's port and returns the answer's
+// status.
 func (m *daemon) networkStatus(t *testing.T, secret string) int {
 	t.Helper()
 	req, err := http.NewRequest("POST", "http://"+m.listeners.authorizer.Addr().String()+"/v1/authorizations", strings.NewReader("{"))
@@ -226,8 +231,8 @@ func (m *daemon) networkStatus(t *testing.T, secret string) int {
 	return resp.StatusCode
 }
 
-// TestAStartReplacesNoLostSecret: beside stores a start makes nothing, and a data key is
-// never replaced.
+// TestAStartReplacesNoLostSecret: a start with existing stores creates no secret. rotate --lost
+// replaces every secret but the data key.
 func TestAStartReplacesNoLostSecret(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, startServer(t, data).Close())
@@ -241,19 +246,21 @@ func TestAStartReplacesNoLostSecret(t *testing.T) {
 	}
 	for name, says := range map[string]string{
 		datadir.NetworkSecretFile:  "network-secret is not there. Where PURSER_NETWORK_SECRET has",
-		settings.PartnerSecretFile: "is lost, --lost makes a new one", settings.CheckoutSeedFile: "checkout-seed does not rotate",
+		settings.PartnerSecretFile: "is lost, --lost makes a new one",
+		settings.CheckoutSeedFile:  "checkout-seed does not rotate",
 	} {
 		require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard), says)
 		require.NoError(t, run([]string{"rotate", "--data-dir", data, "--lost", name}, io.Discard))
 	}
 	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, "--lost", settings.DataKeyFile}, io.Discard),
 		"cannot be replaced")
-	require.NoError(t, os.Rename(filepath.Join(data, settings.DataKeyFile+".aside"), filepath.Join(data, settings.DataKeyFile)))
+	require.NoError(t,
+		os.Rename(filepath.Join(data, settings.DataKeyFile+".aside"), filepath.Join(data, settings.DataKeyFile)))
 	require.NoError(t, startServer(t, data).Close())
 }
 
-// TestAnEmptyDirectoryBesideAUsedDatabase: its first start has made secrets that the journal has
-// not used.
+// TestAnEmptyDirectoryBesideAUsedDatabase: a start with an empty data directory on a used database
+// fails, because it lacks the secrets that the journal has used, and stores none of its own.
 func TestAnEmptyDirectoryBesideAUsedDatabase(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "purser secrets", true)

@@ -14,8 +14,9 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
-// TestASecondServerEndsTheFirst starts a copy of a deployment on the same database. The first server ends, though nothing is
-// asked of it, and does not take the journal back: two authorizers would spend the same money.
+// TestASecondServerEndsTheFirst starts a copy of a deployment on the same database. The first
+// server ends, even without any request, and does not take the journal back, because two
+// authorizers would spend the same money.
 func TestASecondServerEndsTheFirst(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "two servers on one database", true)
@@ -47,13 +48,14 @@ func TestASecondServerEndsTheFirst(t *testing.T) {
 	case err := <-ended:
 		require.ErrorIs(t, err, pgjournal.ErrTaken)
 	case <-time.After(stateTimeout):
-		require.Fail(t, "the first server goes on")
+		require.Fail(t, "the first server still runs")
 	}
 	second.awaitReady(t)
 }
 
-// TestAnEmptyDatabaseBesideAJournalIsRefused sets DATABASE_URL on a deployment whose journal is in its directory, with and without its
-// authorizer: that would begin an empty one beside all its money.
+// TestAnEmptyDatabaseBesideAJournalIsRefused sets DATABASE_URL on a deployment whose journal is in
+// its data directory, with and without its authorizer. The server refuses to start: a new, empty
+// journal would lack all balances.
 func TestAnEmptyDatabaseBesideAJournalIsRefused(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Own(t, "a database beside a journal in the directory", true)
@@ -68,7 +70,7 @@ func TestAnEmptyDatabaseBesideAJournalIsRefused(t *testing.T) {
 		case err := <-m.Failed():
 			require.ErrorContains(t, err, "`purser migrate-journal` moves it")
 		case <-time.After(stateTimeout):
-			require.Fail(t, "it was begun")
+			require.Fail(t, "the server started on the empty database")
 		}
 		require.NoError(t, m.Close())
 		require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(data)))

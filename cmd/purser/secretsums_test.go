@@ -39,8 +39,8 @@ func forEachDamage(t *testing.T, path string, check func(damage string)) {
 	require.NoError(t, os.WriteFile(path, whole, 0o600))
 }
 
-// newSecrets returns the directory of a first start, with two secrets of the network and two of the
-// bank.
+// newSecrets returns a data directory with the secrets of a first start, in which those of the card
+// network and of the bank are rotating.
 func newSecrets(t *testing.T) (data string) {
 	t.Helper()
 	data = t.TempDir()
@@ -56,8 +56,8 @@ func newSecrets(t *testing.T) (data string) {
 // the card network or a partner, or gave checkout links addresses of another seed.
 func TestADamagedSecretIsRefused(t *testing.T) {
 	data := newSecrets(t)
-	for _, name := range []string{datadir.NetworkSecretFile, settings.PartnerSecretFile, "partner-secret-bank", settings.DataKeyFile,
-		settings.CheckoutSeedFile} {
+	for _, name := range []string{datadir.NetworkSecretFile, settings.PartnerSecretFile, "partner-secret-bank",
+		settings.DataKeyFile, settings.CheckoutSeedFile} {
 		path := filepath.Join(data, name)
 		forEachDamage(t, path, func(damage string) {
 			require.ErrorContains(t, (&settings.Config{DataDir: data}).FindSecrets(), path, damage)
@@ -72,19 +72,21 @@ func TestADamagedSecretIsRefused(t *testing.T) {
 			require.ErrorContains(t, err, path, damage)
 			return
 		}
-		require.Regexp(t, "^the beginning", damage, "a file that lacks whole lines is filled up")
+		require.Regexp(t, "^the beginning", damage,
+			"a damage that was accepted must only remove whole lines of checksums")
 		require.Equal(t, whole, found, damage)
 	})
 }
 
-// TestASecretChangedByHand is accepted after its checksum is removed, alone or with the whole file
-// of checksums.
+// TestASecretChangedByHand: a secret that was edited is accepted after its checksum, or the whole
+// file of checksums, is removed.
 func TestASecretChangedByHand(t *testing.T) {
 	data := newSecrets(t)
 	path, sums := filepath.Join(data, datadir.NetworkSecretFile), filepath.Join(data, settings.SecretSumsFile)
 	require.NoError(t, os.WriteFile(path, []byte("a secret of the owner"), 0o600))
 	require.ErrorContains(t, (&settings.Config{DataDir: data}).FindSecrets(), path+" differs from its checksum")
-	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, datadir.NetworkSecretFile, "--finish"}, io.Discard),
+	require.ErrorContains(t,
+		run([]string{"rotate", "--data-dir", data, datadir.NetworkSecretFile, "--finish"}, io.Discard),
 		path+" differs from its checksum")
 	require.NoError(t, settings.DropSum(path))
 	require.NoError(t, (&settings.Config{DataDir: data}).FindSecrets())

@@ -15,7 +15,8 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-// A compose file passes unset variables to every command as empty ones.
+// A setting that is set to the empty string has its default, because a compose file passes unset
+// variables as empty ones.
 func TestAnEmptySettingIsTheDefault(t *testing.T) {
 	data, _ := backUpFreshServer(t)
 	parsed := errors.New("parsed")
@@ -59,7 +60,7 @@ func withDefaults(t *testing.T, s settings.Settings) settings.Settings {
 	return filled
 }
 
-// Ports that cannot be had are all named too.
+// A start names every address that is already in use, not only the first.
 func TestEveryTakenPortIsNamed(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

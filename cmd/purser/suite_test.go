@@ -14,36 +14,39 @@ import (
 	"purser/httpapi/openapi/openapitest"
 )
 
-// compareRules holds every REST answer of the suite against the description: those of servers in this process and of servers that are
-// killed, asked by tests, by the demo and by the sandbox bank.
+// responseJudge validates every REST answer of the suite against the OpenAPI description: answers
+// of servers in this process and in processes of their own, to tests, the demo and the sandbox
+// bank.
 var responseJudge = newResponseJudge()
 
 func newResponseJudge() *openapitest.Judge {
 	description, err := openapitest.Load()
 	if err != nil {
-		panic("the description cannot be read: " + err.Error())
+		panic("the OpenAPI description cannot be read: " + err.Error())
 	}
 	return openapitest.NewJudge(description)
 }
 
-// suiteLog is the log of all servers of the suite that have no other, at the most talkative level, and of all processes.
+// suiteLog collects the logs of all processes and, at the level debug, of all servers in this
+// process that have no log of their own. TestMain searches it for secrets.
 var suiteLog = &logBuffer{}
 
 func debugLogger() *slog.Logger {
 	return settings.NewLogger(suiteLog, settings.Config{LogLevel: slog.LevelDebug, LogFormat: settings.LogJSON})
 }
 
-// secretPattern are secrets and personal data by their look.
+// secretPattern matches secrets and personal data, which no log may hold.
 var secretPattern = regexp.MustCompile(`(apk|ses|ctok)_[0-9a-zA-Z]{8,}|[\w.+-]+@[\w-]+\.\w+|\$argon2id|[Pp]assword|Bearer |Storm`)
 
 // parallelTests is how many parallel tests run at once when -parallel is not set. Two processors
 // run four, because a test mostly waits for disks, processes and partners' reports.
 const parallelTests = "4"
 
-// suiteDir is a directory of the whole suite.
+// suiteDir is a temporary directory of the whole suite. TestMain removes it.
 var suiteDir string
 
-// TestMain judges the suite as a whole: its answers and its logs.
+// TestMain runs the suite. It fails the suite for a REST answer that the OpenAPI description does
+// not allow and for a log line that holds a secret or personal data.
 func TestMain(m *testing.M) {
 	if slices.Contains(os.Args, passwordWorker) { // the server under test is this binary, and so is its worker
 		main()
@@ -68,11 +71,11 @@ func TestMain(m *testing.M) {
 	}
 	judged, complaints := responseJudge.Verdict()
 	for _, complaint := range complaints {
-		fmt.Println("FAIL: an answer that is not described:", complaint)
+		fmt.Println("FAIL: an answer that the OpenAPI description does not allow:", complaint)
 		status = max(status, 1)
 	}
-	for _, said := range secretPattern.FindAllString(suiteLog.String(), -1) {
-		fmt.Printf("FAIL: the log holds %q\n", said)
+	for _, secret := range secretPattern.FindAllString(suiteLog.String(), -1) {
+		fmt.Printf("FAIL: the log holds %q\n", secret)
 		status = max(status, 1)
 	}
 	if testing.Verbose() {

@@ -15,7 +15,8 @@ func TestAMisspeltSettingIsWarnedOf(t *testing.T) {
 	f := func(variable, want string) {
 		t.Helper()
 		var log strings.Builder
-		require.NoError(t, warnUnknown(settings.NewLogger(&log, settings.Config{LogFormat: settings.LogJSON}), []string{variable}))
+		require.NoError(t,
+			warnUnknown(settings.NewLogger(&log, settings.Config{LogFormat: settings.LogJSON}), []string{variable}))
 		if want == "" {
 			require.Empty(t, log.String())
 			return
@@ -33,7 +34,8 @@ func TestAMisspeltSettingIsWarnedOf(t *testing.T) {
 	f("PATH=/bin", "")
 }
 
-// serve hands its environment on, and warns also when it refuses the configuration.
+// The command serve warns of unknown settings in its environment, even if it refuses the
+// configuration.
 func TestServeWarnsOfAMisspeltSetting(t *testing.T) {
 	child := exec.Command(buildProgram(t), "serve")
 	child.Env = append(os.Environ(), "PURSER_BACKLOG_MAX=few", "PURSER_LOGLEVEL=debug")
