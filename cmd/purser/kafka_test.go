@@ -128,8 +128,8 @@ func requireTopic(t *testing.T, addresses, databaseURL string) {
 			require.Equal(t, kafka.Partition(shard), int(r.Partition))
 			if known := len(got[shard]); position <= known {
 				repeats++
-				require.Equal(t, got[shard][position-1], event, "another event at position %d of shard %d", position,
-					shard)
+				require.Equal(t, got[shard][position-1], event,
+					"another event at position %d of shard %d", position, shard)
 				return
 			}
 			require.Equal(t, len(got[shard])+1, position, "a gap in shard %d", shard)

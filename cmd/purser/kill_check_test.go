@@ -204,8 +204,8 @@ func (w *witness) repeatPost(p *process, post *restPost) {
 	case post.answered:
 		w.counts.repeated.Add(1)
 		if !a.Replayed || string(a.Raw) != string(post.answer.Raw) {
-			w.differ("POST %s was answered %s and is now answered %s, replayed %v", post.request.Path, post.answer.Raw,
-				a.Raw, a.Replayed)
+			w.differ("POST %s was answered %s and is now answered %s, replayed %v",
+				post.request.Path, post.answer.Raw, a.Raw, a.Replayed)
 		}
 	case post.refused && a.Replayed:
 		w.differ("POST %s was refused with 503 and has taken effect: %s", post.request.Path, a.Raw)
@@ -232,8 +232,8 @@ func (w *witness) checkCards(p *process) {
 		got, fault := decodeCardTerms(a)
 		w.counts.reads.Add(1)
 		if err != nil || fault != nil || got != d.terms && (d.unansweredTerms == nil || got != *d.unansweredTerms) {
-			w.differ("card %s is %+v; last answered %+v, unanswered %+v (%v)", d.card, got, d.terms, d.unansweredTerms,
-				err)
+			w.differ("card %s is %+v; last answered %+v, unanswered %+v (%v)",
+				d.card, got, d.terms, d.unansweredTerms, err)
 		}
 	}
 }
@@ -250,8 +250,8 @@ func (w *witness) checkKeys(p *process, round int) {
 			w.counts.reads.Add(1)
 			works, refused := a.Status == 200, a.Status == 401
 			if err != nil || !works && !refused || works && k.revoked || refused && !k.revocationSent {
-				w.differ("key %s (revoked %v, revocation sent %v) is answered %d (%v)", k.id, k.revoked,
-					k.revocationSent, a.Status, err)
+				w.differ("key %s (revoked %v, revocation sent %v) is answered %d (%v)",
+					k.id, k.revoked, k.revocationSent, a.Status, err)
 			}
 		})
 	}
@@ -340,8 +340,8 @@ func (w *witness) checkTreasury(t *testing.T, p *process, tn *tenant, where stri
 	w.counts.reads.Add(1)
 	for deadline := time.Now().Add(stateTimeout); !matches(); {
 		if time.Now().After(deadline) {
-			w.differ("%s: the treasury shows %v; the answers add up to %d available or incoming and %d held", where,
-				shown, funds, held)
+			w.differ("%s: the treasury shows %v; the answers add up to %d available or incoming and %d held",
+				where, shown, funds, held)
 			return
 		}
 		require.True(t, persistence.Pause(t.Context(), pollInterval))

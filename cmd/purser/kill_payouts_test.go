@@ -51,8 +51,7 @@ const (
 // payoutEndings select, by the cents of a payout, how the sandbox bank handles it. Endings that
 // take a day are not among them.
 var payoutEndings = []int64{0, 0, 0, 0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingReturned,
-	sandbox.EndingRefused,
-	sandbox.EndingAnswersLost}
+	sandbox.EndingRefused, sandbox.EndingAnswersLost}
 
 // TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts, conversions and
 // swipes. The bank runs in another process and counts the orders that it receives.
@@ -144,9 +143,8 @@ func (f *reportProxy) forwardTo(t *testing.T, base string) {
 
 func launchBank(t *testing.T, purser program, reportTo string) (p *process, base string) {
 	t.Helper()
-	cmd := purserCommand(program{path: purser.path}, filepath.Join(t.TempDir(), "bank"), "sandbox-bank", "--addr",
-		"127.0.0.1:0",
-		"--report-to", reportTo, "--partner-secret", sharedSecret)
+	cmd := purserCommand(program{path: purser.path}, filepath.Join(t.TempDir(), "bank"), "sandbox-bank",
+		"--addr", "127.0.0.1:0", "--report-to", reportTo, "--partner-secret", sharedSecret)
 	p, ready := startCommand(t, cmd)
 	return p, "http://" + ready["bank"]
 }

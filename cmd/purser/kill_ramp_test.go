@@ -41,8 +41,7 @@ const (
 var (
 	rampDirections = []string{"onramp", "offramp", "withdraw"}
 	rampEndings    = []int64{0, 0, 0, sandbox.EndingCheaper, sandbox.EndingTwice, sandbox.EndingLate,
-		sandbox.EndingFails,
-		sandbox.EndingRefused, sandbox.EndingAnswersLost}
+		sandbox.EndingFails, sandbox.EndingRefused, sandbox.EndingAnswersLost}
 )
 
 // TestNoRampOrderIsLostOrDoubledByAKill kills the server, and its sandbox ramp with it, at random
@@ -73,8 +72,8 @@ func killAmidRamp(t *testing.T, purser program, full bool) {
 	s.compareWithRamp(t, data)
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 	require.Contains(t, requireSuccess(t, purser, data, "unmatched"), "0 unmatched")
-	t.Logf("%d kills: %d orders, %d of them open at the end; %d requests cut off", rounds, len(s.shown), s.open,
-		s.cut.Load())
+	t.Logf("%d kills: %d orders, %d of them open at the end; %d requests cut off",
+		rounds, len(s.shown), s.open, s.cut.Load())
 	require.NotZero(t, s.cut.Load(), "no kill cut off a request")
 }
 
@@ -335,8 +334,8 @@ func (s *rampCustomer) compareWithRamp(t *testing.T, data string) {
 		case ending == sandbox.EndingFails:
 			want = "failed"
 		}
-		require.Equal(t, fmt.Sprint(want, " ", times), fmt.Sprint(shown["status"], " ", known[id]), "%s of %d cents",
-			id, o.cents)
+		require.Equal(t, fmt.Sprint(want, " ", times), fmt.Sprint(shown["status"], " ", known[id]),
+			"%s of %d cents", id, o.cents)
 		delete(known, id)
 	}
 	require.Len(t, known, 1, "beside the first on-ramp, every order at the ramp was answered to a client")

@@ -87,8 +87,8 @@ func (w *witness) rebuildLostAuthorizer(t *testing.T, purser program, data strin
 	w.requireNoDifferences(t, p, rounds)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent", "audit of the rebuilt store")
-	t.Logf("authorizer rebuilt: %d answers repeated, %d differences", w.counts.repeated.Load()-before,
-		len(w.differences))
+	t.Logf("authorizer rebuilt: %d answers repeated, %d differences",
+		w.counts.repeated.Load()-before, len(w.differences))
 }
 
 // terminateInStorm sends SIGTERM to a server under load: it answers the requests in flight and
@@ -111,9 +111,8 @@ func terminateInStorm(t *testing.T, purser program, _ bool) {
 	w.verifyAll(t, p)
 	w.requireNoDifferences(t, p, 1)
 	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
-	t.Logf("%d swipes in flight at SIGTERM, %d answers after it, %d requests not accepted; %s", s.inFlightAtSignal,
-		s.answersAfterSignal.Load(),
-		cut, w.counts.report(len(w.differences)))
+	t.Logf("%d swipes in flight at SIGTERM, %d answers after it, %d requests not accepted; %s",
+		s.inFlightAtSignal, s.answersAfterSignal.Load(), cut, w.counts.report(len(w.differences)))
 }
 
 // chooseSeed returns the seed that seedVariable names, or a random one, and logs it.

@@ -24,13 +24,15 @@ import (
 var (
 	leafPackages   = []string{"persistence/ident", "persistence/money", "actors/fault", "actors/decision"}
 	domainPackages = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder",
-		"actors/counterparty", "actors/balance",
-		"actors/webhook", "actors/agent", "actors/checkout", "actors/derivation", "actors/ramp"}
+		"actors/counterparty", "actors/balance", "actors/webhook", "actors/agent", "actors/checkout",
+		"actors/derivation", "actors/ramp"}
 	allowedImports = map[string][]string{
 		"persistence":         {"persistence/ident"},
 		"persistence/archive": {"persistence", "persistence/ident"},
-		"persistence/book": {"persistence", "persistence/ident", "persistence/money",
-			"persistence/postgres"}, "persistence/ident": {},
+		"persistence/book": {
+			"persistence", "persistence/ident", "persistence/money", "persistence/postgres",
+		},
+		"persistence/ident":                 {},
 		"persistence/journaltest":           {"persistence", "persistence/archive", "persistence/ident"},
 		"persistence/kafka":                 {"persistence", "persistence/ident"},
 		"persistence/money":                 {},
@@ -67,8 +69,10 @@ var (
 			"actors/decision", "actors/fault", "authorizer/hold", "persistence/ident", "persistence/money",
 		},
 		"actors/cardholder": {"actors/decision", "actors/fault"},
-		"actors/checkout": {"actors/checkout/address", "actors/decision", "actors/fault",
-			"persistence/money"}, "actors/checkout/address": {},
+		"actors/checkout": {
+			"actors/checkout/address", "actors/decision", "actors/fault", "persistence/money",
+		},
+		"actors/checkout/address":      {},
 		"actors/clock":                 {},
 		"actors/counterparty":          {"actors/decision", "actors/fault", "persistence/money"},
 		"actors/decision":              {},

@@ -83,22 +83,19 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 	require.NoError(t, m.system.Settle(t.Context()))
 	after := m.scrape(t)
 	for _, name := range []string{"purser_decisions_total", "purser_decision_seconds_count",
-		"purser_answer_seconds_count",
-		"purser_network_request_seconds_count", "purser_repeats_total", "purser_decisions_synced_total",
-		"purser_followed_total",
-		"purser_commits_total", "purser_commit_batches_count", "purser_commit_seconds_count", "purser_relayed_total",
-		"purser_reactions_total", "purser_actors", "purser_cache_bytes", "purser_cache_hits_total",
-		"purser_cache_misses_total",
+		"purser_answer_seconds_count", "purser_network_request_seconds_count", "purser_repeats_total",
+		"purser_decisions_synced_total", "purser_followed_total", "purser_commits_total", "purser_commit_batches_count",
+		"purser_commit_seconds_count", "purser_relayed_total", "purser_reactions_total", "purser_actors",
+		"purser_cache_bytes", "purser_cache_hits_total", "purser_cache_misses_total",
 		"purser_http_requests_total", "purser_http_request_seconds_count", "process_cpu_seconds_total"} {
 		require.Greater(t, after[name], before[name], name)
 	}
 	for _, name := range []string{"purser_backlog_entries", "purser_relay_lag_seconds", "purser_relay_lag_cents",
 		"purser_reservations", "purser_reservation_age_seconds", "purser_follower_lag_positions",
-		"purser_follower_late_seconds",
-		"purser_unresolved_shards", "purser_unsynced_commits", "purser_pending_requests", "purser_lane_queue",
-		"purser_lane_queue_longest", "purser_http_in_flight", "purser_partner_unmatched_total", "purser_holds_expired_total",
-		"purser_cache_evictions_total", "purser_relay_set_aside_workspaces", "purser_relay_set_aside_entries",
-		"purser_orders_overdue"} {
+		"purser_follower_late_seconds", "purser_unresolved_shards", "purser_unsynced_commits",
+		"purser_pending_requests", "purser_lane_queue", "purser_lane_queue_longest", "purser_http_in_flight",
+		"purser_partner_unmatched_total", "purser_holds_expired_total", "purser_cache_evictions_total",
+		"purser_relay_set_aside_workspaces", "purser_relay_set_aside_entries", "purser_orders_overdue"} {
 		require.Contains(t, after, name)
 		require.GreaterOrEqual(t, after[name], 0.0, name)
 	}

@@ -80,7 +80,8 @@ func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
 		{"Postgres is stopped", true, false, stopDatabase, startDatabase, false},
 		{"Kafka is stopped", false, true, o.broker.stop, o.broker.restart, false},
 		{"both are stopped", true, true, func() error { return errors.Join(o.broker.stop(), stopDatabase()) },
-			o.broker.restart, false}, {"Postgres crashes", true, false, o.database.Crash, startDatabase, true},
+			o.broker.restart, false},
+		{"Postgres crashes", true, false, o.database.Crash, startDatabase, true},
 		{"Postgres is frozen", true, false, o.database.Pause, o.database.Resume, true},
 	} {
 		if c.full && !full {
@@ -168,13 +169,12 @@ func (o *outage) sendDuringOutage(t *testing.T, until time.Time, card string, da
 	t.Helper()
 	for {
 		if database {
-			o.p.requireUnavailable(t, o.tenant.bearer, apiclient.Request{Method: "GET", Path: "/api/treasury"},
-				freezeRequest(card),
+			o.p.requireUnavailable(t, o.tenant.bearer,
+				apiclient.Request{Method: "GET", Path: "/api/treasury"}, freezeRequest(card),
 				apiclient.Request{Method: "POST", Path: "/api/cards", IdempotencyKey: apiclient.NewIdempotencyKey(),
 					Body: marshal(cardRequest())},
 				apiclient.Request{Method: "POST", Path: "/api/treasury/deposits",
-					IdempotencyKey: apiclient.NewIdempotencyKey(),
-					Body:           marshal(depositRequest(1_00))})
+					IdempotencyKey: apiclient.NewIdempotencyKey(), Body: marshal(depositRequest(1_00))})
 		} else {
 			o.createCard(t)
 		}
@@ -269,8 +269,8 @@ func (o *outage) decisionCounts(t *testing.T) (all, timeouts float64) {
 	t.Helper()
 	page := ""
 	o.p.await(t, "the metrics", func() bool { page = o.p.adminPage("/metrics"); return page != "" })
-	return sumMetrics(t, page)["purser_decisions_total"], sumLabelled(page, "purser_decisions_total",
-		`reason="timeout"`)
+	return sumMetrics(t, page)["purser_decisions_total"],
+		sumLabelled(page, "purser_decisions_total", `reason="timeout"`)
 }
 
 // sumLabelled returns the sum of the series of a metric that have a label.

@@ -111,8 +111,7 @@ func (o *legacyWorkspace) createNeighbour(m *daemon) string {
 	_, err = m.system.Ask(o.t.Context(), actors.Envelope{Kind: "workspace", Stream: id, Workspace: id,
 		Command: workspace.Create{ID: id, Name: "Neighbour", OwnerIDs: []string{owner}, IssuerID: "issuer",
 			FirstKey: workspace.NewKey{ID: ident.Derive(slot, time.Now(), "neighbour").Format(ident.Key),
-				Label:  "first",
-				Prefix: "apk_neighbou", SecretHash: strings.Repeat("0", 64), CreatedBy: owner}}})
+				Label: "first", Prefix: "apk_neighbou", SecretHash: strings.Repeat("0", 64), CreatedBy: owner}}})
 	require.NoError(o.t, err)
 	return id
 }
