@@ -128,15 +128,15 @@ type swipeLoad struct {
 // startSwipes starts a load of swipes and returns when the outage is to begin.
 func (o *outage) startSwipes(t *testing.T) *swipeLoad {
 	t.Helper()
-	l, begun := &swipeLoad{ended: make(chan struct{})}, make(chan struct{})
-	begin := sync.OnceFunc(func() { close(begun) })
+	l, started := &swipeLoad{ended: make(chan struct{})}, make(chan struct{})
+	markStarted := sync.OnceFunc(func() { close(started) })
 	config := bench.Config{Cards: 40, Workspaces: 8, YardstickFor: time.Millisecond, DiskDir: o.data,
 		Target: bench.Target{REST: o.p.rest, Network: o.p.network, Admin: o.p.admin, Secret: o.p.secret},
 		Loads: []bench.Load{{Workload: bench.Authorize, Connections: outageClients, Rate: o.rate,
 			Duration: o.before + o.away + o.after}},
 		Progress: func(p bench.Progress) {
 			if p.Stage == bench.Authorize {
-				begin()
+				markStarted()
 			}
 		}}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -149,7 +149,7 @@ func (o *outage) startSwipes(t *testing.T) *swipeLoad {
 		<-l.ended
 	})
 	select {
-	case <-begun:
+	case <-started:
 	case <-l.ended:
 		require.FailNow(t, "no swipes", "%v", l.err)
 	}

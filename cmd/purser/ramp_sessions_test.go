@@ -147,7 +147,7 @@ func (o *legacyWorkspace) checkRefusedFiles() {
 	stranger := ident.Derive(5, time.UnixMilli(1_700_000_000_000), "nobody").Format(ident.Workspace)
 	for _, c := range []struct {
 		lines []string
-		says  []string
+		want  []string
 	}{
 		{[]string{good, `{`, o.sessionLine("x", "sideways", "created", 1), o.sessionLine("y", "onramp", "lost", 1),
 			o.sessionLine("z", "onramp", "failed", 0), good},
@@ -164,7 +164,7 @@ func (o *legacyWorkspace) checkRefusedFiles() {
 		{[]string{good, strings.Replace(strings.Replace(good, o.workspace, stranger, 1), o.id("bad"),
 			ident.Derive(5, time.UnixMilli(1), "x").Format(ident.RampSession), 1)}, []string{"line 2: workspaceId: "}},
 	} {
-		o.requireFaults(c.lines, c.says...)
+		o.requireFaults(c.lines, c.want...)
 	}
 	long := o.writeFile(good, strings.Repeat(" ", storecare.MaxSessionLine)+good)
 	require.ErrorContains(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, long}, io.Discard),
@@ -183,15 +183,15 @@ func (o *legacyWorkspace) checkRefusedFiles() {
 }
 
 // requireFaults imports lines with faults and requires one report for each, in order.
-func (o *legacyWorkspace) requireFaults(lines []string, says ...string) {
+func (o *legacyWorkspace) requireFaults(lines []string, want ...string) {
 	o.t.Helper()
 	var out strings.Builder
 	require.ErrorIs(o.t, run([]string{"import-ramp-sessions", "--data-dir", o.data, o.writeFile(lines...)}, &out),
 		storecare.ErrNothingImported)
 	reports := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(o.t, reports, len(says), out.String())
+	require.Len(o.t, reports, len(want), out.String())
 	for i := range reports {
-		require.Contains(o.t, reports[i], says[i])
+		require.Contains(o.t, reports[i], want[i])
 	}
 }
 

@@ -244,12 +244,12 @@ func TestAStartReplacesNoLostSecret(t *testing.T) {
 		require.ErrorContains(t, err, name+" is missing")
 		require.NoFileExists(t, filepath.Join(data, name))
 	}
-	for name, says := range map[string]string{
+	for name, want := range map[string]string{
 		datadir.NetworkSecretFile:  "network-secret is not there. Where PURSER_NETWORK_SECRET has",
 		settings.PartnerSecretFile: "is lost, --lost makes a new one",
 		settings.CheckoutSeedFile:  "checkout-seed does not rotate",
 	} {
-		require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard), says)
+		require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, name}, io.Discard), want)
 		require.NoError(t, run([]string{"rotate", "--data-dir", data, "--lost", name}, io.Discard))
 	}
 	require.ErrorContains(t, run([]string{"rotate", "--data-dir", data, "--lost", settings.DataKeyFile}, io.Discard),
