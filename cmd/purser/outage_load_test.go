@@ -23,7 +23,8 @@ import (
 
 // outageTimes is the rate of swipes per second, and the duration of the load before, during and
 // after an outage of the stores. The time to stop the stores is part of the outage. The load lasts
-// longer than the outage because a slow machine may fall behind.
+// longer than the outage because a slow machine may fall behind, and because bench can compare the
+// balances only after the stores have restarted.
 type outageTimes struct {
 	rate                int
 	before, away, after time.Duration
