@@ -33,7 +33,11 @@ const (
 	keepThresholds = 2
 	keepBlocks     = 8
 	maxLookBack    = 16 // spans read again for an address that was added after its blocks were settled
-	saveEvery      = 64 // blocks between two saves of the cursor
+	// A head below the settled blocks is an older state of the chain, or the settled blocks came
+	// from a false head. After so many steps in a row with a head that is not older than the newest
+	// watched address, it is the latter.
+	stepsBelow = 8
+	saveEvery  = 64 // blocks between two saves of the cursor
 	// joinTolerance is the clock difference allowed between this process and a chain's blocks.
 	joinTolerance = 10 * time.Second
 	// restartLookBack bounds how long before a crash an address may have been issued without
@@ -101,6 +105,7 @@ type Watcher struct {
 	settled     uint64       // the block through which everything was read for the last time
 	settledHash string       // hash of block settled when it was read; "" when unknown
 	savedCursor uint64       // settled as last saved
+	below       int          // steps in a row with a current head below settled
 	head        partner.Head // at the end of the last completed step
 	readTo      uint64       // the newest block read
 	progress    Progress
@@ -145,10 +150,11 @@ func (w *Watcher) readChain(ctx context.Context) error {
 	case len(addresses) == 0:
 		return w.skipToHead(ctx, head)
 	case head.Number < w.settled:
-		return fmt.Errorf("%w: its head is %d, but blocks through %d are settled", ErrNode, head.Number, w.settled)
+		return w.standBelow(ctx, head, places)
 	case since.IsZero() && head.Hash == w.head.Hash && len(addresses) == len(w.addresses):
 		return nil
 	}
+	w.below = 0
 	if err := w.countFork(ctx, head); err != nil {
 		return err
 	}
@@ -190,6 +196,9 @@ func (w *Watcher) resumeFromCursor(ctx context.Context, head partner.Head) error
 	w.resumed = known
 	if !known {
 		w.settled = w.settledBlock(head)
+		if _, err := w.hashOf(ctx, w.settled); err != nil { // the head may be false
+			return err
+		}
 		if err := w.saveCursor(ctx, 0); err != nil {
 			return err
 		}
@@ -224,14 +233,42 @@ func (w *Watcher) watchedAddresses(places []Address) (all []string, since time.T
 	return slices.Compact(all), since
 }
 
-// skipToHead marks the blocks up to the head as read when no address is watched.
+// skipToHead settles the blocks up to the head when no address is watched. It settles saveEvery
+// blocks or more at once, after the node has shown the last of them: a false head would hide all
+// blocks up to it.
 func (w *Watcher) skipToHead(ctx context.Context, head partner.Head) error {
 	w.addresses, w.head, w.readTo = nil, partner.Head{}, head.Number
 	clear(w.reported)
-	if end := w.settledBlock(head); end > w.settled {
-		w.settled, w.settledHash = end, ""
+	end := w.settledBlock(head)
+	if end < w.settled+saveEvery {
+		return nil
 	}
+	hash, err := w.hashOf(ctx, end)
+	if err != nil {
+		return err
+	}
+	w.settled, w.settledHash = end, hash
 	return w.saveCursor(ctx, saveEvery)
+}
+
+// standBelow handles a head below the settled blocks: an error, and nothing is read. After
+// stepsBelow such heads that are not older than the newest watched address, the settled blocks were
+// false, and the following steps read again from the head, for every address.
+func (w *Watcher) standBelow(ctx context.Context, head partner.Head, places []Address) error {
+	newest := slices.MaxFunc(places, func(a, b Address) int { return a.Since.Compare(b.Since) }).Since
+	if head.At.Before(newest.Add(-joinTolerance)) {
+		w.below = 0
+	} else if w.below++; w.below >= stepsBelow {
+		settled := w.settled
+		w.rewindTo(w.settledBlock(head))
+		w.below, w.addresses = 0, nil
+		if err := w.saveCursor(ctx, 0); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: blocks through %d were settled, and its head is %d: reading again from block %d",
+			ErrNode, settled, head.Number, w.settled)
+	}
+	return fmt.Errorf("%w: its head is %d, but blocks through %d are settled", ErrNode, head.Number, w.settled)
 }
 
 func (w *Watcher) saveCursor(ctx context.Context, after uint64) error {

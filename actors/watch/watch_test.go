@@ -228,6 +228,61 @@ func TestHeadWithoutABlockIsAnError(t *testing.T) {
 	})
 }
 
+// A false head while no address is watched is an error, and the payments below it are found later.
+func TestFalseHeadHidesNoPayment(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		history := watchtest.NewHistory(300)
+		node := &watchtest.Node{History: history, Fault: watchtest.ClaimsUnknownHead}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, ParseNames: watchtest.PlainNames}
+		newWatcher := func() *watch.Watcher {
+			return watch.New(&watchtest.Chain{Node: node, FinalDepth: 3, MaxSpan: 26}, judge)
+		}
+		w := newWatcher()
+		require.ErrorIs(rt, w.Step(t.Context()), watch.ErrNode, "at the first start")
+		node.Fault = watchtest.Honest
+		require.NoError(rt, w.Step(t.Context()))
+		node.Fault = watchtest.ClaimsUnknownHead
+		require.ErrorIs(rt, w.Step(t.Context()), watch.ErrNode, "later")
+		node.Fault = watchtest.Honest
+		if rapid.Bool().Draw(rt, "restart") {
+			w = newWatcher()
+		}
+		judge.Watching = []watch.Address{{Address: "one", Since: history.Now()}}
+		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
+		require.NoError(rt, w.Step(t.Context()))
+		require.Equal(rt, 1, judge.Reports)
+	})
+}
+
+// A cursor above the chain, which a false head has left, does not hide payments for ever. A node that
+// is behind the newest watched address is waited for.
+func TestWatcherLeavesACursorAboveTheChain(t *testing.T) {
+	const patience = 20 // more steps than the watcher waits
+	rapid.Check(t, func(rt *rapid.T) {
+		history := watchtest.NewHistory(300)
+		node := &watchtest.Node{History: history, Fault: watchtest.Behind, Lag: 50}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, ParseNames: watchtest.PlainNames}
+		require.NoError(rt, judge.SaveCursor(t.Context(), "ethereum", 9_000_000))
+		w := watch.New(&watchtest.Chain{Node: node, FinalDepth: 3, MaxSpan: 26}, judge)
+		judge.Watching = []watch.Address{{Address: "one", Since: history.Now()}}
+		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
+		for range patience {
+			require.ErrorIs(rt, w.Step(t.Context()), watch.ErrNode)
+		}
+		require.Zero(rt, node.Reads, "a node that is behind is waited for")
+		node.Fault = watchtest.Honest
+		for steps := 0; judge.Reports == 0; steps++ {
+			require.Less(rt, steps, patience)
+			if err := w.Step(t.Context()); err != nil {
+				require.ErrorIs(rt, err, watch.ErrNode)
+			}
+		}
+		cursor, _, err := judge.Cursor(t.Context(), "ethereum")
+		require.NoError(rt, err)
+		require.Less(rt, cursor, uint64(len(history.Chain)), "a restart begins below the head too")
+	})
+}
+
 // Progress has the lag, the reorganisations, and the faults of the node alone.
 func TestProgressCountsLagForksAndNodeFaults(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

@@ -2,8 +2,8 @@
 // JSON-RPC, bitcoin over bitcoind's RPC, and solana over its own. Each is a partner.Chain: one
 // query covers a range of blocks and any number of addresses.
 //
-// The package caches read blocks and believes the node; package watch handles a node that
-// contradicts itself. On EVM chains it finds ether in transactions between accounts. Ether that a
+// The package asks a node for its network before it believes it, and caches read blocks. Package
+// watch handles a node that contradicts itself. On EVM chains it finds ether in transactions between accounts. Ether that a
 // contract sends inside a transaction leaves no trace in a block and is not found. The package
 // sends no transaction and holds no key.
 package chain
@@ -80,11 +80,11 @@ func Open(n Network, node string, client *http.Client) (partner.Chain, error) {
 	}
 	switch {
 	case n.ID != 0:
-		return newEVM(n, rpc), nil
+		return newEVM(n, rpc).identify(), nil
 	case n.Name == "solana":
-		return &solana{Network: n, rpc: rpc, blocks: newBlockCache(n.Span)}, nil
+		return (&solana{Network: n, rpc: rpc, blocks: newBlockCache(n.Span)}).identify(), nil
 	case n.Name == "bitcoin":
-		return &bitcoin{Network: n, rpc: rpc, blocks: newBlockCache(n.Span)}, nil
+		return (&bitcoin{Network: n, rpc: rpc, blocks: newBlockCache(n.Span)}).identify(), nil
 	}
 	return nil, fmt.Errorf("chain %s: is not known", n.Name)
 }

@@ -2,11 +2,13 @@ package chain_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,7 +137,7 @@ func TestEtherIsFoundInTransactionsThatSucceeded(t *testing.T) {
 	require.Equal(t, 7, w.calls["eth_getBlockByHash"], "each block is read once")
 }
 
-// fixedAnswers is a node with fixed answers.
+// fixedAnswers is a node of the right network with one fixed answer for every other method.
 type fixedAnswers struct {
 	status int
 	body   string
@@ -144,6 +146,15 @@ type fixedAnswers struct {
 
 func (s *fixedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.asked = r
+	var q request
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		return nil, err
+	}
+	identity := map[string]string{"eth_chainId": "0x1", "getblockhash": bitcoinGenesis, "getGenesisHash": solanaGenesis}
+	if id, asked := identity[q.Method]; asked {
+		body := fmt.Sprintf(`{"id":1,"result":%q}`, id)
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(body))}, nil
+	}
 	return &http.Response{StatusCode: s.status, Body: io.NopCloser(bytes.NewReader([]byte(s.body)))}, nil
 }
 
@@ -176,6 +187,46 @@ func TestInvalidAnswersOfANodeAreRefused(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret")
 		user, password, _ := node.asked.BasicAuth()
 		require.Equal(t, "user/secret", user+"/"+password)
+	}
+}
+
+// A node of another network is refused by name before any of its blocks is believed, and asked again
+// after a failed Head.
+func TestANodeOfAnotherNetworkIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		network, method, other string
+		answer                 func(*watchtest.Node, string, []json.RawMessage) (any, *nodeError)
+	}{
+		{"arbitrum", "eth_chainId", "0xaa36a7", evmAnswer},
+		{"bitcoin", "getblockhash", "000000000933ea01ad0ee984209779baaec3ced90fa3f408719526f8d77f4943", bitcoinAnswer},
+		{"solana", "getGenesisHash", "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG", solanaAnswer},
+	} {
+		other := true
+		node := &watchtest.Node{History: watchtest.NewHistory(5)}
+		w := &nodeTransport{node: node, answer: func(n *watchtest.Node, method string,
+			params []json.RawMessage) (any, *nodeError) {
+			if other && method == c.method && (c.network != "bitcoin" || parameter[int](params, 0) == 0) {
+				return c.other, nil
+			}
+			return c.answer(n, method, params)
+		}}
+		opened := open(t, c.network, 1, w)
+		_, err := opened.Head(t.Context())
+		require.ErrorIs(t, err, chain.ErrOtherNetwork)
+		require.Equal(t, map[string]int{c.method: 1}, w.calls, "no block is asked for")
+		other = false
+		head, err := opened.Head(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, uint64(5), head.Number)
+		other = true
+		_, err = opened.Head(t.Context())
+		require.NoError(t, err, "it is asked once")
+		node.Fault = watchtest.Unreachable
+		_, err = opened.Head(t.Context())
+		require.Error(t, err)
+		node.Fault = watchtest.Honest
+		_, err = opened.Head(t.Context())
+		require.ErrorIs(t, err, chain.ErrOtherNetwork, "another node may answer after a fault")
 	}
 }
 

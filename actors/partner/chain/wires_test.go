@@ -99,6 +99,9 @@ func evmTransactions(b watchtest.Block) []any {
 
 // evmAnswer is the answer of an EVM node.
 func evmAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *nodeError) {
+	if method == "eth_chainId" {
+		return fmt.Sprintf("0x%x", chain.Networks()["arbitrum"].ID), nil
+	}
 	view := n.Serve()
 	switch method {
 	case "eth_getBlockByNumber":
@@ -179,8 +182,17 @@ func contains(all []string, one string) bool {
 	return false
 }
 
+// First blocks of the real networks.
+const (
+	bitcoinGenesis = "000000000019d6689c085ae165831e934ff763ae46a2a6c172b3f1b60a8ce26f"
+	solanaGenesis  = "5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d"
+)
+
 // bitcoinAnswer is the answer of bitcoind.
 func bitcoinAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *nodeError) {
+	if method == "getblockhash" && parameter[int](params, 0) == 0 {
+		return bitcoinGenesis, nil
+	}
 	view := n.Serve()
 	find := func(hash string) *watchtest.Block {
 		for _, b := range n.History.All {
@@ -222,6 +234,9 @@ func bitcoinAnswer(n *watchtest.Node, method string, params []json.RawMessage) (
 
 // solanaAnswer is the answer of a Solana node. Every seventh slot is empty unless it has payments.
 func solanaAnswer(n *watchtest.Node, method string, params []json.RawMessage) (any, *nodeError) {
+	if method == "getGenesisHash" {
+		return solanaGenesis, nil
+	}
 	view := n.Serve()
 	empty := func(b watchtest.Block) bool { return b.Number%7 == 0 && len(b.Transfers) == 0 }
 	switch method {

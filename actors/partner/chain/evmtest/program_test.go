@@ -79,7 +79,7 @@ func startProgram(t *testing.T, n *node, chains ...string) *program {
 		"PURSER_ADMIN_ADDR=127.0.0.1:0",
 		"PURSER_RATE_LIMITS=off", "PURSER_AUTHORIZER_CACHE=64MiB", "PURSER_ALLOW_PRIVATE_WEBHOOKS=true"}
 	for _, chain := range chains {
-		p.cmd.Env = append(p.cmd.Env, fmt.Sprintf("PURSER_CHAIN_%s_URL=%s", strings.ToUpper(chain), n.gate.URL))
+		p.cmd.Env = append(p.cmd.Env, fmt.Sprintf("PURSER_CHAIN_%s_URL=%s/%s", strings.ToUpper(chain), n.gate.URL, chain))
 	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	require.NoError(t, p.cmd.Start())
