@@ -82,9 +82,12 @@ type Config struct {
 	// ClockSuspect reports that Clock may be wrong: nothing expires, lapses or is swept meanwhile.
 	// nil: never.
 	ClockSuspect func() bool
-	Entropy      io.Reader // safe for concurrent use
-	Logger       *slog.Logger
-	Listener     Listener
+	// WallTime is the time of other machines: of the signatures that they make and check. Clock is
+	// ahead of it for a while after a wall clock that was ahead has been set right. nil: Clock.
+	WallTime func() time.Time
+	Entropy  io.Reader // safe for concurrent use
+	Logger   *slog.Logger
+	Listener Listener
 	// Fatal is called when the process must end: the authorizer cannot apply an event of the
 	// journal. nil panics.
 	Fatal func(error)
@@ -139,6 +142,9 @@ func (c *Config) ensureDefaults() error {
 	}
 	if c.ClockSuspect == nil {
 		c.ClockSuspect = func() bool { return false }
+	}
+	if c.WallTime == nil {
+		c.WallTime = c.Clock
 	}
 	if c.Fatal == nil {
 		c.Fatal = func(err error) { panic(err) }
@@ -518,9 +524,11 @@ func (s *System) send(ctx context.Context, e Envelope) (any, error) {
 	}
 }
 
-// Clock returns the system's time; Entropy its randomness.
-func (s *System) Clock() time.Time   { return s.clock() }
-func (s *System) Entropy() io.Reader { return s.entropy }
+// Clock returns the system's time, WallTime that of other machines, and Entropy the system's
+// randomness.
+func (s *System) Clock() time.Time    { return s.clock() }
+func (s *System) WallTime() time.Time { return s.config.WallTime() }
+func (s *System) Entropy() io.Reader  { return s.entropy }
 
 // Stop refuses new requests and ends the loops. It waits up to drainWait for running requests, and
 // then ends the lanes and followers.

@@ -53,7 +53,7 @@ func (e *edge) authenticateCaller(c *call) error {
 func (e *edge) authenticatePartner(c *call) error {
 	request := webhook.Request{Method: c.route.method, Path: c.route.path, Body: c.body}
 	version, err := webhook.VerifyRequest(e.cfg.PartnerSecrets[c.route.partner], c.header.signature, request,
-		e.cfg.PartnerSignatures, c.now)
+		e.cfg.PartnerSignatures, e.actors.WallTime())
 	if err != nil {
 		return e.refuseUnverified(c)
 	}

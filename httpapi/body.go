@@ -35,7 +35,7 @@ func (e *edge) admitHead(c *call) error {
 		if err := e.limits.checkReports(c.peer); err != nil {
 			return err
 		}
-		if !webhook.Formed(c.header.signature, e.cfg.PartnerSignatures, c.now) {
+		if !webhook.Formed(c.header.signature, e.cfg.PartnerSignatures, e.actors.WallTime()) {
 			return e.refuseUnverified(c)
 		}
 		return nil

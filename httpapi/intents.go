@@ -42,7 +42,7 @@ func (h *agentHandlers) submitIntent(c *call) (answer, error) {
 	if submitted.LogID, err = h.newID(c, ident.IntentLog); err != nil {
 		return answer{}, err
 	}
-	reason := state.Judge(*submitted, c.now)
+	reason := state.Judge(*submitted, h.actors.WallTime())
 	if reason == "" {
 		var accepted answer
 		if accepted, reason, err = h.acceptIntent(c, *submitted); reason == "" {

@@ -63,6 +63,8 @@ type Actors interface {
 	MintOrdered(ctx context.Context, workspace, order string) (card.View, error)
 	PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool) (checkout.Create, error)
 	Clock() time.Time
+	// WallTime is the time of other machines, by which they sign.
+	WallTime() time.Time
 	Entropy() io.Reader
 }
 

@@ -32,6 +32,8 @@ type Runtime interface {
 	// FireTimer has the actor of a timer decide the timer. The actor's answer goes to handleTimer.
 	FireTimer(ctx context.Context, t persistence.Timer)
 	Clock() time.Time
+	// WallTime is the time of other machines.
+	WallTime() time.Time
 }
 
 // readDocument reads a record of a workspace and decodes its document.

@@ -86,8 +86,8 @@ func (w *Webhooks) attempt(ctx context.Context, due webhook.Due) error {
 	if may, err := w.mayReceive(ctx, due.Workspace, endpoint.View); !may {
 		return err
 	}
-	status, failure := w.poster.Post(ctx, endpoint.URL, endpoint.Secret, delivery.ID, delivery.Event, began,
-		[]byte(delivery.Body))
+	status, failure := w.poster.Post(ctx, endpoint.URL, endpoint.Secret, delivery.ID, delivery.Event,
+		w.runtime.WallTime(), []byte(delivery.Body))
 	if ctx.Err() != nil {
 		return ctx.Err() // the outcome says nothing about the receiver
 	}

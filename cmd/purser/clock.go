@@ -109,6 +109,7 @@ type trustedClock struct {
 // clockPace is trusted time between two readings of the guard.
 type clockPace struct {
 	at      time.Time
+	wall    time.Time // the wall clock
 	elapsed time.Duration
 	halved  bool
 	suspect bool
@@ -120,6 +121,15 @@ func (p *clockPace) timeAfter(elapsed time.Duration) time.Time {
 		d /= 2
 	}
 	return p.at.Add(d)
+}
+
+// wallTimeAfter is the wall clock where trusted time is ahead of one that is believed, and trusted
+// time otherwise.
+func (p *clockPace) wallTimeAfter(elapsed time.Duration) time.Time {
+	if !p.halved {
+		return p.timeAfter(elapsed)
+	}
+	return p.wall.Add(max(0, elapsed-p.elapsed))
 }
 
 // newTrustedClock reads the mark of the process before and judges the wall clock by it.
@@ -138,7 +148,7 @@ func newTrustedClock(data string, clocks machineClocks, log *slog.Logger) (*trus
 // publishPace makes trustedTime continue from the guard's last reading and never before a time that
 // it has returned. The caller holds mu, except in the constructor.
 func (c *trustedClock) publishPace() {
-	next := clockPace{at: c.guard.Trusted(), elapsed: c.clocks.elapsed(), halved: c.guard.Ahead(),
+	next := clockPace{at: c.guard.Trusted(), wall: c.guard.Mark().Wall, elapsed: c.clocks.elapsed(), halved: c.guard.Ahead(),
 		suspect: c.guard.Suspect()}
 	if before := c.pace.Load(); before != nil {
 		if said := before.timeAfter(next.elapsed); said.After(next.at) {
@@ -149,6 +159,9 @@ func (c *trustedClock) publishPace() {
 }
 
 func (c *trustedClock) trustedTime() time.Time { return c.pace.Load().timeAfter(c.clocks.elapsed()) }
+
+// wallTime is the time of other machines.
+func (c *trustedClock) wallTime() time.Time { return c.pace.Load().wallTimeAfter(c.clocks.elapsed()) }
 
 func (c *trustedClock) isSuspect() bool { return c != nil && c.pace.Load().suspect }
 
@@ -246,13 +259,13 @@ func (c *trustedClock) observeUntil(ctx context.Context) {
 
 // startClock makes the time of this process, unless a test has given one.
 func (m *daemon) startClock(context.Context) (err error) {
-	if m.Clock != nil {
+	if m.wallTime = m.Clock; m.Clock != nil {
 		return nil
 	}
 	if m.trusted, err = newTrustedClock(m.config.DataDir, m.clocks, m.log); err != nil {
 		return err
 	}
-	m.Clock = m.trusted.trustedTime
+	m.Clock, m.wallTime = m.trusted.trustedTime, m.trusted.wallTime
 	if err := m.trusted.leaveMark(); err != nil {
 		return err
 	}

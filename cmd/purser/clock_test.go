@@ -16,6 +16,7 @@ import (
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
+	"purser/httpapi"
 )
 
 const days = 24 * time.Hour
@@ -175,6 +176,32 @@ func TestAttackWallClockBehind(t *testing.T) {
 	awaitClockState(t, m, v.p, false)
 	v.requireUnharmed(t)
 	require.NoError(t, v.p.stop())
+}
+
+// A first start with a wall clock that is an hour ahead, which is set right and accepted: a partner
+// that signs by the true time is believed, though trusted time stays ahead for hours.
+func TestReportSignedByTheAcceptedWallClockIsTaken(t *testing.T) {
+	data, wall := t.TempDir(), &steppedClock{}
+	wall.step.Store(int64(time.Hour))
+	m, p := startOnClock(t, data, wall)
+	v := newTenantWithHold(t, p)
+	statusAt := func(at time.Time) int {
+		return reportStatus(t, p, httpapi.PathBankReports, at.String(), m.config.PartnerSecrets.Common[0], at)
+	}
+	require.Equal(t, 401, statusAt(time.Now()))
+	wall.step.Store(0)
+	awaitClockState(t, m, p, true)
+	require.Equal(t, 401, statusAt(time.Now()), "an unaccepted step moves no clock")
+	require.NoError(t, run([]string{"clock", "accept", "--data-dir", data}, &strings.Builder{}))
+	awaitClockState(t, m, p, false)
+	require.Greater(t, time.Until(m.Clock()), 50*time.Minute)
+	require.Equal(t, 200, statusAt(time.Now()))
+	require.Equal(t, 401, statusAt(m.Clock()))
+	v.mustPost(t, p, "/api/treasury/deposits", depositRequest(50_00), 202)
+	p.await(t, "a deposit of the sandbox bank", func() bool { return v.availableCents(t) == 80_00 })
+	wall.passed.Store(int64(30 * time.Minute))
+	awaitClockState(t, m, p, false)
+	require.Equal(t, 200, statusAt(time.Now().Add(30*time.Minute)), "trusted time is at half speed, other machines are not")
 }
 
 // A rate limit ends after its minute, also when the wall clock was set back by an hour meanwhile.

@@ -39,7 +39,7 @@ func TestDamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 		p, cleanup := partners{log: slog.New(slog.DiscardHandler)}, new(cleanupStack)
 		config := settings.Config{DataDir: data, SandboxDelay: time.Hour,
 			PartnerSecrets: settings.PartnerSecrets{Common: []string{"secret"}}}
-		err := p.openBank(&config, time.Now, cleanup)
+		err := p.openBank(&config, time.Now, time.Now, cleanup)
 		return closerFunc(func() error { return cleanup.closeTo(0) }), err
 	}
 	for _, store := range []struct {

@@ -30,10 +30,10 @@ type partners struct {
 
 // openPartners opens the bank and the ramp. They report once startPartners has run.
 func (m *daemon) openPartners(context.Context) error {
-	if err := m.partners.openBank(&m.config, m.Clock, &m.cleanup); err != nil {
+	if err := m.partners.openBank(&m.config, m.Clock, m.wallTime, &m.cleanup); err != nil {
 		return err
 	}
-	return m.partners.openRamp(&m.config, m.Clock, &m.cleanup)
+	return m.partners.openRamp(&m.config, m.Clock, m.wallTime, &m.cleanup)
 }
 
 // startPartners lets the partners in this process report: the REST server can take their reports
@@ -54,17 +54,17 @@ func (m *daemon) startPartners(context.Context) error {
 }
 
 // openBank connects the bank that the settings name, or opens the sandbox's in this process.
-func (p *partners) openBank(c *settings.Config, clock func() time.Time, cleanup *cleanupStack) (err error) {
+func (p *partners) openBank(c *settings.Config, clock, wallTime func() time.Time, cleanup *cleanupStack) (err error) {
 	secret := c.PartnerSecrets.SecretsOf(httpapi.PartnerBank)[0]
 	if c.BankURL != "" {
 		client := bankhttp.NewClient(c.BankURL, func(message []byte) string {
-			return webhook.Sign(secret, clock(), message)
+			return webhook.Sign(secret, wallTime(), message)
 		})
 		p.bank = client
 		cleanup.push(func() error { client.Close(); return nil })
 		return nil
 	}
-	report := sandbox.NewHTTPReporter(p.httpClient(), restInProcess, httpapi.PathBankReports, settings.ReportSigner(secret, clock))
+	report := sandbox.NewHTTPReporter(p.httpClient(), restInProcess, httpapi.PathBankReports, settings.ReportSigner(secret, wallTime))
 	p.sandboxBank, err = openSandboxBank(c.DataDir, c.SandboxDelay, report, clock, p.log)
 	if err == nil {
 		p.bank = p.sandboxBank
@@ -74,10 +74,10 @@ func (p *partners) openBank(c *settings.Config, clock func() time.Time, cleanup 
 }
 
 // openRamp opens the sandbox's ramp.
-func (p *partners) openRamp(c *settings.Config, clock func() time.Time, cleanup *cleanupStack) (err error) {
+func (p *partners) openRamp(c *settings.Config, clock, wallTime func() time.Time, cleanup *cleanupStack) (err error) {
 	post := func(path string) sandbox.Reporter {
 		return sandbox.NewHTTPReporter(p.httpClient(), restInProcess, path,
-			settings.ReportSigner(c.PartnerSecrets.SecretsOf(httpapi.PartnerRamp)[0], clock))
+			settings.ReportSigner(c.PartnerSecrets.SecretsOf(httpapi.PartnerRamp)[0], wallTime))
 	}
 	p.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(c.DataDir), Delay: c.SandboxDelay,
 		Clock: clock, Report: post(httpapi.PathOnrampReports),

@@ -19,15 +19,15 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// reportStatus posts a report that matches nothing, with a signature of version 2, and returns the
-// answer's status.
-func reportStatus(t *testing.T, p *process, path, id, secret string) int {
+// reportStatus posts a report that matches nothing, with a signature of version 2 made at a time,
+// and returns the answer's status.
+func reportStatus(t *testing.T, p *process, path, id, secret string, at time.Time) int {
 	t.Helper()
 	body := fmt.Sprintf(`{"id":%q,"type":"a.type","data":{}}`, id)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.rest+path, strings.NewReader(body))
 	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("partner-signature", webhook.SignRequest(secret, time.Now(),
+	req.Header.Set("partner-signature", webhook.SignRequest(secret, at,
 		webhook.Request{Method: http.MethodPost, Path: path, Body: []byte(body)}))
 	resp, err := p.http.Do(req)
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 		}
 		status := func(path, secret string) int {
 			reports++
-			return reportStatus(t, p, path, fmt.Sprint("report ", reports), secret)
+			return reportStatus(t, p, path, fmt.Sprint("report ", reports), secret, time.Now())
 		}
 		for _, secret := range bank {
 			require.Equal(t, http.StatusOK, status(httpapi.PathBankReports, secret))

@@ -97,7 +97,8 @@ type daemon struct {
 
 	config    settings.Config
 	clocks    machineClocks
-	trusted   *trustedClock // nil: Clock is not guarded, as in tests
+	trusted   *trustedClock    // nil: Clock is not guarded, as in tests
+	wallTime  func() time.Time // of other machines; Clock where a test has given one
 	log       *slog.Logger
 	registry  *prometheus.Registry
 	metrics   *metrics
@@ -325,7 +326,7 @@ func (m *daemon) startActors(ctx context.Context) (err error) {
 		OutboundCalls: m.shares.calls,
 		Config: actors.Config{Journal: m.journal, Authorizer: m.authorizer, Sealer: m.sealer,
 			Secrets: m.config.Fingerprints(m.journal.Identity().Deployment), Clock: m.Clock, ClockSuspect: m.trusted.isSuspect,
-			Entropy: m.Entropy, Logger: m.log, Fatal: m.Fatal}})
+			WallTime: m.wallTime, Entropy: m.Entropy, Logger: m.log, Fatal: m.Fatal}})
 	if missing, ok := errors.AsType[actors.MissingSecret](err); ok {
 		return settings.MissingSecret(m.config.DataDir, missing.Name)
 	}
