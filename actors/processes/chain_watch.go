@@ -19,11 +19,19 @@ import (
 
 // Limits of the watchers of chains.
 const (
-	maxWatched        = 1_000_000 // sessions whose addresses are watched; a further one waits until one ends
+	// maxWatched is the number of sessions whose addresses are watched. A further one waits until
+	// one ends, except where its workspace has fewer than keptWatched: other workspaces cannot take
+	// those places. A start watches every session that has a record.
+	maxWatched        = 1_000_000
+	keptWatched       = 1_000
 	defaultWatchEvery = time.Second
 	watchTimeout      = 2 * time.Minute // for one step of a watcher
-	watchReadPause    = 200 * time.Millisecond
-	watchCursor       = "watch/" // begins the name of a chain's cursor, whose value is the saved block plus one
+	// Nodes are asked for so many addresses at once, and each such question prolongs the step's
+	// timeout: a chain with very many addresses is read slowly, and does not stand still.
+	watchTogether  = 1_000
+	watchLonger    = 2 * time.Second
+	watchReadPause = 200 * time.Millisecond
+	watchCursor    = "watch/" // begins the name of a chain's cursor, whose value is the saved block plus one
 )
 
 var errTooManyWatched = errors.New("too many sessions are watched")
@@ -39,15 +47,21 @@ type chainWatch struct {
 	every    time.Duration
 	listener Listener
 	max      int
+	kept     int
 	read     chan struct{} // closed when all records have been read
 
 	mu        sync.Mutex
 	sessions  map[string]checkout.Watch
-	byAddress map[watchedAddress]string
-	unsettled map[string][]partner.Observation // by chain, as of the start
+	inside    map[string]int                       // sessions by workspace
+	addresses map[string]map[string]watchedAddress // by chain and address
+	unsettled map[string][]partner.Observation     // by chain, as of the start
 }
 
-type watchedAddress struct{ chain, address string }
+// watchedAddress is the session of an address. The address was not paid before the session existed.
+type watchedAddress struct {
+	session string
+	since   time.Time
+}
 
 func newChainWatch(runtime Runtime, c *Config) *chainWatch {
 	every := c.WatchEvery
@@ -55,8 +69,9 @@ func newChainWatch(runtime Runtime, c *Config) *chainWatch {
 		every = defaultWatchEvery
 	}
 	return &chainWatch{runtime: runtime, journal: c.Journal, chains: c.Chains, every: every, listener: c.Listener,
-		max: maxWatched, read: make(chan struct{}), sessions: make(map[string]checkout.Watch),
-		byAddress: make(map[watchedAddress]string), unsettled: make(map[string][]partner.Observation)}
+		max: maxWatched, kept: keptWatched, read: make(chan struct{}), sessions: make(map[string]checkout.Watch),
+		inside:    make(map[string]int),
+		addresses: make(map[string]map[string]watchedAddress), unsettled: make(map[string][]partner.Observation)}
 }
 
 // run reads the watched sessions and then starts the watcher of each chain, which works at a pace
@@ -74,7 +89,7 @@ func (w *chainWatch) run(ctx context.Context) {
 func (w *chainWatch) watchChain(chain partner.Chain) {
 	watcher := watch.New(chain, w)
 	w.runtime.Every(w.every, func(ctx context.Context) {
-		within, cancel := context.WithTimeout(ctx, watchTimeout)
+		within, cancel := context.WithTimeout(ctx, w.stepTimeout(chain.Name()))
 		defer cancel()
 		err := watcher.Step(within)
 		if ctx.Err() != nil {
@@ -85,6 +100,13 @@ func (w *chainWatch) watchChain(chain partner.Chain) {
 			w.runtime.Complain("watch "+chain.Name(), err)
 		}
 	})
+}
+
+// stepTimeout is the longest that a step of a chain's watcher may take.
+func (w *chainWatch) stepTimeout(chain string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return watchTimeout + time.Duration(len(w.addresses[chain])/watchTogether)*watchLonger
 }
 
 // readAll reads the watched sessions of all shards, and retries until it has them; false when the
@@ -117,7 +139,7 @@ func (w *chainWatch) readShard(ctx context.Context, shard ident.Shard) error {
 			after = records[i].ID
 			open, err := w.openPayments(ctx, records[i].Workspace, after)
 			if err == nil {
-				err = w.add(records[i].Document, open)
+				err = w.watchStored(records[i].Document, open)
 			}
 			if err != nil {
 				return err
@@ -151,34 +173,77 @@ func (w *chainWatch) openPayments(ctx context.Context, workspace, session string
 	return open, nil
 }
 
-// add has the addresses of a session watched, by the document of its record.
-func (w *chainWatch) add(document []byte, open []partner.Observation) error {
-	var session checkout.Watch
-	if err := json.Unmarshal(document, &session); err != nil {
-		return fmt.Errorf("record %s: %w", checkout.RecordWatch, err)
+// watchStored has the addresses of a session watched that has a record at the start, whatever their
+// number, and takes its open payments.
+func (w *chainWatch) watchStored(document []byte, open []partner.Observation) error {
+	session, err := readWatch(document)
+	if err != nil {
+		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, known := w.sessions[session.Session]; !known && len(w.sessions) >= w.max {
-		return errTooManyWatched
-	}
-	w.sessions[session.Session] = session
-	for _, p := range session.Pairs {
-		w.byAddress[watchedAddress{p.Chain, p.Address}] = session.Session
-	}
+	w.watchLocked(session)
 	for _, o := range open {
 		w.unsettled[o.Chain] = append(w.unsettled[o.Chain], o)
 	}
 	return nil
 }
 
+// watchChanged has the addresses of a session watched that was made or has changed.
+// errTooManyWatched reports that there is no place for it now.
+func (w *chainWatch) watchChanged(document []byte) error {
+	session, err := readWatch(document)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, known := w.sessions[session.Session]
+	if !known && len(w.sessions) >= w.max && w.inside[session.Workspace] >= w.kept {
+		return errTooManyWatched
+	}
+	w.watchLocked(session)
+	return nil
+}
+
+func readWatch(document []byte) (session checkout.Watch, err error) {
+	if err := json.Unmarshal(document, &session); err != nil {
+		return session, fmt.Errorf("record %s: %w", checkout.RecordWatch, err)
+	}
+	return session, nil
+}
+
+func (w *chainWatch) watchLocked(session checkout.Watch) {
+	if _, known := w.sessions[session.Session]; !known {
+		w.inside[session.Workspace]++
+	}
+	w.sessions[session.Session] = session
+	id, err := ident.Parse(ident.Checkout, session.Session)
+	if err != nil {
+		panic("BUG: a watched session's id: " + err.Error())
+	}
+	for _, p := range session.Pairs {
+		if w.addresses[p.Chain] == nil {
+			w.addresses[p.Chain] = make(map[string]watchedAddress)
+		}
+		w.addresses[p.Chain][p.Address] = watchedAddress{session.Session, id.Time()}
+	}
+}
+
 func (w *chainWatch) remove(session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, p := range w.sessions[session].Pairs {
-		delete(w.byAddress, watchedAddress{p.Chain, p.Address})
+	watched, known := w.sessions[session]
+	if !known {
+		return
+	}
+	for _, p := range watched.Pairs {
+		delete(w.addresses[p.Chain], p.Address)
 	}
 	delete(w.sessions, session)
+	if w.inside[watched.Workspace]--; w.inside[watched.Workspace] == 0 {
+		delete(w.inside, watched.Workspace)
+	}
 }
 
 // handleSession reads the record of a session that has changed, once all records have been read: an
@@ -200,23 +265,15 @@ func (w *chainWatch) handleSession(ctx context.Context, e persistence.Event) err
 	case err != nil:
 		return err
 	}
-	return w.add(record.Document, nil)
+	return w.watchChanged(record.Document)
 }
 
-// Addresses implements watch.PaymentSink. A session's address was not paid before the session
-// existed.
+// Addresses implements watch.PaymentSink.
 func (w *chainWatch) Addresses(chain string) (addresses []watch.Address) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for at, session := range w.byAddress {
-		if at.chain != chain {
-			continue
-		}
-		id, err := ident.Parse(ident.Checkout, session)
-		if err != nil {
-			panic("BUG: a watched session's id: " + err.Error())
-		}
-		addresses = append(addresses, watch.Address{Address: at.address, Since: id.Time()})
+	for address, watched := range w.addresses[chain] {
+		addresses = append(addresses, watch.Address{Address: address, Since: watched.since})
 	}
 	return addresses
 }
@@ -228,8 +285,8 @@ var errTooManyPayments = errors.New("at most checkout.MaxPayments are stored")
 // repeat. An observation for a session that is no longer watched is dropped.
 func (w *chainWatch) Report(ctx context.Context, o partner.Observation) error {
 	w.mu.Lock()
-	session, watched := w.byAddress[watchedAddress{o.Chain, o.Address}]
-	workspace := w.sessions[session].Workspace
+	at, watched := w.addresses[o.Chain][o.Address]
+	session, workspace := at.session, w.sessions[at.session].Workspace
 	w.mu.Unlock()
 	if !watched {
 		return nil
