@@ -13,6 +13,8 @@ const (
 	maxDue = 16_384 // attempts that wait behind another of their line, or for a place
 	// of these in one line, once half of maxDue wait, so that lines that hang leave room for others
 	maxLine = 8
+	// of these of one workspace, whatever waits of others
+	keptDue = 16
 )
 
 // dispatcher runs due attempts outside of the timer rounds, one at a time of each line. A slow or
@@ -28,11 +30,13 @@ type dispatcher[T comparable] struct {
 	mu    sync.Mutex
 	lines map[string][]T // the first attempt of a line is running
 	due   int            // attempts in all lines
+	dueOf map[string]int // attempts by workspace
 }
 
 func newDispatcher[T comparable](runtime Runtime, p *fairshare.Limit, attempt func(context.Context, T),
 	lineOf func(T) (line, workspace string)) *dispatcher[T] {
-	return &dispatcher[T]{runtime: runtime, lineOf: lineOf, attempt: attempt, places: p, lines: map[string][]T{}}
+	return &dispatcher[T]{runtime: runtime, lineOf: lineOf, attempt: attempt, places: p, lines: map[string][]T{},
+		dueOf: map[string]int{}}
 }
 
 // offer queues an attempt, unless the same one waits already or the limits are reached. It never
@@ -40,13 +44,14 @@ func newDispatcher[T comparable](runtime Runtime, p *fairshare.Limit, attempt fu
 func (d *dispatcher[T]) offer(due T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	name, _ := d.lineOf(due)
+	name, workspace := d.lineOf(due)
 	line := d.lines[name]
 	crowded := d.due >= maxDue || d.due >= maxDue/2 && len(line) >= maxLine
-	if crowded || len(line) > 1 && slices.Contains(line[1:], due) {
+	if crowded && d.dueOf[workspace] >= keptDue || len(line) > 1 && slices.Contains(line[1:], due) {
 		return
 	}
 	d.due++
+	d.dueOf[workspace]++
 	d.lines[name] = append(line, due)
 	if len(line) == 0 {
 		d.runtime.Go(func(ctx context.Context) { d.attemptLine(ctx, due) })
@@ -56,7 +61,7 @@ func (d *dispatcher[T]) offer(due T) {
 // attemptLine runs the attempts of a line, beginning with due, until none is left.
 func (d *dispatcher[T]) attemptLine(ctx context.Context, due T) {
 	line, workspace := d.lineOf(due)
-	for more := true; more; due, more = d.nextInLine(line) {
+	for more := true; more; due, more = d.nextInLine(line, workspace) {
 		free, err := d.places.Acquire(ctx, workspace)
 		if err != nil {
 			return
@@ -67,10 +72,13 @@ func (d *dispatcher[T]) attemptLine(ctx context.Context, due T) {
 }
 
 // nextInLine removes the first attempt of a line and returns the one behind it.
-func (d *dispatcher[T]) nextInLine(of string) (next T, more bool) {
+func (d *dispatcher[T]) nextInLine(of, workspace string) (next T, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.due--
+	if d.dueOf[workspace]--; d.dueOf[workspace] == 0 {
+		delete(d.dueOf, workspace)
+	}
 	line := d.lines[of][1:]
 	if len(line) == 0 {
 		delete(d.lines, of)
