@@ -58,9 +58,9 @@ func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 		register.PublicKeyPem = intent.PublicKeyPEM(intent.PublicKey(key))
 		document["privateKeyPem"] = intent.PrivateKeyPEM(key)
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindAgent, Stream: id, Workspace: register.Workspace,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindAgent, Stream: id, Workspace: register.Workspace,
 		Command: register},
-		func(registered any) (answer, error) {
+		func(registered agent.View) (answer, error) {
 			document["agent"] = registered
 			return reply(document)
 		})
@@ -89,7 +89,7 @@ func (h *agentHandlers) updateAgent(c *call) (answer, error) {
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	updated, err := h.actors.Ask(c.ctx, c.toAgent(agent.ChangeState{State: body.State}))
+	updated, err := ask[agent.View](c.ctx, h.actors, c.toAgent(agent.ChangeState{State: body.State}))
 	if err != nil {
 		return answer{}, err
 	}
@@ -104,13 +104,9 @@ func (c *call) toAgent(command any) actors.Envelope {
 
 // readAgent reads the committed state of the agent of the path.
 func (h *agentHandlers) readAgent(c *call) (*agent.State, error) {
-	read, err := h.actors.Ask(c.ctx, c.toAgent(decision.Read{}))
+	state, err := ask[agent.State](c.ctx, h.actors, c.toAgent(decision.Read{}))
 	if err != nil {
 		return nil, err
-	}
-	state, ok := read.(agent.State)
-	if !ok {
-		return nil, fmt.Errorf("agent answered %T", read)
 	}
 	return &state, nil
 }

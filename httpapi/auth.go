@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"purser/actors"
 	"purser/actors/fault"
 	"purser/actors/workspace"
 	"purser/httpapi/webhook"
@@ -74,17 +73,12 @@ func (e *edge) authenticateKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	reply, err := e.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: owner, Workspace: owner,
-		Command: workspace.Authenticate{SecretHash: hash}})
+	access, err := ask[workspace.Access](c.ctx, e.actors, toWorkspace(owner, workspace.Authenticate{SecretHash: hash}))
 	if fault.Is(err, fault.Unauthorized) || fault.Is(err, fault.NotFound) {
 		return noValidKey()
 	}
 	if err != nil {
 		return err
-	}
-	access, ok := reply.(workspace.Access)
-	if !ok {
-		return fmt.Errorf("authenticate answered %T", reply)
 	}
 	c.who = caller{access: access}
 	if access.UseDue {
@@ -194,8 +188,8 @@ func (u *keyUsage) noteUse(access workspace.Access) {
 		defer func() { <-u.slots }()
 		ctx, cancel := context.WithTimeout(u.edge.base, noteTimeout)
 		defer cancel()
-		_, err := u.edge.actors.Ask(ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: access.Workspace,
-			Workspace: access.Workspace, Command: workspace.NoteUse{KeyID: access.Principal.KeyID}})
+		_, err := u.edge.actors.Ask(ctx, toWorkspace(access.Workspace,
+			workspace.NoteUse{KeyID: access.Principal.KeyID}))
 		if err != nil {
 			u.edge.log.Debug("key use not noted", "err", err)
 		}

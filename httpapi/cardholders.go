@@ -45,10 +45,10 @@ func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 	}
 	create := cardholder.Create{ID: u.Format(ident.Cardholder), Workspace: c.who.workspace(), Kind: body.Kind,
 		Person: body.Person}
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindCardholder, Stream: create.ID,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindCardholder, Stream: create.ID,
 		Workspace: create.Workspace,
 		Prepare:   func(ctx context.Context) (any, error) { return h.enrolPerson(ctx, c, create) }},
-		func(created any) (answer, error) { return reply(map[string]any{"cardholder": created}) })
+		func(created cardholder.View) (answer, error) { return reply(map[string]any{"cardholder": created}) })
 }
 
 // enrolPerson completes the command with the partner's enrolment of the person.

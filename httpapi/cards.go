@@ -65,17 +65,13 @@ func (h *cardHandlers) mintCard(c *call) (answer, error) {
 	if err := h.newCardIdentity(c, &mint); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindCard, Stream: mint.ID, Workspace: mint.Workspace,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindCard, Stream: mint.ID, Workspace: mint.Workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			mint.CardholderID, err = h.cardholderFor(c, body.CardholderID)
 			return mint, err
 		}},
-		func(minted any) (answer, error) {
-			view, ok := minted.(card.View)
-			if !ok {
-				return answer{}, fmt.Errorf("mint answered %T", minted)
-			}
+		func(view card.View) (answer, error) {
 			return reply(map[string]any{"card": cardDocument{View: view, HolderLabel: body.HolderLabel},
 				"fixture": view.Fixture})
 		})
@@ -133,16 +129,16 @@ func (h *cardHandlers) listCards(c *call) (answer, error) {
 	})
 }
 
+// toCard addresses a command to a card; another workspace's card is not_found.
+func (c *call) toCard(id string, command any) actors.Envelope {
+	return actors.Envelope{Kind: actors.KindCard, Stream: id, Workspace: c.who.workspace(), Command: command}
+}
+
 // readCard asks the card's actor; another workspace's card is not_found.
 func (h *cardHandlers) readCard(c *call, id string) (card.View, error) {
-	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindCard, Stream: id, Workspace: c.who.workspace(),
-		Command: decision.Read{}})
+	view, err := ask[card.View](c.ctx, h.actors, c.toCard(id, decision.Read{}))
 	if err != nil {
 		return card.View{}, err
-	}
-	view, ok := read.(card.View)
-	if !ok {
-		return card.View{}, fmt.Errorf("card answered %T", read)
 	}
 	return view, nil
 }
@@ -211,15 +207,9 @@ func (h *cardHandlers) updateCard(c *call) (answer, error) {
 	if err := h.decode(c, &change); err != nil {
 		return answer{}, err
 	}
-	updated, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindCard, Stream: c.params["id"],
-		Workspace: c.who.workspace(),
-		Command:   change})
+	view, err := ask[card.View](c.ctx, h.actors, c.toCard(c.params["id"], change))
 	if err != nil {
 		return answer{}, err
-	}
-	view, ok := updated.(card.View)
-	if !ok {
-		return answer{}, fmt.Errorf("update answered %T", updated)
 	}
 	shown, err := h.showCard(c, view)
 	if err != nil {

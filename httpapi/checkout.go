@@ -86,12 +86,8 @@ func (h *checkoutHandlers) showCheckout(v checkout.View, text checkout.Text) che
 }
 
 // replyCheckout returns a renderer of the view that a session replies with.
-func (h *checkoutHandlers) replyCheckout(text checkout.Text) func(any) (answer, error) {
-	return func(answered any) (answer, error) {
-		view, ok := answered.(checkout.View)
-		if !ok {
-			return answer{}, fmt.Errorf("checkout answered %T", answered)
-		}
+func (h *checkoutHandlers) replyCheckout(text checkout.Text) func(checkout.View) (answer, error) {
+	return func(view checkout.View) (answer, error) {
 		return reply(map[string]any{"session": h.showCheckout(view, text)})
 	}
 }
@@ -128,7 +124,8 @@ func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 		return answer{}, err
 	}
 	live := c.who.access.Mode != modeSandbox
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindCheckout, Stream: create.ID, Workspace: create.Workspace,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindCheckout, Stream: create.ID,
+		Workspace: create.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			return h.actors.PrepareCheckout(ctx, create, body.AcceptedAssets, body.AcceptedChains, live)
 		}}, h.replyCheckout(create.Text))
@@ -204,7 +201,7 @@ func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, e, h.replyCheckout(text))
+	return askIdempotent(h.edge, c, e, h.replyCheckout(text))
 }
 
 // publicCheckout reads the session of the path for a caller with the link and without a key. The
@@ -247,15 +244,11 @@ func (h *checkoutHandlers) selectCheckout(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	answered, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindCheckout, Stream: state.ID,
-		Workspace: state.Workspace,
-		Command:   checkout.Select{Asset: body.Asset, Chain: body.Chain}})
+	picked, err := ask[checkout.Selection](c.ctx, h.actors, actors.Envelope{Kind: actors.KindCheckout,
+		Stream: state.ID, Workspace: state.Workspace,
+		Command: checkout.Select{Asset: body.Asset, Chain: body.Chain}})
 	if err != nil {
 		return answer{}, err
-	}
-	picked, ok := answered.(checkout.Selection)
-	if !ok {
-		return answer{}, fmt.Errorf("checkout answered %T", answered)
 	}
 	return reply(map[string]any{"asset": picked.Pair.Asset, "chain": picked.Pair.Chain, "address": picked.Pair.Address,
 		"amount": picked.Coins, "amountUnits": picked.Units, "expiresAt": picked.View.ExpiresAt,

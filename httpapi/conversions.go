@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/valyala/fasthttp"
 
@@ -70,7 +69,7 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	if quote.ID, err = h.newID(c, ident.CurrencyQuote); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Prepare: func(ctx context.Context) (any, error) {
 			if quote.NoOffer = h.limits.countQuote(c, "quotes"); quote.NoOffer != nil {
 				// The balance's own refusals take precedence.
@@ -83,11 +82,7 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 				quote.NoOffer, err = refusal, nil
 			}
 			return quote, err
-		}}, func(quoted any) (answer, error) {
-		q, ok := quoted.(balance.ConversionQuote)
-		if !ok {
-			return answer{}, fmt.Errorf("quote answered %T", quoted)
-		}
+		}}, func(q balance.ConversionQuote) (answer, error) {
 		return replyWith(fasthttp.StatusCreated, conversionQuoteDocument{ID: q.ID, Status: q.Status,
 			Sell: newAmountView(q.Sell),
 			Buy:  newAmountView(q.Buy), Rate: q.Rate, RateDisplay: displayRate(q.Sell.Currency, q.Rate, q.Buy.Currency),
@@ -109,15 +104,11 @@ func (h *currencyHandlers) createConversion(c *call) (answer, error) {
 	if create.ID, err = h.newID(c, ident.Conversion); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
 			err := h.readQuote(c, balance.RecordConversionQuote, ident.CurrencyQuote, body.QuoteID, &create.Quote)
 			return create, err
-		}}, func(created any) (answer, error) {
-		v, ok := created.(balance.Conversion)
-		if !ok {
-			return answer{}, fmt.Errorf("conversion answered %T", created)
-		}
+		}}, func(v balance.Conversion) (answer, error) {
 		return replyWith(fasthttp.StatusAccepted, map[string]string{"orderId": v.ID, "status": v.Status})
 	})
 }

@@ -32,10 +32,11 @@ func (h *treasuryHandlers) createCounterparty(c *call) (answer, error) {
 		return answer{}, err
 	}
 	workspace := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindCounterparty, Stream: id, Workspace: workspace,
-		Command: counterparty.Save{ID: id, Workspace: workspace, Account: account}}, func(saved any) (answer, error) {
-		return reply(map[string]any{"counterparty": saved})
-	})
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindCounterparty, Stream: id, Workspace: workspace,
+		Command: counterparty.Save{ID: id, Workspace: workspace, Account: account}},
+		func(saved counterparty.View) (answer, error) {
+			return reply(map[string]any{"counterparty": saved})
+		})
 }
 
 func (h *treasuryHandlers) listCounterparties(c *call) (answer, error) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
@@ -133,14 +132,9 @@ func showOnboarding(who *caller, onboarded bool) onboardingDocument {
 
 func (h *currencyHandlers) readCurrencies(c *call) (balance.CurrenciesView, error) {
 	id := c.who.workspace()
-	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
-		Command: balance.ReadCurrencies{}})
+	view, err := ask[balance.CurrenciesView](c.ctx, h.actors, toBalance(id, balance.ReadCurrencies{}))
 	if err != nil {
 		return balance.CurrenciesView{}, err
-	}
-	view, ok := read.(balance.CurrenciesView)
-	if !ok {
-		return view, fmt.Errorf("currencies answered %T", read)
 	}
 	return view, nil
 }
@@ -203,14 +197,9 @@ func (h *currencyHandlers) currencyDetails(c *call) (answer, error) {
 func (h *currencyHandlers) showDetails(c *call, a balance.CurrencyAccount) (answer, error) {
 	details, id := []receivingDocument{}, c.who.workspace()
 	if detailsStatus(&c.who, a) == "ready" {
-		read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
-			Command: decision.Read{}})
+		holder, err := ask[workspace.View](c.ctx, h.actors, toWorkspace(id, decision.Read{}))
 		if err != nil {
 			return answer{}, err
-		}
-		holder, ok := read.(workspace.View)
-		if !ok {
-			return answer{}, fmt.Errorf("workspace answered %T", read)
 		}
 		receiving, err := h.actors.Receiving(c.ctx, id, a.Currency)
 		if err != nil {
@@ -230,13 +219,9 @@ func (h *currencyHandlers) openCurrency(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
-		Command: balance.OpenCurrency{Workspace: id, Currency: currency, Delay: h.cfg.DepositDelay}},
-		func(opened any) (answer, error) {
-			a, ok := opened.(balance.CurrencyAccount)
-			if !ok {
-				return answer{}, fmt.Errorf("open currency answered %T", opened)
-			}
+	open := balance.OpenCurrency{Workspace: id, Currency: currency, Delay: h.cfg.DepositDelay}
+	return askIdempotent(h.edge, c, toBalance(id, open),
+		func(a balance.CurrencyAccount) (answer, error) {
 			return reply(map[string]any{"account": showCurrency(&c.who, a, 0)})
 		})
 }
@@ -254,20 +239,14 @@ func (h *currencyHandlers) getOnboarding(c *call) (answer, error) {
 func (h *currencyHandlers) startOnboarding(c *call) (answer, error) {
 	id := c.who.workspace()
 	if c.who.access.Mode == modeSandbox && c.who.access.KYBStatus != kybApproved {
-		_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
-			Command: workspace.SetKYB{Status: kybApproved, BySandbox: true}})
+		_, err := h.actors.Ask(c.ctx, toWorkspace(id, workspace.SetKYB{Status: kybApproved, BySandbox: true}))
 		if err != nil {
 			return answer{}, err
 		}
 		c.who.access.KYBStatus = kybApproved
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
-		Command: balance.Onboard{Workspace: id}},
-		func(onboarded any) (answer, error) {
-			view, ok := onboarded.(balance.CurrenciesView)
-			if !ok {
-				return answer{}, fmt.Errorf("onboarding answered %T", onboarded)
-			}
+	return askIdempotent(h.edge, c, toBalance(id, balance.Onboard{Workspace: id}),
+		func(view balance.CurrenciesView) (answer, error) {
 			return reply(showOnboarding(&c.who, view.Onboarded))
 		})
 }
@@ -342,14 +321,9 @@ func (h *currencyHandlers) simulatePayin(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
-		Command: balance.AnnouncePayin{Workspace: id, ID: payin,
-			Amount: balance.Amount{Currency: body.Currency, AmountMinor: minor}, Reference: body.Reference,
-			ArrivesAt: c.now.Add(h.cfg.DepositDelay)}}, func(announced any) (answer, error) {
-		p, ok := announced.(balance.Payin)
-		if !ok {
-			return answer{}, fmt.Errorf("pay-in answered %T", announced)
-		}
+	return askIdempotent(h.edge, c, toBalance(id, balance.AnnouncePayin{Workspace: id, ID: payin,
+		Amount: balance.Amount{Currency: body.Currency, AmountMinor: minor}, Reference: body.Reference,
+		ArrivesAt: c.now.Add(h.cfg.DepositDelay)}), func(p balance.Payin) (answer, error) {
 		return replyWith(fasthttp.StatusAccepted, map[string]any{"payin": map[string]any{"id": p.ID, "status": p.Status,
 			"amount": newAmountView(p.Amount), "reference": body.Reference, "expectedAt": p.ExpectedAt}})
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/user"
@@ -89,14 +88,10 @@ func (h *sessionHandlers) signUp(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := u.Format(ident.User)
-	registered, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: id, Workspace: id,
-		Command: user.Register{ID: id, Email: body.Email, PasswordHash: hash}})
+	view, err := ask[user.View](c.ctx, h.actors,
+		toUser(id, user.Register{ID: id, Email: body.Email, PasswordHash: hash}))
 	if err != nil {
 		return answer{}, err
-	}
-	view, ok := registered.(user.View)
-	if !ok {
-		return answer{}, fmt.Errorf("register answered %T", registered)
 	}
 	return h.startSession(c, userDocument{ID: id, Email: view.Email, CreatedAt: view.CreatedAt}, user.StartSession{})
 }
@@ -169,15 +164,10 @@ func (h *sessionHandlers) changePassword(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	reached, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: c.who.user,
-		Workspace: c.who.user,
-		Command:   user.ChangePassword{Email: credential.Email, PasswordHash: hash, Start: start}})
+	view, err := ask[user.View](c.ctx, h.actors, toUser(c.who.user,
+		user.ChangePassword{Email: credential.Email, PasswordHash: hash, Start: start}))
 	if err != nil {
 		return answer{}, err
-	}
-	view, ok := reached.(user.View)
-	if !ok {
-		return answer{}, fmt.Errorf("change password answered %T", reached)
 	}
 	a, err := reply(map[string]any{"user": userDocument{ID: view.ID, Email: credential.Email,
 		CreatedAt: view.CreatedAt}})
@@ -224,8 +214,7 @@ func (h *sessionHandlers) startSession(c *call, who userDocument, start user.Sta
 	if err := h.endCookieSession(c); err != nil {
 		return answer{}, err
 	}
-	_, err = h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: who.ID, Workspace: who.ID,
-		Command: start})
+	_, err = h.actors.Ask(c.ctx, toUser(who.ID, start))
 	if err != nil {
 		return answer{}, err
 	}
@@ -235,8 +224,7 @@ func (h *sessionHandlers) startSession(c *call, who userDocument, start user.Sta
 }
 
 func (h *sessionHandlers) logOut(c *call) (answer, error) {
-	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: c.who.user, Workspace: c.who.user,
-		Command: user.EndSession{SecretHash: c.who.session}})
+	_, err := h.actors.Ask(c.ctx, toUser(c.who.user, user.EndSession{SecretHash: c.who.session}))
 	if err != nil {
 		return answer{}, err
 	}

@@ -52,12 +52,18 @@ func (c *call) onceName() string {
 // askIdempotent sends a command and renders its reply. With an Idempotency-Key the rendered answer
 // commits with the effect, and a repeat returns the stored answer. render may run twice and must
 // then return the same answer.
-func (e *edge) askIdempotent(c *call, envelope actors.Envelope, render func(reply any) (answer, error)) (answer,
-	error) {
+func askIdempotent[R any](e *edge, c *call, envelope actors.Envelope, render func(R) (answer, error)) (answer, error) {
+	renderReply := func(reply any) (answer, error) {
+		typed, err := actors.ReplyAs[R](reply, nil)
+		if err != nil {
+			return answer{}, err
+		}
+		return render(typed)
+	}
 	if c.key != "" {
 		envelope.Key = &actors.Key{Scope: onceScope, Key: c.onceName(), Fingerprint: sha256.Sum256(c.body),
 			Expires: c.now.Add(replayLife), Seal: func(reply any) ([]byte, error) {
-				a, err := render(reply)
+				a, err := renderReply(reply)
 				if err != nil {
 					return nil, err
 				}
@@ -71,7 +77,7 @@ func (e *edge) askIdempotent(c *call, envelope actors.Envelope, render func(repl
 	if stored, ok := reply.(actors.Replayed); ok {
 		return c.openAnswer(stored.Answer)
 	}
-	return render(reply)
+	return renderReply(reply)
 }
 
 // sealAnswer encrypts an answer so that only a holder of the Idempotency-Key can read it. The

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/user"
@@ -87,20 +86,16 @@ func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 		}
 	}
 	owned := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindWorkspace, Stream: owned, Workspace: owned,
-		Command: invite},
-		func(r any) (answer, error) {
-			switch r := r.(type) {
-			case workspace.RoleChanged:
-				return reply(memberOrInvitation{Member: &memberDocument{UserID: r.Person.UserID, Email: credential.Email,
-					Role: r.Person.Role, Since: r.Person.Since},
-					RevokedKeys: append([]string{}, r.Revoked...), RemovedEndpoints: endpoints})
-			case workspace.Invitation:
-				shown := showToOwner(r, body.Email)
+	return askIdempotent(h.edge, c, toWorkspace(owned, invite),
+		func(r workspace.InviteReply) (answer, error) {
+			if r.Invitation != nil {
+				shown := showToOwner(*r.Invitation, body.Email)
 				return reply(memberOrInvitation{Invitation: &shown, Token: &token, RevokedKeys: []string{},
 					RemovedEndpoints: []string{}})
 			}
-			return answer{}, fmt.Errorf("invite answered %T", r)
+			return reply(memberOrInvitation{Member: &memberDocument{UserID: r.Person.UserID, Email: credential.Email,
+				Role: r.Person.Role, Since: r.Person.Since},
+				RevokedKeys: append([]string{}, r.Revoked...), RemovedEndpoints: endpoints})
 		})
 }
 
@@ -125,13 +120,10 @@ func (h *workspaceHandlers) newInvitation(c *call) (invite workspace.Invite, tok
 }
 
 func (h *workspaceHandlers) listInvitations(c *call) (answer, error) {
-	read, err := h.askWorkspace(c, workspace.ListInvitations{By: c.who.asPrincipal()})
+	pending, err := ask[[]workspace.Invitation](c.ctx, h.actors,
+		toWorkspace(c.who.workspace(), workspace.ListInvitations{By: c.who.asPrincipal()}))
 	if err != nil {
 		return answer{}, err
-	}
-	pending, ok := read.([]workspace.Invitation)
-	if !ok {
-		return answer{}, fmt.Errorf("invitations answered %T", read)
 	}
 	return listInState(c, "invitation", pending,
 		func(i workspace.Invitation) time.Time { return i.CreatedAt.Time },
@@ -164,13 +156,10 @@ func (h *workspaceHandlers) withdrawInvitation(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	reached, err := h.askWorkspace(c, workspace.WithdrawInvitation{ID: id, By: c.who.asPrincipal()})
+	withdrawn, err := ask[workspace.Invitation](c.ctx, h.actors,
+		toWorkspace(c.who.workspace(), workspace.WithdrawInvitation{ID: id, By: c.who.asPrincipal()}))
 	if err != nil {
 		return answer{}, err
-	}
-	withdrawn, ok := reached.(workspace.Invitation)
-	if !ok {
-		return answer{}, fmt.Errorf("withdraw answered %T", reached)
 	}
 	return reply(map[string]any{"invitation": showToOwner(withdrawn, email)})
 }
@@ -236,15 +225,10 @@ func (h *workspaceHandlers) answerInvitation(c *call, command func(workspace.Inv
 	if !ok {
 		return answer{}, fmt.Errorf("the email of %s does not fold", c.who.user)
 	}
-	reached, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: document.WorkspaceID,
-		Workspace: document.WorkspaceID,
-		Command:   command(workspace.Invitee{TokenHash: hash, UserID: c.who.user, EmailHash: user.EmailHash(folded)})})
+	by := workspace.Invitee{TokenHash: hash, UserID: c.who.user, EmailHash: user.EmailHash(folded)}
+	invited, err := ask[workspace.Invited](c.ctx, h.actors, toWorkspace(document.WorkspaceID, command(by)))
 	if err != nil {
 		return answer{}, err
-	}
-	invited, ok := reached.(workspace.Invited)
-	if !ok {
-		return answer{}, fmt.Errorf("invitation answered %T", reached)
 	}
 	i := invited.Invitation
 	return reply(map[string]any{"invitation": receivedDocument{ID: i.ID, WorkspaceID: invited.Workspace,

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"purser/actors"
 	"purser/actors/fault"
 	"purser/actors/workspace"
 	"purser/persistence/ident"
@@ -76,14 +75,10 @@ func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
-		Command: workspace.CreateKey{NewKey: key, By: c.who.asPrincipal()}}, func(reply any) (answer, error) {
-		made, ok := reply.(workspace.APIKey)
-		if !ok {
-			return answer{}, fmt.Errorf("create key answered %T", reply)
-		}
-		return replyKey(map[string]any{}, made, secret)
-	})
+	return askIdempotent(h.edge, c, toWorkspace(id, workspace.CreateKey{NewKey: key, By: c.who.asPrincipal()}),
+		func(made workspace.APIKey) (answer, error) {
+			return replyKey(map[string]any{}, made, secret)
+		})
 }
 
 // handsOut refuses a key that would grant a scope it does not hold. The workspace checks the same,
@@ -109,9 +104,8 @@ func (h *workspaceHandlers) revokeKey(c *call) (answer, error) {
 	if key == "" {
 		return answer{}, fault.New(fault.InvalidQuery, "id is required")
 	}
-	id := c.who.workspace()
-	revoked, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
-		Command: workspace.RevokeKey{ID: key, By: c.who.asPrincipal()}})
+	revoked, err := ask[workspace.Revoked](c.ctx, h.actors, toWorkspace(c.who.workspace(),
+		workspace.RevokeKey{ID: key, By: c.who.asPrincipal()}))
 	if err != nil {
 		return answer{}, err
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/webhook"
@@ -42,20 +41,11 @@ func (h *workspaceHandlers) showMember(c *call, p workspace.Person) (memberDocum
 	return memberDocument{UserID: p.UserID, Email: credential.Email, Role: p.Role, Since: p.Since}, err
 }
 
-// askWorkspace sends a command to the session's workspace.
-func (h *workspaceHandlers) askWorkspace(c *call, command any) (any, error) {
-	id := c.who.workspace()
-	return h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id, Command: command})
-}
-
 func (h *workspaceHandlers) listMembers(c *call) (answer, error) {
-	read, err := h.askWorkspace(c, workspace.ListMembers{By: c.who.asPrincipal()})
+	people, err := ask[[]workspace.Person](c.ctx, h.actors,
+		toWorkspace(c.who.workspace(), workspace.ListMembers{By: c.who.asPrincipal()}))
 	if err != nil {
 		return answer{}, err
-	}
-	people, ok := read.([]workspace.Person)
-	if !ok {
-		return answer{}, fmt.Errorf("members answered %T", read)
 	}
 	return listInState(c, "member", people,
 		func(p workspace.Person) time.Time { return p.Since.Time },
@@ -139,13 +129,9 @@ func (h *workspaceHandlers) endMembership(c *call, command workspace.RemoveMembe
 	if err != nil {
 		return answer{}, err
 	}
-	reached, err := h.askWorkspace(c, command)
+	removed, err := ask[workspace.Removed](c.ctx, h.actors, toWorkspace(c.who.workspace(), command))
 	if err != nil {
 		return answer{}, err
-	}
-	removed, ok := reached.(workspace.Removed)
-	if !ok {
-		return answer{}, fmt.Errorf("remove member answered %T", reached)
 	}
 	shown, err := h.showMember(c, removed.Person)
 	if err != nil {

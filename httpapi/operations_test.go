@@ -328,13 +328,11 @@ func (w *world) joinWorkspace(tn tenant, id, role string) {
 	owner := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
 	w.n++
 	of := workspace.Invitee{TokenHash: fmt.Sprint("token-", w.n), UserID: id, EmailHash: "email of " + id}
-	reply, err := w.system.Ask(w.t.Context(),
-		actors.Envelope{Kind: "workspace", Stream: tn.workspace, Workspace: tn.workspace,
-			Command: workspace.Invite{ID: fmt.Sprint("invitation-", w.n), Email: "x@example.com",
-				EmailHash: of.EmailHash,
-				TokenHash: of.TokenHash, UserID: id, Role: role, By: workspace.Principal{UserID: owner}}})
+	invite := workspace.Invite{ID: fmt.Sprint("invitation-", w.n), Email: "x@example.com", EmailHash: of.EmailHash,
+		TokenHash: of.TokenHash, UserID: id, Role: role, By: workspace.Principal{UserID: owner}}
+	reply, err := actors.ReplyAs[workspace.InviteReply](w.system.Ask(w.t.Context(), toWorkspace(tn.workspace, invite)))
 	require.NoError(w.t, err)
-	if _, invited := reply.(workspace.Invitation); invited {
+	if reply.Invitation != nil {
 		w.askWorkspace(tn, workspace.AcceptInvitation{Invitee: of})
 	}
 }

@@ -73,7 +73,7 @@ func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 	if err := lock.CheckBody(); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: lock.Workspace,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: lock.Workspace,
 		Workspace: lock.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			var err error
@@ -82,11 +82,7 @@ func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 			}
 			lock.Rate, err = h.actors.FirmRate(ctx, lock.Buy.Currency)
 			return lock, err
-		}}, func(locked any) (answer, error) {
-		q, ok := locked.(balance.Quote)
-		if !ok {
-			return answer{}, fmt.Errorf("quote answered %T", locked)
-		}
+		}}, func(q balance.Quote) (answer, error) {
 		return reply(map[string]any{"quote": showQuote(q)})
 	})
 }

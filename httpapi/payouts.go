@@ -88,12 +88,8 @@ func showPayout(p balance.Payout, description string) payoutDocument {
 }
 
 // replyPayout returns a renderer of the payout that a command replies with.
-func replyPayout(description string) func(any) (answer, error) {
-	return func(answered any) (answer, error) {
-		p, ok := answered.(balance.Payout)
-		if !ok {
-			return answer{}, fmt.Errorf("payout answered %T", answered)
-		}
+func replyPayout(description string) func(balance.Payout) (answer, error) {
+	return func(p balance.Payout) (answer, error) {
 		return reply(map[string]any{"payout": showPayout(p, description)})
 	}
 }
@@ -127,7 +123,7 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 		return answer{}, fmt.Errorf("uetr: %w", err)
 	}
 	create.UETR = uetr.String()
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: create.Workspace,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: create.Workspace,
 		Workspace: create.Workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
@@ -192,8 +188,8 @@ func (h *treasuryHandlers) directPayout(c *call, release bool) (answer, error) {
 		return answer{}, err
 	}
 	workspace := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: workspace, Workspace: workspace,
-		Command: balance.DirectPayout{ID: p.ID, Release: release}}, replyPayout(description))
+	return askIdempotent(h.edge, c, toBalance(workspace, balance.DirectPayout{ID: p.ID, Release: release}),
+		replyPayout(description))
 }
 
 // trackingEvent is a step of an international wire.

@@ -81,17 +81,14 @@ func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 		// balance.
 		h.actors.WaitRelayed(c.ctx, workspace)
 	}
-	done, err := h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: workspace, Workspace: workspace,
+	done, err := askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: workspace,
+		Workspace: workspace,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			order.Order.Card.CardholderID, err = h.cardholderFor(c, "")
 			return order, err
 		}},
-		func(ordered any) (answer, error) {
-			o, ok := ordered.(balance.PhysicalOrder)
-			if !ok {
-				return answer{}, fmt.Errorf("order answered %T", ordered)
-			}
+		func(o balance.PhysicalOrder) (answer, error) {
 			view, err := processes.OrderedCard(workspace, o, text.HolderLabel)
 			if err != nil {
 				return answer{}, err

@@ -71,15 +71,7 @@ func (h *rampHandlers) linkRamp(c *call) (answer, error) {
 		return answer{}, err
 	}
 	link.ID = ident.Derive(owner.Slot(), owner.Time(), "ramp/"+link.Workspace).Format(ident.RampAccount)
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindRamp, Stream: link.Workspace, Workspace: link.Workspace,
-		Command: link},
-		func(linked any) (answer, error) {
-			a, ok := linked.(ramp.Account)
-			if !ok {
-				return answer{}, fmt.Errorf("link answered %T", linked)
-			}
-			return replyRampAccount(a)
-		})
+	return askIdempotent(h.edge, c, toRamp(link.Workspace, link), replyRampAccount)
 }
 
 func (h *rampHandlers) getRampAccount(c *call) (answer, error) {
@@ -125,16 +117,12 @@ func (h *rampHandlers) createRampQuote(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: quote.Workspace,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: quote.Workspace,
 		Workspace: quote.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			err := h.offerRamp(ctx, c, &quote)
 			return quote, err
-		}}, func(quoted any) (answer, error) {
-		q, ok := quoted.(balance.RampQuote)
-		if !ok {
-			return answer{}, fmt.Errorf("ramp quote answered %T", quoted)
-		}
+		}}, func(q balance.RampQuote) (answer, error) {
 		return reply(map[string]any{"quote": rampQuoteDocument{ID: q.ID, Direction: q.Direction,
 			Amount: money.FormatDollars(q.AmountCents), Receive: money.FormatDollars(q.ReceiveCents),
 			MaxFee: money.FormatDollars(q.MaxFeeCents), Rate: rampRate, ExpiresAt: q.ExpiresAt}})
@@ -258,15 +246,11 @@ func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answ
 	if create.ID, err = h.newID(c, prefix); err != nil {
 		return answer{}, err
 	}
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
 			err := h.readQuote(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
 			return create, err
-		}}, func(created any) (answer, error) {
-		o, ok := created.(balance.RampOrder)
-		if !ok {
-			return answer{}, fmt.Errorf("ramp order answered %T", created)
-		}
+		}}, func(o balance.RampOrder) (answer, error) {
 		return reply(map[string]any{name: showRampOrder(o)})
 	})
 }

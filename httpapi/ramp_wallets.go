@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"purser/actors"
 	"purser/actors/ramp"
 	"purser/actors/workspace"
 	"purser/persistence"
@@ -45,11 +44,7 @@ func showWallet(w ramp.Wallet) walletDocument {
 	return walletDocument{ID: w.ID, Chain: w.Chain, Address: w.Address, Label: w.Label, Status: w.Status}
 }
 
-func replyWallet(answered any) (answer, error) {
-	w, ok := answered.(ramp.Wallet)
-	if !ok {
-		return answer{}, fmt.Errorf("wallet answered %T", answered)
-	}
+func replyWallet(w ramp.Wallet) (answer, error) {
 	return reply(map[string]any{"wallet": showWallet(w)})
 }
 
@@ -76,9 +71,7 @@ func (h *rampHandlers) addWallet(c *call) (answer, error) {
 		return answer{}, fmt.Errorf("nonce of a wallet: %w", err)
 	}
 	add.Nonce = hex.EncodeToString(nonce[:])
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindRamp, Stream: add.Workspace, Workspace: add.Workspace,
-		Command: add},
-		replyWallet)
+	return askIdempotent(h.edge, c, toRamp(add.Workspace, add), replyWallet)
 }
 
 func (h *rampHandlers) listWallets(c *call) (answer, error) {
@@ -102,6 +95,6 @@ func (h *rampHandlers) proveWallet(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindRamp, Stream: id, Workspace: id,
-		Command: ramp.ProveWallet{ID: c.params["id"], Signature: body.Signature}}, replyWallet)
+	return askIdempotent(h.edge, c, toRamp(id, ramp.ProveWallet{ID: c.params["id"], Signature: body.Signature}),
+		replyWallet)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/user"
@@ -69,8 +68,7 @@ func (e *edge) endCookieSession(c *call) error {
 	if err != nil || owner == "" {
 		return err
 	}
-	_, err = e.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: owner, Workspace: owner,
-		Command: user.EndSession{SecretHash: hash}})
+	_, err = e.actors.Ask(c.ctx, toUser(owner, user.EndSession{SecretHash: hash}))
 	return err
 }
 
@@ -87,28 +85,18 @@ func (e *edge) enterWorkspace(c *call) error {
 			return fault.New(fault.WorkspaceRequired, "name the workspace in X-Workspace-Id")
 		}
 	}
-	reply, err := e.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
-		Command: workspace.LookUpRole{UserID: c.who.user}})
+	access, err := ask[workspace.Access](c.ctx, e.actors, toWorkspace(id, workspace.LookUpRole{UserID: c.who.user}))
 	if err != nil {
 		return err
-	}
-	access, ok := reply.(workspace.Access)
-	if !ok {
-		return fmt.Errorf("role answered %T", reply)
 	}
 	c.who.access = access
 	return nil
 }
 
 func (e *edge) readUser(ctx context.Context, id string) (user.View, error) {
-	reply, err := e.actors.Ask(ctx, actors.Envelope{Kind: actors.KindUser, Stream: id, Workspace: id,
-		Command: decision.Read{}})
+	view, err := ask[user.View](ctx, e.actors, toUser(id, decision.Read{}))
 	if err != nil {
 		return user.View{}, err
-	}
-	view, ok := reply.(user.View)
-	if !ok {
-		return user.View{}, fmt.Errorf("user answered %T", reply)
 	}
 	return view, nil
 }

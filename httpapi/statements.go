@@ -12,7 +12,6 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
@@ -122,8 +121,7 @@ func readDay(c *call, name string) (time.Time, error) {
 // decision is committed, so no line of a past day is missing.
 func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error {
 	h.actors.WaitRelayed(c.ctx, of.Account)
-	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindBalance, Stream: of.Account, Workspace: of.Account,
-		Command: decision.Read{}})
+	_, err := h.actors.Ask(c.ctx, toBalance(of.Account, decision.Read{}))
 	if err != nil {
 		return err
 	}

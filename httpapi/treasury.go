@@ -2,12 +2,10 @@ package httpapi
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/valyala/fasthttp"
 
-	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/bankday"
 	"purser/actors/decision"
@@ -42,14 +40,9 @@ func (h *treasuryHandlers) treasuryRoutes() []route {
 func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 	id := c.who.workspace()
 	h.actors.WaitRelayed(c.ctx, id)
-	read, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
-		Command: decision.Read{}})
+	view, err := ask[balance.View](c.ctx, h.actors, toBalance(id, decision.Read{}))
 	if err != nil {
 		return answer{}, err
-	}
-	view, ok := read.(balance.View)
-	if !ok {
-		return answer{}, fmt.Errorf("balance answered %T", read)
 	}
 	records, err := h.actors.List(c.ctx, balance.RecordLedgerEntry, id, "", persistence.Page{Limit: treasuryEntries})
 	if err != nil {
@@ -94,11 +87,10 @@ func (h *treasuryHandlers) createDeposit(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := c.who.workspace()
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
-		Command: balance.CreateDeposit{
-			Workspace: id, ID: u.Format(ident.Deposit), Rail: body.Rail, AmountUsdCents: body.AmountUsdCents,
-			ExpectedAt: c.now.Add(h.cfg.DepositDelay).Truncate(time.Millisecond),
-		}}, func(deposit any) (answer, error) {
+	return askIdempotent(h.edge, c, toBalance(id, balance.CreateDeposit{
+		Workspace: id, ID: u.Format(ident.Deposit), Rail: body.Rail, AmountUsdCents: body.AmountUsdCents,
+		ExpectedAt: c.now.Add(h.cfg.DepositDelay).Truncate(time.Millisecond),
+	}), func(deposit balance.Deposit) (answer, error) {
 		return replyWith(fasthttp.StatusAccepted, map[string]any{"deposit": deposit})
 	})
 }

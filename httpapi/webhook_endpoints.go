@@ -60,13 +60,13 @@ func (h *endpointHandlers) createEndpoint(c *call) (answer, error) {
 	}
 	register := webhook.Register{ID: id, Workspace: c.who.workspace(), URL: body.URL, Secret: secret,
 		Events: body.Events, By: c.who.user}
-	return h.askIdempotent(c, actors.Envelope{Kind: actors.KindWebhook, Stream: id, Workspace: register.Workspace,
+	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindWebhook, Stream: id, Workspace: register.Workspace,
 		Prepare: func(ctx context.Context) (any, error) {
 			if err := h.cfg.WebhookGuard.Check(ctx, register.URL); err != nil {
 				return nil, fault.New(fault.InvalidBody, "url "+err.Error())
 			}
 			return register, nil
-		}}, func(registered any) (answer, error) {
+		}}, func(registered webhook.View) (answer, error) {
 		return reply(map[string]any{"endpoint": registered, "secret": secret})
 	})
 }
@@ -142,7 +142,9 @@ func (h *endpointHandlers) listDeliveries(c *call) (answer, error) {
 		})
 }
 
-func replyDelivery(delivery any) (answer, error) { return reply(map[string]any{"delivery": delivery}) }
+func replyDelivery(delivery webhook.DeliveryView) (answer, error) {
+	return reply(map[string]any{"delivery": delivery})
+}
 
 // pingEndpoint queues a ping, which is delivered like every other event.
 func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
@@ -159,7 +161,7 @@ func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("render ping: %w", err)
 	}
-	return h.askIdempotent(c, c.askEndpoint(endpoint, webhook.Ping{ID: id, Body: string(body)}), replyDelivery)
+	return askIdempotent(h.edge, c, c.askEndpoint(endpoint, webhook.Ping{ID: id, Body: string(body)}), replyDelivery)
 }
 
 // replayDelivery starts a new run of a finished delivery. A pending delivery is answered unchanged.
@@ -183,5 +185,5 @@ func (h *endpointHandlers) replayDelivery(c *call) (answer, error) {
 		d, err := read(ctx)
 		return webhook.Replay{Delivery: d}, err
 	}
-	return h.askIdempotent(c, replay, replyDelivery)
+	return askIdempotent(h.edge, c, replay, replyDelivery)
 }

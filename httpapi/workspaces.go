@@ -33,8 +33,7 @@ func (h *workspaceHandlers) workspaceRoutes() []route {
 
 func (h *workspaceHandlers) getWorkspace(c *call) (answer, error) {
 	id := c.who.workspace()
-	view, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
-		Command: decision.Read{}})
+	view, err := ask[workspace.View](c.ctx, h.actors, toWorkspace(id, decision.Read{}))
 	if err != nil {
 		return answer{}, err
 	}
@@ -66,16 +65,12 @@ func (h *workspaceHandlers) createWorkspace(c *call) (answer, error) {
 	}
 	create := workspace.Create{ID: id, Name: body.Name, Plan: body.Plan, IssuerID: u.Format(issuerAccount),
 		IssuerFixture: h.cfg.Issuer == IssuerFixture, FirstKey: key}
-	a, err := h.askIdempotent(c, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
+	a, err := askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
 			var err error
 			create.OwnerIDs, create.Founder, err = h.ownersOfNew(c)
 			return create, err
-		}}, func(reply any) (answer, error) {
-		created, ok := reply.(workspace.Created)
-		if !ok {
-			return answer{}, fmt.Errorf("create workspace answered %T", reply)
-		}
+		}}, func(created workspace.Created) (answer, error) {
 		return replyKey(map[string]any{"workspace": created.Workspace}, created.APIKey, secret)
 	})
 	if err == nil && c.who.user != "" && !a.replayed {
@@ -146,8 +141,7 @@ func (h *workspaceHandlers) roomAmong(c *call, owners []string, founder string) 
 // listAtOnce adds the new workspace to its user's list before the answer. The reaction to
 // workspace.created does the same later, so a failure here loses nothing.
 func (h *workspaceHandlers) listAtOnce(c *call, id, name string) {
-	_, err := h.actors.Ask(c.ctx, actors.Envelope{Kind: actors.KindUser, Stream: c.who.user, Workspace: c.who.user,
-		Command: user.Join{Workspace: id, Name: name, Role: workspace.Owner}})
+	_, err := h.actors.Ask(c.ctx, toUser(c.who.user, user.Join{Workspace: id, Name: name, Role: workspace.Owner}))
 	if err != nil {
 		h.log.Warn("workspace not yet in its owner's list", "err", err)
 	}

@@ -89,19 +89,11 @@ func (p *Checkouts) takeIndexes(ctx context.Context, session string, families []
 		names[i] = string(f)
 	}
 	system, journal := ident.System.Format(ident.Workspace), p.identity()
-	reply, err := p.runtime.AskInPrepare(ctx, actors.Envelope{Kind: actors.KindDerivation, Stream: system,
-		Workspace: system,
+	return actors.ReplyAs[derivation.Taken](p.runtime.AskInPrepare(ctx, actors.Envelope{
+		Kind: actors.KindDerivation, Stream: system, Workspace: system,
 		Command: derivation.Take{Session: session, Families: names, Store: hex.EncodeToString(journal.Store[:]),
 			// A new deployment's journal has the deployment's time, a restored journal a later one.
-			Restored: !journal.Store.Time().Equal(journal.Deployment.Time())}})
-	if err != nil {
-		return nil, err
-	}
-	taken, ok := reply.(derivation.Taken)
-	if !ok {
-		return nil, fmt.Errorf("derivation answered %T", reply)
-	}
-	return taken, nil
+			Restored: !journal.Store.Time().Equal(journal.Deployment.Time())}}))
 }
 
 // coinPrices returns the dollars for a coin of each asset that is priced.

@@ -75,17 +75,14 @@ func (w *Webhooks) mayReceive(ctx context.Context, owner string, endpoint webhoo
 	if endpoint.CreatedBy == nil {
 		return true, nil
 	}
-	reply, err := w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindWorkspace, Stream: owner, Workspace: owner,
-		Command: workspace.LookUpRole{UserID: *endpoint.CreatedBy}})
+	access, err := actors.ReplyAs[workspace.Access](w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindWorkspace,
+		Stream: owner, Workspace: owner,
+		Command: workspace.LookUpRole{UserID: *endpoint.CreatedBy}}))
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
-	}
-	access, ok := reply.(workspace.Access)
-	if !ok {
-		return false, fmt.Errorf("role answered %T", reply)
 	}
 	return workspace.Manages(access.Role), nil
 }

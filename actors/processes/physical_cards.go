@@ -58,10 +58,10 @@ func (p *PhysicalCards) MintOrdered(ctx context.Context, workspace, id string) (
 		return card.View{}, err
 	}
 	mint := mintOf(workspace, order, text.HolderLabel)
-	minted, err := p.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindCard, Stream: mint.ID, Workspace: workspace,
-		Command: mint})
+	minted, err := actors.ReplyAs[card.View](p.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindCard,
+		Stream: mint.ID, Workspace: workspace, Command: mint}))
 	if err == nil {
-		return minted.(card.View), nil
+		return minted, nil
 	}
 	if !isPermanent(err) {
 		return card.View{}, err

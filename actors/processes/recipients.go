@@ -62,13 +62,9 @@ func (r *recipients) bankToken(ctx context.Context, workspace, id string) (strin
 }
 
 func (r *recipients) askCounterparty(ctx context.Context, workspace, id string, command any,
-) (s counterparty.State, err error) {
-	reply, err := r.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindCounterparty, Stream: id, Workspace: workspace,
-		Command: command})
-	if err != nil {
-		return s, err
-	}
-	return reply.(counterparty.State), nil
+) (counterparty.State, error) {
+	return actors.ReplyAs[counterparty.State](r.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindCounterparty,
+		Stream: id, Workspace: workspace, Command: command}))
 }
 
 // tokenize gives the bank a recipient's account and returns the command that replaces the account's

@@ -50,9 +50,9 @@ type InvitationToken struct {
 }
 
 // Invite invites the holder of an email and replaces a pending invitation of the same email. If
-// UserID is a member already, Invite sets the member's role at once. Owners only. The reply is an
-// Invitation, or the RoleChanged of a member. KeepKeys and KeepEndpoints name what becomes the
-// owner's instead of ending with the old role.
+// UserID is a member already, Invite sets the member's role at once. Owners only. The reply is
+// InviteReply. KeepKeys and KeepEndpoints name what becomes the owner's instead of ending with the
+// old role.
 type Invite struct {
 	ID, Email, EmailHash, TokenHash, Role string
 	UserID                                string   // the account of the email, "" when there is none
@@ -146,7 +146,7 @@ func (s *State) inviteMember(m decision.Meta, c Invite) (decision.Decision, erro
 		CreatedAt: at,
 		ExpiresAt: decision.StampOf(at.Add(InvitationLife)), Status: InvitationPending,
 	}
-	d := decision.Decision{Reply: invitation}
+	d := decision.Decision{Reply: InviteReply{Invitation: &invitation}}
 	for _, old := range s.Invitations {
 		switch {
 		case !old.ExpiresAt.After(at.Time):

@@ -49,7 +49,7 @@ func (s *State) listMembers(c ListMembers) (decision.Decision, error) {
 func (s *State) changeRole(m decision.Meta, i int, c Invite) (decision.Decision, error) {
 	person := s.Members[i]
 	if person.Role == c.Role {
-		return decision.Decision{Reply: RoleChanged{Person: person}}, nil
+		return decision.Decision{Reply: InviteReply{Person: person}}, nil
 	}
 	if s.Members.isLastOwner(i) {
 		return decision.Decision{}, errLastOwner()
@@ -65,7 +65,7 @@ func (s *State) changeRole(m decision.Meta, i int, c Invite) (decision.Decision,
 	if c.Role != Owner {
 		s.endInvitationsOf(&d, c.UserID, at)
 	}
-	d.Reply = RoleChanged{Person: person, Revoked: ended}
+	d.Reply = InviteReply{Person: person, Revoked: ended}
 	return d, nil
 }
 

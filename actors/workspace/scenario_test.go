@@ -164,7 +164,10 @@ func describe(reply any) string {
 			strings.Join(v.Scopes, " "), v.Role, v.Mode, v.KYBStatus, v.UseDue)
 	case workspace.Person:
 		return fmt.Sprintf("%s is %s\n", v.UserID, v.Role)
-	case workspace.RoleChanged:
+	case workspace.InviteReply:
+		if v.Invitation != nil {
+			return describe(*v.Invitation)
+		}
 		revoked := ""
 		if len(v.Revoked) > 0 {
 			revoked = fmt.Sprintf(", revoked: %v", v.Revoked)

@@ -230,10 +230,11 @@ type Removed struct {
 	Revoked []string // keys, oldest first
 }
 
-// RoleChanged is the reply to Invite of a member.
-type RoleChanged struct {
-	Person  Person
-	Revoked []string // keys with a scope beyond the new role, and those they made, oldest first
+// InviteReply is the reply to Invite: the new invitation, or else the member and the new role.
+type InviteReply struct {
+	Invitation *Invitation
+	Person     Person
+	Revoked    []string // keys with a scope beyond the new role, and those they made, oldest first
 }
 
 // SetMode sets the mode. Only code sends it: no route of the sandbox moves a workspace to live.
