@@ -2,10 +2,9 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/user"
 	"purser/persistence/ident"
 )
@@ -29,28 +28,13 @@ func (r accountReader) credentialOf(ctx context.Context, folded string) (id stri
 
 // userOf returns the id of the user of an email whose account lies in a slot, or "".
 func (r accountReader) userOf(ctx context.Context, slot ident.Slot, folded string) (string, error) {
-	record, err := r.actors.Find(ctx, slot, user.RecordEmail, user.EmailHash(folded))
+	document, err := query.Emails.Find(ctx, r.actors, slot, user.EmailHash(folded))
 	if fault.Is(err, fault.NotFound) {
 		return "", nil
 	}
-	if err != nil {
-		return "", err
-	}
-	var document user.EmailDocument
-	if err := json.Unmarshal(record.Document, &document); err != nil {
-		return "", fmt.Errorf("email's record: %w", err)
-	}
-	return document.UserID, nil
+	return document.UserID, err
 }
 
 func (r accountReader) readCredential(ctx context.Context, id string) (user.Credential, error) {
-	var c user.Credential
-	record, err := r.actors.Record(ctx, user.RecordCredential, id, id)
-	if err != nil {
-		return c, err
-	}
-	if err := json.Unmarshal(record.Document, &c); err != nil {
-		return c, fmt.Errorf("credential's record: %w", err)
-	}
-	return c, nil
+	return query.Credentials.Read(ctx, r.actors, id, id)
 }

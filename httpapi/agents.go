@@ -1,15 +1,11 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"purser/actors"
 	"purser/actors/agent"
 	"purser/actors/agent/intent"
 	"purser/actors/decision"
-	"purser/actors/fault"
-	"purser/persistence"
+	"purser/actors/query"
 	"purser/persistence/ident"
 )
 
@@ -67,19 +63,8 @@ func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 }
 
 func (h *agentHandlers) listAgents(c *call) (answer, error) {
-	return h.list(c, listing{kind: actors.KindAgent, workspace: c.who.workspace()},
-		func(r persistence.Record) (any, error) {
-			state, err := agentOf(r)
-			return state.View(), err
-		})
-}
-
-func agentOf(r persistence.Record) (agent.State, error) {
-	var state agent.State
-	if err := json.Unmarshal(r.Document, &state); err != nil {
-		return state, fmt.Errorf("agent's record: %w", err)
-	}
-	return state, nil
+	return listRecords(h.edge, c, query.Agents, "",
+		func(state agent.State) (any, error) { return state.View(), nil })
 }
 
 func (h *agentHandlers) updateAgent(c *call) (answer, error) {
@@ -114,17 +99,9 @@ func (h *agentHandlers) readAgent(c *call) (*agent.State, error) {
 // agentKeys publishes an agent's verification keys as a JSON Web Key Set; it requires no
 // credentials.
 func (h *agentHandlers) agentKeys(c *call) (answer, error) {
-	u, err := ident.Parse(ident.Agent, c.params["id"])
-	if err != nil {
-		return answer{}, fault.New(fault.NotFound, "")
-	}
-	record, err := h.actors.Find(c.ctx, u.Slot(), actors.KindAgent, c.params["id"])
+	record, err := query.Agents.FindRecord(c.ctx, h.actors, c.params["id"])
 	if err != nil {
 		return answer{}, err
 	}
-	state, err := agentOf(record)
-	if err != nil {
-		return answer{}, err
-	}
-	return reply(map[string]any{"keys": state.Keys()})
+	return reply(map[string]any{"keys": record.Document.Keys()})
 }

@@ -2,14 +2,13 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/workspace"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
@@ -91,16 +90,12 @@ func (e *edge) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash stri
 	if owner, ok := e.keys.ownerOf(hash); ok {
 		return owner, nil
 	}
-	record, err := e.actors.Find(ctx, slot, workspace.RecordSecret, hash)
+	document, err := query.APISecrets.Find(ctx, e.actors, slot, hash)
 	if fault.Is(err, fault.NotFound) {
 		return "", noValidKey()
 	}
 	if err != nil {
 		return "", err
-	}
-	var document workspace.SecretDocument
-	if err := json.Unmarshal(record.Document, &document); err != nil {
-		return "", fmt.Errorf("secret's record: %w", err)
 	}
 	e.keys.storeOwner(hash, document.WorkspaceID)
 	return document.WorkspaceID, nil

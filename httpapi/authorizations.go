@@ -2,12 +2,11 @@ package httpapi
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"purser/actors/balance"
 	"purser/actors/fault"
-	"purser/persistence"
+	"purser/actors/query"
 )
 
 const (
@@ -65,18 +64,17 @@ type authorizationWalk struct {
 	h        *cardHandlers
 	c        *call
 	l        listing
-	nextPage persistence.Page     // the page to read after records
-	records  []persistence.Record // read, before current
-	ended    bool                 // the list has no more behind records
-	current  persistence.Record   // the record of names
-	ids      []string             // the ids of the authorizations of current, in the order of their decisions
-	shown    int                  // the number of names passed, from the last one backwards
+	nextPage query.Page                      // the page to read after records
+	records  []query.Record[json.RawMessage] // read, before current
+	ended    bool                            // the list has no more behind records
+	current  query.Record[json.RawMessage]   // the record of ids
+	ids      []string                        // the ids that current holds, in the order of their decisions
+	shown    int                             // the number of ids passed, from the last one backwards
 }
 
 // startBehind starts behind the record of the cursor, or behind the first shown entries of it.
-func (w *authorizationWalk) startBehind(asked persistence.Page, shown int) error {
-	w.nextPage = persistence.Page{AfterPosition: asked.AfterPosition, AfterOrdinal: asked.AfterOrdinal,
-		Limit: asked.Limit + 1}
+func (w *authorizationWalk) startBehind(asked query.Page, shown int) error {
+	w.nextPage = query.Page{After: asked.After, Limit: asked.Limit + 1}
 	if w.l.kind == balance.RecordAuthorizationIndex {
 		w.nextPage.Limit = min(w.nextPage.Limit, indexRecords)
 	}
@@ -85,13 +83,12 @@ func (w *authorizationWalk) startBehind(asked persistence.Page, shown int) error
 	}
 	// The ordinal after the cursor's makes the first read begin with the cursor's own record. The
 	// highest ordinal overflows to 0, behind which a position has no record.
-	w.nextPage.AfterOrdinal++
+	w.nextPage.After.Ordinal++
 	there, err := w.nextAuthorization()
 	if err != nil {
 		return err
 	}
-	if !there || w.current.Position != asked.AfterPosition || w.current.Ordinal != asked.AfterOrdinal ||
-		shown >= len(w.ids) {
+	if !there || w.current.Place != asked.After || shown >= len(w.ids) {
 		return foreignCursor()
 	}
 	w.shown = shown
@@ -119,28 +116,28 @@ func (w *authorizationWalk) fetchRecords() (err error) {
 	if w.ended {
 		return nil
 	}
-	if w.records, err = w.h.actors.List(w.c.ctx, w.l.kind, w.l.workspace, w.l.parent, w.nextPage); err != nil {
+	list := query.Authorizations.AsStored()
+	if w.l.kind == balance.RecordAuthorizationIndex {
+		list = query.AuthorizationIndexes.AsStored()
+	}
+	if w.records, err = list.List(w.c.ctx, w.h.actors, w.l.workspace, w.l.parent, w.nextPage); err != nil {
 		return err
 	}
 	if w.ended = len(w.records) < w.nextPage.Limit; !w.ended {
-		last := w.records[len(w.records)-1]
-		w.nextPage.AfterPosition, w.nextPage.AfterOrdinal = last.Position, last.Ordinal
+		w.nextPage.After = w.records[len(w.records)-1].Place
 	}
 	return nil
 }
 
-// openRecord sets names to the authorizations of the current record.
+// openRecord sets ids to the authorizations of the current record.
 func (w *authorizationWalk) openRecord() error {
 	if w.l.kind == balance.RecordAuthorization {
 		w.ids = []string{w.current.ID}
 		return nil
 	}
-	var index balance.AuthorizationIndex
-	if err := json.Unmarshal(w.current.Document, &index); err != nil {
-		return fmt.Errorf("authorizations' index: %w", err)
-	}
+	index, err := query.AuthorizationIndexes.Decode(w.current.Document)
 	w.ids = index.All()
-	return nil
+	return err
 }
 
 // collectPage collects a page from the walk's position: the authorizations with the decision
@@ -157,7 +154,7 @@ func (w *authorizationWalk) collectPage(limit int, wanted string) (page, error) 
 			return out, err
 		}
 		if len(out.Data) == limit || scanned == maxScanned {
-			out.NextCursor = w.l.cursorIn(last, shown)
+			out.NextCursor = w.l.cursorIn(last.Place, shown)
 			return out, nil
 		}
 		document, err := w.readDocument()
@@ -177,19 +174,14 @@ func (w *authorizationWalk) readDocument() (json.RawMessage, error) {
 	if w.l.kind == balance.RecordAuthorization {
 		return w.c.stripPrefix(w.current.Document), nil
 	}
-	found, err := w.h.actors.Record(w.c.ctx, balance.RecordAuthorization, w.l.workspace, w.ids[len(w.ids)-w.shown])
-	return w.c.stripPrefix(found.Document), err
+	found, err := query.Authorizations.AsStored().Read(w.c.ctx, w.h.actors, w.l.workspace, w.ids[len(w.ids)-w.shown])
+	return w.c.stripPrefix(found), err
 }
 
 func decidedAs(document json.RawMessage, wanted string) (bool, error) {
 	if wanted == "" {
 		return true, nil
 	}
-	var a struct {
-		Decision string `json:"decision"`
-	}
-	if err := json.Unmarshal(document, &a); err != nil {
-		return false, fmt.Errorf("authorization's record: %w", err)
-	}
-	return a.Decision == wanted, nil
+	a, err := query.AuthorizationDecisions.Decode(document)
+	return a.Decision == wanted, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/decision"
+	"purser/actors/query"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -163,13 +164,13 @@ func TestFilteredPageExaminesBoundedAuthorizations(t *testing.T) {
 	require.Equal(t, []int{indexRecords}, read.limits)
 }
 
-// newest returns the newest record of the workspace's index.
-func (l *authorizationLog) newest() persistence.Record {
+// newest returns the place of the newest record of the workspace's index.
+func (l *authorizationLog) newest() query.Place {
 	l.w.t.Helper()
-	records, err := l.w.system.List(context.Background(), balance.RecordAuthorizationIndex, l.tn.workspace, "",
-		persistence.Page{Limit: 1})
+	records, err := query.AuthorizationIndexes.List(context.Background(), l.w.system, l.tn.workspace, "",
+		query.Page{Limit: 1})
 	require.NoError(l.w.t, err)
-	return records[0]
+	return records[0].Place
 }
 
 // A cursor into a record is accepted only when the record is in the list and has more entries to
@@ -181,8 +182,8 @@ func TestCursorIntoARecordBelongsToItsList(t *testing.T) {
 	l.addRun(3, false)
 	workspace := listing{kind: balance.RecordAuthorizationIndex, workspace: l.tn.workspace}
 	newest := l.newest()
-	at := func(position uint64, ordinal uint32) persistence.Record {
-		return persistence.Record{Position: position, Ordinal: ordinal}
+	at := func(position uint64, ordinal uint32) query.Place {
+		return query.Place{Position: position, Ordinal: ordinal}
 	}
 	names, cursor := l.page("limit=2", "")
 	require.Equal(t, l.all[:2], names)

@@ -2,13 +2,11 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"purser/actors"
 	"purser/actors/cardholder"
 	"purser/actors/fault"
-	"purser/persistence"
+	"purser/actors/query"
 	"purser/persistence/ident"
 )
 
@@ -67,23 +65,10 @@ func (h *cardHandlers) enrolPerson(ctx context.Context, c *call, create cardhold
 }
 
 func (h *cardHandlers) listCardholders(c *call) (answer, error) {
-	return h.list(c, listing{kind: actors.KindCardholder, workspace: c.who.workspace()},
-		func(r persistence.Record) (any, error) {
-			var state cardholder.State
-			if err := json.Unmarshal(r.Document, &state); err != nil {
-				return nil, fmt.Errorf("cardholder's record: %w", err)
-			}
-			record, err := h.actors.Record(c.ctx, cardholder.RecordPerson, c.who.workspace(), state.ID)
-			if err != nil {
-				// %v hides a not_found, which would read as one of the list.
-				return nil, fmt.Errorf("person of a cardholder: %v", err)
-			}
-			var person cardholder.Person
-			if err := json.Unmarshal(record.Document, &person); err != nil {
-				return nil, fmt.Errorf("person of a cardholder: %w", err)
-			}
-			return state.View(person), nil
-		})
+	return listRecords(h.edge, c, query.Cardholders, "", func(state cardholder.State) (any, error) {
+		person, err := query.CardholderPersons.ReadPart(c.ctx, h.actors, c.who.workspace(), state.ID)
+		return state.View(person), err
+	})
 }
 
 // cardholderFor returns the cardholder of a new card: the named one, or the first active one. The
@@ -96,16 +81,9 @@ func (h *cardHandlers) cardholderFor(c *call, named string) (string, error) {
 		}
 		return first, err
 	}
-	if _, err := ident.Parse(ident.Cardholder, named); err != nil {
-		return "", fault.New(fault.NotFound, "")
-	}
-	record, err := h.actors.Record(c.ctx, actors.KindCardholder, c.who.workspace(), named)
+	holder, err := readOwn(h.edge, c, query.Cardholders, named)
 	if err != nil {
 		return "", err
-	}
-	var holder cardholder.State
-	if err := json.Unmarshal(record.Document, &holder); err != nil {
-		return "", fmt.Errorf("cardholder's record: %w", err)
 	}
 	if holder.State != cardholder.StateActive && h.cfg.Issuer == IssuerConnected {
 		return "", fault.New(cardholderRequired, "the cardholder is not active with the issuing partner")
@@ -115,17 +93,9 @@ func (h *cardHandlers) cardholderFor(c *call, named string) (string, error) {
 
 // firstCardholder returns the workspace's oldest active cardholder, or "".
 func (h *cardHandlers) firstCardholder(c *call) (string, error) {
-	id := c.who.workspace()
-	record, err := h.actors.Record(c.ctx, actors.TallyKind(cardholder.TallyActive), id, id)
+	tally, err := readOwn(h.edge, c, query.CardholderTallies, c.who.workspace())
 	if fault.Is(err, fault.NotFound) {
 		return "", nil
 	}
-	if err != nil {
-		return "", err
-	}
-	var tally actors.Tally
-	if err := json.Unmarshal(record.Document, &tally); err != nil {
-		return "", fmt.Errorf("tally of cardholders: %w", err)
-	}
-	return tally.First, nil
+	return tally.First, err
 }

@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"purser/actors"
-	"purser/actors/balance"
 	"purser/actors/bankday"
 	"purser/actors/card"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/persistence"
+	"purser/actors/query"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -118,13 +117,8 @@ func drawDigits(n int, entropy io.Reader) (string, error) {
 }
 
 func (h *cardHandlers) listCards(c *call) (answer, error) {
-	workspace := c.who.workspace()
-	h.actors.WaitRelayed(c.ctx, workspace)
-	return h.list(c, listing{kind: actors.KindCard, workspace: workspace}, func(r persistence.Record) (any, error) {
-		var state card.State
-		if err := json.Unmarshal(r.Document, &state); err != nil {
-			return nil, fmt.Errorf("card's record: %w", err)
-		}
+	h.actors.WaitRelayed(c.ctx, c.who.workspace())
+	return listRecords(h.edge, c, query.Cards, "", func(state card.State) (any, error) {
 		return h.showCard(c, state.View())
 	})
 }
@@ -148,30 +142,21 @@ func (h *cardHandlers) showCard(c *call, view card.View) (cardDocument, error) {
 	if err != nil {
 		return cardDocument{}, err
 	}
-	record, err := h.actors.Record(c.ctx, card.RecordLabel, c.who.workspace(), view.ID)
+	label, err := query.CardLabels.ReadPart(c.ctx, h.actors, c.who.workspace(), view.ID)
 	if err != nil {
-		// %v hides a not_found, which would read as one of the card.
-		return cardDocument{}, fmt.Errorf("label of a card: %v", err)
-	}
-	var label card.Label
-	if err := json.Unmarshal(record.Document, &label); err != nil {
-		return cardDocument{}, fmt.Errorf("label of a card: %w", err)
+		return cardDocument{}, err
 	}
 	return cardDocument{View: view, HolderLabel: label.HolderLabel, MonthSpendUsdCents: spent}, nil
 }
 
 // monthSpend returns the cents that a card has authorized and cleared in the calendar month of now.
 func (h *cardHandlers) monthSpend(ctx context.Context, workspace, id string, now time.Time) (int64, error) {
-	record, err := h.actors.Record(ctx, balance.RecordCardSpend, workspace, id)
+	spend, err := query.CardSpends.Read(ctx, h.actors, workspace, id)
 	if fault.Is(err, fault.NotFound) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
-	}
-	var spend balance.CardSpend
-	if err := json.Unmarshal(record.Document, &spend); err != nil {
-		return 0, fmt.Errorf("card's spend: %w", err)
 	}
 	if money.Month(spend.Month) < money.MonthOf(now.UnixMilli()) {
 		return 0, nil
@@ -190,8 +175,8 @@ func (h *cardHandlers) getCard(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	records, err := h.actors.List(c.ctx, balance.RecordAuthorization, workspace, id,
-		persistence.Page{Limit: recentAuthorizations})
+	records, err := query.Authorizations.AsStored().List(c.ctx, h.actors, workspace, id,
+		query.Page{Limit: recentAuthorizations})
 	if err != nil {
 		return answer{}, err
 	}

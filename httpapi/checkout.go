@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -11,10 +10,10 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/workspace"
 	"purser/httpapi/guides"
 	"purser/httpapi/web"
-	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -132,37 +131,19 @@ func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 }
 
 func (h *checkoutHandlers) listCheckouts(c *call) (answer, error) {
-	records, err := h.actors.List(c.ctx, actors.KindCheckout, c.who.workspace(), "",
-		persistence.Page{Limit: shownSessions})
+	records, err := query.Checkouts.List(c.ctx, h.actors, c.who.workspace(), "", query.Page{Limit: shownSessions})
 	if err != nil {
 		return answer{}, err
 	}
 	shown := make([]checkoutDocument, len(records))
 	for i, r := range records {
-		var state checkout.State
-		if err := json.Unmarshal(r.Document, &state); err != nil {
-			return answer{}, fmt.Errorf("checkout session's record: %w", err)
-		}
-		text, err := h.checkoutText(c, c.who.workspace(), r.ID)
+		text, err := query.CheckoutTexts.ReadPart(c.ctx, h.actors, c.who.workspace(), r.ID)
 		if err != nil {
 			return answer{}, err
 		}
-		shown[i] = h.showCheckout(state.View(c.now), text)
+		shown[i] = h.showCheckout(r.Document.View(c.now), text)
 	}
 	return reply(map[string]any{"data": shown})
-}
-
-// checkoutText reads the merchant's text of a session that exists.
-func (h *checkoutHandlers) checkoutText(c *call, workspace, id string) (text checkout.Text, err error) {
-	record, err := h.actors.Record(c.ctx, checkout.RecordText, workspace, id)
-	if err != nil {
-		// %v hides a not_found, which would read as one of the session.
-		return text, fmt.Errorf("text of a checkout session: %v", err)
-	}
-	if err := json.Unmarshal(record.Document, &text); err != nil {
-		return text, fmt.Errorf("text of a checkout session: %w", err)
-	}
-	return text, nil
 }
 
 // toCheckout addresses a command to the session of the path; another workspace's session is
@@ -194,10 +175,10 @@ func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if _, err := h.actors.Record(c.ctx, actors.KindCheckout, e.Workspace, e.Stream); err != nil {
+	if _, err := query.Checkouts.AsStored().Read(c.ctx, h.actors, e.Workspace, e.Stream); err != nil {
 		return answer{}, err
 	}
-	text, err := h.checkoutText(c, e.Workspace, e.Stream)
+	text, err := query.CheckoutTexts.ReadPart(c.ctx, h.actors, e.Workspace, e.Stream)
 	if err != nil {
 		return answer{}, err
 	}
@@ -207,19 +188,8 @@ func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 // publicCheckout reads the session of the path for a caller with the link and without a key. The
 // session's id is unguessable and authorizes the read.
 func (h *checkoutHandlers) publicCheckout(c *call) (checkout.State, error) {
-	var state checkout.State
-	u, err := ident.Parse(ident.Checkout, c.params["id"])
-	if err != nil {
-		return state, fault.New(fault.NotFound, "")
-	}
-	record, err := h.actors.Find(c.ctx, u.Slot(), actors.KindCheckout, c.params["id"])
-	if err != nil {
-		return state, err
-	}
-	if err := json.Unmarshal(record.Document, &state); err != nil {
-		return state, fmt.Errorf("checkout session's record: %w", err)
-	}
-	return state, nil
+	record, err := query.Checkouts.FindRecord(c.ctx, h.actors, c.params["id"])
+	return record.Document, err
 }
 
 func (h *checkoutHandlers) checkoutStatus(c *call) (answer, error) {

@@ -10,6 +10,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -106,7 +107,8 @@ func (h *currencyHandlers) createConversion(c *call) (answer, error) {
 	}
 	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
-			err := h.readQuote(c, balance.RecordConversionQuote, ident.CurrencyQuote, body.QuoteID, &create.Quote)
+			var err error
+			create.Quote, err = readQuote(h.edge, c, query.ConversionQuotes, body.QuoteID)
 			return create, err
 		}}, func(v balance.Conversion) (answer, error) {
 		return replyWith(fasthttp.StatusAccepted, map[string]string{"orderId": v.ID, "status": v.Status})
@@ -128,8 +130,8 @@ var conversionLabels = map[string]string{
 // getConversion shows a conversion. The bought amount is 0 once the conversion has ended without
 // buying.
 func (h *currencyHandlers) getConversion(c *call) (answer, error) {
-	var v balance.Conversion
-	if err := h.readOwn(c, balance.RecordConversion, ident.Conversion, c.params["id"], &v); err != nil {
+	v, err := readOwn(h.edge, c, query.Conversions, c.params["id"])
+	if err != nil {
 		return answer{}, err
 	}
 	switch v.Status {

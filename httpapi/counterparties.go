@@ -1,13 +1,11 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/counterparty"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/persistence/ident"
 )
 
@@ -40,19 +38,15 @@ func (h *treasuryHandlers) createCounterparty(c *call) (answer, error) {
 }
 
 func (h *treasuryHandlers) listCounterparties(c *call) (answer, error) {
-	return h.list(c, listing{kind: counterparty.RecordView, workspace: c.who.workspace()}, nil)
+	return listRecords(h.edge, c, query.CounterpartyViews.AsStored(), "", showStored)
 }
 
 func (h *treasuryHandlers) getCounterparty(c *call) (answer, error) {
-	id := c.params["id"]
-	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
-		return answer{}, fault.New(fault.NotFound, "")
-	}
-	record, err := h.actors.Record(c.ctx, counterparty.RecordView, c.who.workspace(), id)
+	view, err := readOwn(h.edge, c, query.CounterpartyViews.AsStored(), c.params["id"])
 	if err != nil {
 		return answer{}, err
 	}
-	return reply(map[string]any{"counterparty": record.Document})
+	return reply(map[string]any{"counterparty": view})
 }
 
 // removeCounterparty removes a recipient. Removing one again answers the same.
@@ -72,16 +66,9 @@ func (h *treasuryHandlers) removeCounterparty(c *call) (answer, error) {
 
 // recipientNamed returns the counterparty that a payout or a quote names.
 func (h *treasuryHandlers) recipientNamed(c *call, id string) (balance.Recipient, error) {
-	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
-		return balance.Recipient{}, fault.New(fault.NotFound, "")
-	}
-	record, err := h.actors.Record(c.ctx, actors.KindCounterparty, c.who.workspace(), id)
+	state, err := readOwn(h.edge, c, query.Counterparties, id)
 	if err != nil {
 		return balance.Recipient{}, err
-	}
-	var state counterparty.State
-	if err := json.Unmarshal(record.Document, &state); err != nil {
-		return balance.Recipient{}, fmt.Errorf("counterparty's record: %w", err)
 	}
 	if state.Removed {
 		return balance.Recipient{}, fault.New(fault.NotFound, "")

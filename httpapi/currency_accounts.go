@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,8 +10,8 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/workspace"
-	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -272,15 +271,11 @@ func (h *currencyHandlers) listActivity(c *call) (answer, error) {
 	if _, served := currency.Exponent(); !served {
 		return answer{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
 	}
-	return h.list(c, listing{kind: balance.RecordActivity, workspace: c.who.workspace(), parent: asked},
-		func(r persistence.Record) (any, error) { return h.showActivity(c, r) })
+	return listRecords(h.edge, c, query.Activities, asked,
+		func(a balance.Activity) (any, error) { return h.showActivity(c, a) })
 }
 
-func (h *currencyHandlers) showActivity(c *call, r persistence.Record) (any, error) {
-	var a balance.Activity
-	if err := json.Unmarshal(r.Document, &a); err != nil {
-		return nil, fmt.Errorf("activity's record: %w", err)
-	}
+func (h *currencyHandlers) showActivity(c *call, a balance.Activity) (any, error) {
 	d := activityDocument{ID: a.ID, Kind: a.Kind, Direction: a.Direction, CreatedAt: a.CreatedAt,
 		Amount: newAmountView(balance.Amount{Currency: a.Currency, AmountMinor: a.AmountMinor})}
 	if a.ConversionID != "" {
@@ -289,17 +284,9 @@ func (h *currencyHandlers) showActivity(c *call, r persistence.Record) (any, err
 	if a.PayinID == "" {
 		return d, nil
 	}
-	record, err := h.actors.Record(c.ctx, balance.RecordPayinText, c.who.workspace(), a.PayinID)
-	if err != nil {
-		// %v hides a not_found, which would read as one of the entry.
-		return nil, fmt.Errorf("reference of a pay-in: %v", err)
-	}
-	var text balance.PayinText
-	if err := json.Unmarshal(record.Document, &text); err != nil {
-		return nil, fmt.Errorf("reference of a pay-in: %w", err)
-	}
+	text, err := query.PayinTexts.ReadPart(c.ctx, h.actors, c.who.workspace(), a.PayinID)
 	d.Reference = text.Reference
-	return d, nil
+	return d, err
 }
 
 // simulatePayin announces test money that arrives after the deposit delay.

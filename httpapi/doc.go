@@ -1,6 +1,7 @@
 // Package httpapi serves Purser's REST interface: it turns a request into a message to an actor and
-// the reply into JSON. It runs no query and holds no business rule. A route's row in the route
-// table states the checks that a caller must pass.
+// the reply into JSON, and shows records that package query reads. It runs no query of its own and
+// holds no business rule. A route's row in the route table states the checks that a caller must
+// pass.
 //
 // # The order of checks
 //
@@ -48,7 +49,7 @@
 //	toolHandlers        mcp
 //
 // All of them embed edge (edge.go), which checks requests and writes answers: auth, session, body,
-// decode, limits, idempotency, lists, records, errors, requests. server.go and routes.go put the
-// groups together. A new resource is a file with its handlers and rows in one of the groups, and
+// decode, limits, asks, idempotency, lists, records, errors, requests. server.go and routes.go put
+// the groups together. A new resource is a file with its handlers and rows in one of the groups, and
 // its paths in openapi/openapi.yaml; a test fails when a row and the description differ.
 package httpapi

@@ -17,7 +17,7 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/fault"
 	"purser/actors/partner/chain"
-	"purser/actors/workspace"
+	"purser/actors/query"
 	"purser/authorizer/drain"
 	"purser/httpapi/web"
 	"purser/persistence/ident"
@@ -238,17 +238,13 @@ func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 	if err != nil {
 		return page, err
 	}
-	text, err := h.checkoutText(c, state.Workspace, state.ID)
+	text, err := query.CheckoutTexts.ReadPart(c.ctx, h.actors, state.Workspace, state.ID)
 	if err != nil {
 		return page, err
 	}
-	record, err := h.actors.Record(c.ctx, actors.KindWorkspace, state.Workspace, state.Workspace)
+	merchant, err := query.Workspaces.ReadPart(c.ctx, h.actors, state.Workspace, state.Workspace)
 	if err != nil {
-		return page, fmt.Errorf("workspace of a checkout session: %v", err)
-	}
-	var merchant workspace.State
-	if err := json.Unmarshal(record.Document, &merchant); err != nil {
-		return page, fmt.Errorf("workspace of a checkout session: %w", err)
+		return page, err
 	}
 	status, err := json.Marshal(state.CustomerView(c.now))
 	if err != nil {

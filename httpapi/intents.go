@@ -10,7 +10,7 @@ import (
 	"purser/actors/agent"
 	"purser/actors/agent/intent"
 	"purser/actors/fault"
-	"purser/persistence"
+	"purser/actors/query"
 	"purser/persistence/ident"
 )
 
@@ -163,17 +163,14 @@ func (h *agentHandlers) listIntents(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	records, err := h.actors.List(c.ctx, agent.RecordIntent, c.who.workspace(), state.ID,
-		persistence.Page{Limit: shownIntents})
+	records, err := query.AgentIntents.List(c.ctx, h.actors, c.who.workspace(), state.ID,
+		query.Page{Limit: shownIntents})
 	if err != nil {
 		return answer{}, err
 	}
 	shown := make([]shownEntry, len(records))
 	for i, r := range records {
-		if err := json.Unmarshal(r.Document, &shown[i].LogEntry); err != nil {
-			return answer{}, fmt.Errorf("entry of an agent's log: %w", err)
-		}
-		shown[i].Intent = showIntent(shown[i].LogEntry.Intent)
+		shown[i] = shownEntry{LogEntry: r.Document, Intent: showIntent(r.Document.Intent)}
 	}
 	return reply(map[string]any{"data": shown})
 }

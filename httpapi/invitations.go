@@ -2,12 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/user"
 	"purser/actors/workspace"
 	"purser/persistence/ident"
@@ -136,18 +136,11 @@ func (h *workspaceHandlers) listInvitations(c *call) (answer, error) {
 // invitedEmail returns the email of a pending invitation, or "" when the invitation has ended since
 // it was listed.
 func (h *workspaceHandlers) invitedEmail(ctx context.Context, owned, id string) (string, error) {
-	record, err := h.actors.Record(ctx, workspace.RecordInvitation, owned, id)
+	document, err := query.Invitations.Read(ctx, h.actors, owned, id)
 	if fault.Is(err, fault.NotFound) {
 		return "", nil
 	}
-	if err != nil {
-		return "", err
-	}
-	var document workspace.InvitationDocument
-	if err := json.Unmarshal(record.Document, &document); err != nil {
-		return "", fmt.Errorf("invitation's record: %w", err)
-	}
-	return document.Email, nil
+	return document.Email, err
 }
 
 func (h *workspaceHandlers) withdrawInvitation(c *call) (answer, error) {
@@ -209,13 +202,9 @@ func (h *workspaceHandlers) answerInvitation(c *call, command func(workspace.Inv
 	if err != nil {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	record, err := h.actors.Find(c.ctx, slot, workspace.RecordInvitationToken, hash)
+	document, err := query.InvitationTokens.Find(c.ctx, h.actors, slot, hash)
 	if err != nil {
 		return answer{}, err
-	}
-	var document workspace.InvitationToken
-	if err := json.Unmarshal(record.Document, &document); err != nil {
-		return answer{}, fmt.Errorf("invitation token's record: %w", err)
 	}
 	credential, err := h.accounts.readCredential(c.ctx, c.who.user)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/workspace"
 	"purser/persistence/ident"
 )
@@ -96,7 +97,7 @@ func (c *caller) handsOut(scopes []string) error {
 }
 
 func (h *workspaceHandlers) listKeys(c *call) (answer, error) {
-	return h.list(c, listing{kind: workspace.RecordKey, workspace: c.who.workspace()}, nil)
+	return listRecords(h.edge, c, query.APIKeys.AsStored(), "", showStored)
 }
 
 func (h *workspaceHandlers) revokeKey(c *call) (answer, error) {

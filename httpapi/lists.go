@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"purser/actors/fault"
-	"purser/persistence"
+	"purser/actors/query"
 )
 
 // Limits of a page.
@@ -16,10 +16,7 @@ const (
 	minLimit     = 1
 	maxLimit     = 100
 	defaultLimit = 50
-	// A page ends with the record that takes it beyond maxPageBytes. It is read in two parts, so
-	// that long records beyond its end are not read.
-	maxPageBytes = 1 << 20
-	firstRead    = 16 // records
+	maxPageBytes = 1 << 20 // a page ends with the record that takes its stored documents beyond it
 )
 
 // pageQuery holds the query parameters of every list.
@@ -46,15 +43,15 @@ const (
 	partBytes   = cursorBytes + 2 // a cursor that points into a record
 )
 
-// cursorBehind returns the cursor behind a record. Clients treat it as opaque.
-func (l listing) cursorBehind(after persistence.Record) *string { return l.cursorIn(after, 0) }
+// cursorBehind returns the cursor behind the record at a place. Clients treat it as opaque.
+func (l listing) cursorBehind(after query.Place) *string { return l.cursorIn(after, 0) }
 
-// cursorIn returns a cursor into a record that holds several entries of the list. It points behind
+// cursorIn returns a cursor into the record at a place, which holds several entries of the list. It points behind
 // the first shown entries (1 to 65,535) when more follow; with 0 it points behind the record.
-func (l listing) cursorIn(r persistence.Record, shown int) *string {
+func (l listing) cursorIn(at query.Place, shown int) *string {
 	mark := l.cursorMark()
-	b := binary.BigEndian.AppendUint64(mark[:], r.Position)
-	b = binary.BigEndian.AppendUint32(b, r.Ordinal)
+	b := binary.BigEndian.AppendUint64(mark[:], at.Position)
+	b = binary.BigEndian.AppendUint32(b, at.Ordinal)
 	if shown != 0 {
 		b = binary.BigEndian.AppendUint16(b, uint16(shown))
 	}
@@ -67,7 +64,7 @@ func foreignCursor() error {
 }
 
 // readPage reads limit and cursor of a list whose records are one entry each.
-func (c *call) readPage(l listing) (persistence.Page, error) {
+func (c *call) readPage(l listing) (query.Page, error) {
 	p, shown, err := c.readPart(l)
 	if err == nil && shown != 0 {
 		err = foreignCursor()
@@ -77,7 +74,7 @@ func (c *call) readPage(l listing) (persistence.Page, error) {
 
 // readPart reads limit and cursor. shown is the number of entries already shown of the record at
 // the cursor; 0 means all.
-func (c *call) readPart(l listing) (p persistence.Page, shown int, err error) {
+func (c *call) readPart(l listing) (p query.Page, shown int, err error) {
 	p.Limit = defaultLimit
 	if text, given := c.query["limit"]; given {
 		n, err := strconv.Atoi(text)
@@ -94,69 +91,43 @@ func (c *call) readPart(l listing) (p persistence.Page, shown int, err error) {
 	if err != nil || len(b) != cursorBytes && len(b) != partBytes || [4]byte(b[:4]) != l.cursorMark() {
 		return p, 0, foreignCursor()
 	}
-	p.AfterPosition = binary.BigEndian.Uint64(b[4:])
-	p.AfterOrdinal = binary.BigEndian.Uint32(b[12:])
+	p.After.Position = binary.BigEndian.Uint64(b[4:])
+	p.After.Ordinal = binary.BigEndian.Uint32(b[12:])
 	if len(b) == partBytes {
 		shown = int(binary.BigEndian.Uint16(b[cursorBytes:]))
 	}
-	if p.AfterPosition == 0 || len(b) == partBytes && shown == 0 {
+	if p.After.Position == 0 || len(b) == partBytes && shown == 0 {
 		return p, 0, foreignCursor()
 	}
 	return p, shown, nil
 }
 
-// list answers a page of records. show turns a record into its JSON value; nil shows the stored
-// document.
-func (e *edge) list(c *call, l listing, show func(persistence.Record) (any, error)) (answer, error) {
+// listRecords answers a page of the records that the caller's workspace has of a kind and a parent;
+// most kinds have the parent "". show turns a document into its JSON value.
+func listRecords[D any](e *edge, c *call, of query.Records[D], parent string, show func(D) (any, error)) (answer,
+	error) {
+	l := listing{kind: of.Kind(), workspace: c.who.workspace(), parent: parent}
 	asked, err := c.readPage(l)
 	if err != nil {
 		return answer{}, err
 	}
-	records, more, err := e.readRecords(c, l, asked)
+	records, more, err := of.ListWithin(c.ctx, e.actors, l.workspace, parent, asked, maxPageBytes)
 	if err != nil {
 		return answer{}, err
 	}
 	out := page{Data: []any{}}
 	if more {
-		out.NextCursor = l.cursorBehind(records[len(records)-1])
+		out.NextCursor = l.cursorBehind(records[len(records)-1].Place)
 	}
-	for _, record := range records {
-		shown := any(json.RawMessage(record.Document))
-		if show != nil {
-			if shown, err = show(record); err != nil {
-				return answer{}, err
-			}
+	for i := range records {
+		shown, err := show(records[i].Document)
+		if err != nil {
+			return answer{}, err
 		}
 		out.Data = append(out.Data, shown)
 	}
 	return reply(out)
 }
 
-// readRecords reads the records of a page, and reports whether more follow.
-func (e *edge) readRecords(c *call, l listing, asked persistence.Page) (records []persistence.Record, more bool,
-	err error) {
-	length, at := 0, asked
-	for {
-		// The extra record shows whether the list continues.
-		at.Limit = asked.Limit + 1 - len(records)
-		if len(records) == 0 {
-			at.Limit = min(at.Limit, firstRead)
-		}
-		read, err := e.actors.List(c.ctx, l.kind, l.workspace, l.parent, at)
-		if err != nil {
-			return nil, false, err
-		}
-		for i, record := range read {
-			if length > maxPageBytes || len(records) == asked.Limit {
-				return records, true, nil
-			}
-			length += len(record.Document)
-			records = append(records, read[i])
-		}
-		if len(read) < at.Limit {
-			return records, false, nil
-		}
-		last := records[len(records)-1]
-		at.AfterPosition, at.AfterOrdinal = last.Position, last.Ordinal
-	}
-}
+// showStored shows a document as it is stored.
+func showStored(document json.RawMessage) (any, error) { return document, nil }

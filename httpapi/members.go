@@ -8,9 +8,9 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/webhook"
 	"purser/actors/workspace"
-	"purser/persistence"
 )
 
 func (h *workspaceHandlers) memberRoutes() []route {
@@ -63,10 +63,10 @@ func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, sho
 		return answer{}, err
 	}
 	out := page{Data: []any{}}
-	var last persistence.Record
+	var last query.Place
 	for i := len(all) - 1; i >= 0; i-- {
-		place := persistence.Record{Position: uint64(at(all[i]).UnixMilli()), Ordinal: uint32(i)}
-		if asked.AfterPosition > 0 && !comesAfter(place, asked) {
+		place := query.Place{Position: uint64(at(all[i]).UnixMilli()), Ordinal: uint32(i)}
+		if asked.After.Position > 0 && !comesAfter(place, asked.After) {
 			continue
 		}
 		if len(out.Data) == asked.Limit {
@@ -83,8 +83,8 @@ func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, sho
 }
 
 // comesAfter reports whether an entry is behind the cursor of a list that is newest first.
-func comesAfter(r persistence.Record, p persistence.Page) bool {
-	return r.Position < p.AfterPosition || r.Position == p.AfterPosition && r.Ordinal < p.AfterOrdinal
+func comesAfter(p, cursor query.Place) bool {
+	return p.Position < cursor.Position || p.Position == cursor.Position && p.Ordinal < cursor.Ordinal
 }
 
 // removeMember removes a user from the workspace. Once it is answered, the user's sessions have no
@@ -143,17 +143,14 @@ func (h *workspaceHandlers) endMembership(c *call, command workspace.RemoveMembe
 // endingEndpoints lists the ids of the webhook endpoints that a member made and that are not kept,
 // oldest first. A kept id that is no endpoint of the workspace is not_found.
 func (h *workspaceHandlers) endingEndpoints(c *call, member string, keep []string) ([]string, error) {
-	records, err := h.actors.List(c.ctx, webhook.RecordEndpoint, c.who.workspace(), "",
-		persistence.Page{Limit: webhook.MaxPerWorkspace})
+	records, err := query.Endpoints.List(c.ctx, h.actors, c.who.workspace(), "",
+		query.Page{Limit: webhook.MaxPerWorkspace})
 	if err != nil {
 		return nil, err
 	}
 	ending, active := []string{}, map[string]bool{}
 	for i := len(records) - 1; i >= 0; i-- {
-		var endpoint webhook.Endpoint
-		if err := decodeRecord(records[i], &endpoint); err != nil {
-			return nil, err
-		}
+		endpoint := &records[i].Document
 		active[endpoint.ID] = true
 		if endpoint.MadeBy(member) && !slices.Contains(keep, endpoint.ID) {
 			ending = append(ending, endpoint.ID)

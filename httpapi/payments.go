@@ -1,11 +1,9 @@
 package httpapi
 
-import "encoding/json"
+import "purser/actors/query"
 
-// recordInternational is the kind of international payments in USDC. Their routes are unavailable,
-// so only older payments exist.
-const recordInternational = "international_payment"
-
+// paymentRoutes are of international payments in USDC. Creating one is unavailable, so only older
+// payments exist.
 func (h *treasuryHandlers) paymentRoutes() []route {
 	const path = "/api/payments/international"
 	return []route{
@@ -19,13 +17,13 @@ func (h *treasuryHandlers) paymentRoutes() []route {
 }
 
 func (h *treasuryHandlers) listInternational(c *call) (answer, error) {
-	return h.list(c, listing{kind: recordInternational, workspace: c.who.workspace()}, nil)
+	return listRecords(h.edge, c, query.InternationalPayments, "", showStored)
 }
 
 func (h *treasuryHandlers) getInternational(c *call) (answer, error) {
-	record, err := h.actors.Record(c.ctx, recordInternational, c.who.workspace(), c.params["id"])
+	payment, err := readOwn(h.edge, c, query.InternationalPayments, c.params["id"])
 	if err != nil {
 		return answer{}, err
 	}
-	return reply(map[string]any{"payment": json.RawMessage(record.Document)})
+	return reply(map[string]any{"payment": payment})
 }

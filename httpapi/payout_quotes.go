@@ -9,6 +9,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -92,8 +93,8 @@ func (h *treasuryHandlers) quoteNamed(c *call, id string) (*balance.Quote, error
 	if id == "" {
 		return nil, nil
 	}
-	var q balance.Quote
-	if err := h.readQuote(c, balance.RecordQuote, ident.FXQuote, id, &q); err != nil {
+	q, err := readQuote(h.edge, c, query.PayoutQuotes, id)
+	if err != nil {
 		return nil, err
 	}
 	return &q, nil

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +13,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
-	"purser/persistence"
+	"purser/actors/query"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -137,40 +136,24 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 
 // payoutNamed reads the payout of the path with its description.
 func (h *treasuryHandlers) payoutNamed(c *call) (balance.Payout, string, error) {
-	id := c.params["id"]
-	if _, err := ident.Parse(ident.Payout, id); err != nil {
-		return balance.Payout{}, "", fault.New(fault.NotFound, "")
-	}
-	record, err := h.actors.Record(c.ctx, balance.RecordPayout, c.who.workspace(), id)
+	p, err := readOwn(h.edge, c, query.Payouts, c.params["id"])
 	if err != nil {
-		return balance.Payout{}, "", err
+		return p, "", err
 	}
-	return h.describePayout(c, record)
+	description, err := h.payoutDescription(c, p)
+	return p, description, err
 }
 
-func (h *treasuryHandlers) describePayout(c *call, record persistence.Record) (p balance.Payout, description string,
-	err error) {
-	if err := json.Unmarshal(record.Document, &p); err != nil {
-		return p, "", fmt.Errorf("payout's record: %w", err)
-	}
-	described, err := h.actors.Record(c.ctx, balance.RecordPayoutText, c.who.workspace(), p.ID)
-	if err != nil {
-		// %v hides a not_found, which would read as one of the payout.
-		return p, "", fmt.Errorf("description of a payout: %v", err)
-	}
-	var text balance.PayoutText
-	if err := json.Unmarshal(described.Document, &text); err != nil {
-		return p, "", fmt.Errorf("description of a payout: %w", err)
-	}
-	return p, text.Description, nil
+func (h *treasuryHandlers) payoutDescription(c *call, p balance.Payout) (string, error) {
+	text, err := query.PayoutTexts.ReadPart(c.ctx, h.actors, c.who.workspace(), p.ID)
+	return text.Description, err
 }
 
 func (h *treasuryHandlers) listPayouts(c *call) (answer, error) {
-	return h.list(c, listing{kind: balance.RecordPayout, workspace: c.who.workspace()},
-		func(r persistence.Record) (any, error) {
-			p, description, err := h.describePayout(c, r)
-			return showPayout(p, description), err
-		})
+	return listRecords(h.edge, c, query.Payouts, "", func(p balance.Payout) (any, error) {
+		description, err := h.payoutDescription(c, p)
+		return showPayout(p, description), err
+	})
 }
 
 func (h *treasuryHandlers) getPayout(c *call) (answer, error) {

@@ -12,7 +12,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/processes"
-	"purser/persistence"
+	"purser/actors/query"
 	"purser/persistence/ident"
 )
 
@@ -155,24 +155,14 @@ func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err 
 func (h *cardHandlers) listPhysical(c *call) (answer, error) {
 	workspace := c.who.workspace()
 	h.actors.WaitRelayed(c.ctx, workspace)
-	return h.list(c, listing{kind: balance.RecordPhysicalOrder, workspace: workspace},
-		func(r persistence.Record) (any, error) {
-			var order balance.PhysicalOrder
-			if err := json.Unmarshal(r.Document, &order); err != nil {
-				return nil, fmt.Errorf("physical order's record: %w", err)
-			}
-			record, err := h.actors.Record(c.ctx, balance.RecordPhysicalText, workspace, order.ID)
-			if err != nil {
-				// %v hides a not_found, which would read as one of the list.
-				return nil, fmt.Errorf("shipping of an order: %v", err)
-			}
-			var text balance.PhysicalText
-			if err := json.Unmarshal(record.Document, &text); err != nil {
-				return nil, fmt.Errorf("shipping of an order: %w", err)
-			}
-			card, err := h.orderedCard(c, order, text.HolderLabel)
-			return showPhysical(order, text.Shipping, card), err
-		})
+	return listRecords(h.edge, c, query.PhysicalOrders, "", func(order balance.PhysicalOrder) (any, error) {
+		text, err := query.PhysicalTexts.ReadPart(c.ctx, h.actors, workspace, order.ID)
+		if err != nil {
+			return nil, err
+		}
+		card, err := h.orderedCard(c, order, text.HolderLabel)
+		return showPhysical(order, text.Shipping, card), err
+	})
 }
 
 // orderedCard shows the card of an order. Until the card is minted, it is shown as the order

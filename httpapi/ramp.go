@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -10,9 +9,9 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/ramp"
 	"purser/actors/workspace"
-	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -84,17 +83,14 @@ func (h *rampHandlers) getRampAccount(c *call) (answer, error) {
 
 // rampAccount reads the account of the caller's workspace, which has at most one.
 func (h *rampHandlers) rampAccount(c *call) (a ramp.Account, err error) {
-	records, err := h.actors.List(c.ctx, ramp.RecordAccount, c.who.workspace(), "", persistence.Page{Limit: 1})
+	records, err := query.RampAccounts.List(c.ctx, h.actors, c.who.workspace(), "", query.Page{Limit: 1})
 	if err != nil {
 		return a, err
 	}
 	if len(records) == 0 {
 		return ramp.Account{Status: ramp.None}, nil
 	}
-	if err := json.Unmarshal(records[0].Document, &a); err != nil {
-		return a, fmt.Errorf("ramp account's record: %w", err)
-	}
-	return a, nil
+	return records[0].Document, nil
 }
 
 // rampQuoteDocument is a ramp quote in the interface.
@@ -169,8 +165,8 @@ func (h *rampHandlers) offerRamp(ctx context.Context, c *call, quote *balance.Qu
 		return fault.New(fault.CapabilityUnavailable, "the ramp account is not linked")
 	}
 	if quote.Direction == balance.RampWithdraw {
-		var wallet ramp.Wallet
-		if err := h.readOwn(c, ramp.RecordWallet, ident.RampWallet, quote.WalletID, &wallet); err != nil {
+		wallet, err := readOwn(h.edge, c, query.RampWallets, quote.WalletID)
+		if err != nil {
 			return err
 		}
 		switch {
@@ -248,7 +244,8 @@ func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answ
 	}
 	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
 		Prepare: func(context.Context) (any, error) {
-			err := h.readQuote(c, balance.RecordRampQuote, ident.RampQuote, body.QuoteID, &create.Quote)
+			var err error
+			create.Quote, err = readQuote(h.edge, c, query.RampQuotes, body.QuoteID)
 			return create, err
 		}}, func(o balance.RampOrder) (answer, error) {
 		return reply(map[string]any{name: showRampOrder(o)})
@@ -256,19 +253,13 @@ func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answ
 }
 
 func (h *rampHandlers) listRampOrders(c *call) (answer, error) {
-	return h.list(c, listing{kind: balance.RecordRampOrder, workspace: c.who.workspace()},
-		func(r persistence.Record) (any, error) {
-			var o balance.RampOrder
-			if err := json.Unmarshal(r.Document, &o); err != nil {
-				return nil, fmt.Errorf("ramp order's record: %w", err)
-			}
-			return showRampOrder(o), nil
-		})
+	return listRecords(h.edge, c, query.RampOrders, "",
+		func(o balance.RampOrder) (any, error) { return showRampOrder(o), nil })
 }
 
 func (h *rampHandlers) getRampOrder(c *call) (answer, error) {
-	var o balance.RampOrder
-	if err := h.readOwn(c, balance.RecordRampOrder, rampPrefix(c.params["id"]), c.params["id"], &o); err != nil {
+	o, err := readOwn(h.edge, c, query.RampOrders, c.params["id"])
+	if err != nil {
 		return answer{}, err
 	}
 	return reply(map[string]any{"order": showRampOrder(o)})
@@ -300,19 +291,13 @@ func showRampSession(r balance.RampSession) rampSessionDocument {
 
 // listRampSessions lists the on-ramp's sessions.
 func (h *rampHandlers) listRampSessions(c *call) (answer, error) {
-	return h.list(c, listing{kind: balance.RecordRampSession, workspace: c.who.workspace(), parent: balance.RampOn},
-		func(r persistence.Record) (any, error) {
-			var session balance.RampSession
-			if err := json.Unmarshal(r.Document, &session); err != nil {
-				return nil, fmt.Errorf("ramp session's record: %w", err)
-			}
-			return showRampSession(session), nil
-		})
+	return listRecords(h.edge, c, query.RampSessions, balance.RampOn,
+		func(session balance.RampSession) (any, error) { return showRampSession(session), nil })
 }
 
 func (h *rampHandlers) getRampSession(c *call) (answer, error) {
-	var session balance.RampSession
-	if err := h.readOwn(c, balance.RecordRampSession, ident.RampSession, c.params["id"], &session); err != nil {
+	session, err := readOwn(h.edge, c, query.RampSessions, c.params["id"])
+	if err != nil {
 		return answer{}, err
 	}
 	return reply(map[string]any{"session": showRampSession(session)})

@@ -2,13 +2,12 @@ package httpapi
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 
+	"purser/actors/query"
 	"purser/actors/ramp"
 	"purser/actors/workspace"
-	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -75,14 +74,9 @@ func (h *rampHandlers) addWallet(c *call) (answer, error) {
 }
 
 func (h *rampHandlers) listWallets(c *call) (answer, error) {
-	return h.list(c, listing{kind: ramp.RecordWallet, workspace: c.who.workspace()},
-		func(r persistence.Record) (any, error) {
-			var w ramp.Wallet
-			if err := json.Unmarshal(r.Document, &w); err != nil {
-				return nil, fmt.Errorf("wallet's record: %w", err)
-			}
-			return challengeDocument{walletDocument: showWallet(w), Challenge: w.Challenge}, nil
-		})
+	return listRecords(h.edge, c, query.RampWallets, "", func(w ramp.Wallet) (any, error) {
+		return challengeDocument{walletDocument: showWallet(w), Challenge: w.Challenge}, nil
+	})
 }
 
 // proveWallet takes the signed challenge of a wallet. It requires a session: a key that creates

@@ -5,34 +5,25 @@ import (
 	"fmt"
 
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
 
 // Reading and naming the records of the caller's workspace.
 
-// readOwn reads a record of the caller's workspace, by an id that must have the prefix.
-func (e *edge) readOwn(c *call, kind, prefix, id string, into any) error {
-	if _, err := ident.Parse(prefix, id); err != nil {
-		return fault.New(fault.NotFound, "")
-	}
-	record, err := e.actors.Record(c.ctx, kind, c.who.workspace(), id)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(record.Document, into); err != nil {
-		return fmt.Errorf("%s's record: %w", kind, err)
-	}
-	return nil
+// readOwn reads a record of the caller's workspace.
+func readOwn[D any](e *edge, c *call, of query.Records[D], id string) (D, error) {
+	return of.Read(c.ctx, e.actors, c.who.workspace(), id)
 }
 
 // readQuote reads a quote that the caller is about to use. A missing quote is quote_not_found.
-func (e *edge) readQuote(c *call, kind, prefix, id string, into any) error {
-	err := e.readOwn(c, kind, prefix, id, into)
+func readQuote[D any](e *edge, c *call, of query.Records[D], id string) (D, error) {
+	quote, err := readOwn(e, c, of, id)
 	if fault.Is(err, fault.NotFound) {
-		return fault.New(fault.QuoteNotFound, "quoteId")
+		err = fault.New(fault.QuoteNotFound, "quoteId")
 	}
-	return err
+	return quote, err
 }
 
 // newID draws an id in the slot of the caller's workspace.

@@ -25,11 +25,11 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/fault"
 	"purser/actors/processes"
+	"purser/actors/query"
 	"purser/authorizer/drain"
 	"purser/httpapi/password"
 	"purser/httpapi/web"
 	"purser/httpapi/webhook"
-	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -47,9 +47,7 @@ const (
 // Actors is the part of the runtime that the interface uses; *processes.Product implements it.
 type Actors interface {
 	Ask(ctx context.Context, e actors.Envelope) (reply any, err error)
-	Record(ctx context.Context, kind, workspace, id string) (persistence.Record, error)
-	Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error)
-	List(ctx context.Context, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error)
+	query.Reader
 	WaitRelayed(ctx context.Context, workspace string)
 	TenantSlot(name string) ident.Slot
 	Claimed(ctx context.Context, slot ident.Slot, scope, key string) (bool, error)

@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/user"
 	"purser/actors/workspace"
 	"purser/persistence/ident"
@@ -45,16 +44,12 @@ func (e *edge) sessionOf(c *call) (hash, owner string, err error) {
 	if err != nil {
 		return "", "", nil
 	}
-	record, err := e.actors.Find(c.ctx, slot, user.RecordSession, hash)
+	document, err := query.Sessions.Find(c.ctx, e.actors, slot, hash)
 	if fault.Is(err, fault.NotFound) {
 		return "", "", nil
 	}
 	if err != nil {
 		return "", "", err
-	}
-	var document user.SessionDocument
-	if err := json.Unmarshal(record.Document, &document); err != nil {
-		return "", "", fmt.Errorf("session's record: %w", err)
 	}
 	if !document.ExpiresAt.After(c.now) {
 		return "", "", nil

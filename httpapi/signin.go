@@ -2,13 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/user"
 	"purser/httpapi/password"
 )
@@ -170,16 +169,9 @@ func (h *sessionHandlers) placesOf(ctx context.Context, id string) (user.Places,
 	if id == "" {
 		return nil, nil
 	}
-	record, err := h.actors.Record(ctx, user.RecordPlaces, id, id)
+	places, err := query.SignInPlaces.Read(ctx, h.actors, id, id)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	var places user.Places
-	if err := json.Unmarshal(record.Document, &places); err != nil {
-		return nil, fmt.Errorf("places' record: %w", err)
-	}
-	return places, nil
+	return places, err
 }

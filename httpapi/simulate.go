@@ -13,8 +13,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"purser/actors/balance"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/persistence/ident"
 )
 
@@ -165,7 +165,7 @@ func (h *cardHandlers) ownAuthorization(c *call, card string, body map[string]an
 		return nil
 	}
 	h.actors.WaitRelayed(c.ctx, c.who.workspace())
-	record, err := h.actors.Record(c.ctx, balance.RecordAuthorization, c.who.workspace(), id)
+	record, err := query.Authorizations.AsStored().ReadRecord(c.ctx, h.actors, c.who.workspace(), id)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -15,8 +14,8 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/httpapi/statement"
-	"purser/persistence"
 	"purser/persistence/money"
 )
 
@@ -28,7 +27,7 @@ const (
 	maxOtherLines     = 1_000_000 // ledger lines of other balances, which are skipped
 	statementsAtOnce  = 4
 	statementTurn     = time.Second // the longest wait for a place of statementsAtOnce
-	statementPage     = persistence.MaxPage
+	statementPage     = query.MaxPage
 )
 
 // statementFormats maps the names of the file formats to their writers.
@@ -176,46 +175,41 @@ type ledgerReader struct {
 	workspace string
 }
 
-// entriesBefore returns a page of the entries before a place, with their records; place 0 begins
-// with the newest.
-func (l ledgerReader) entriesBefore(place persistence.Page) (entries []balance.LedgerEntry,
-	records []persistence.Record,
-	err error) {
-	records, err = l.actors.List(l.ctx, balance.RecordLedgerEntry, l.workspace, "", place)
-	if err != nil {
-		return nil, nil, err
-	}
-	entries = make([]balance.LedgerEntry, len(records))
-	for i := range records {
-		if err := json.Unmarshal(records[i].Document, &entries[i]); err != nil {
-			return nil, nil, fmt.Errorf("ledger entry %s: %w", records[i].ID, err)
-		}
-	}
-	return entries, records, nil
+// ledgerRecord is a line as it is stored.
+type ledgerRecord = query.Record[balance.LedgerEntry]
+
+// readPage returns a page of the lines.
+func (l ledgerReader) readPage(page query.Page) ([]ledgerRecord, error) {
+	return query.LedgerEntries.List(l.ctx, l.actors, l.workspace, "", page)
+}
+
+// newestBefore returns the newest line before a place, or none; place 0 is behind the newest line.
+func (l ledgerReader) newestBefore(place uint64) ([]ledgerRecord, error) {
+	return l.readPage(query.Page{After: query.Place{Position: place}, Limit: 1})
 }
 
 // firstOf returns the place of the first line that was booked at or after a time. Booking times
 // rise with positions, so it searches by bisection.
 func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
-	newest, records, err := l.entriesBefore(persistence.Page{Limit: 1})
+	newest, err := l.newestBefore(0)
 	if err != nil || len(newest) == 0 {
 		return 1, err
 	}
-	low, high := uint64(1), records[0].Position+1
-	if bookedAt(newest[0]).Before(at) {
+	low, high := uint64(1), newest[0].Place.Position+1
+	if bookedAt(newest[0].Document).Before(at) {
 		return high, nil
 	}
 	// Every line before low was booked before at; the newest line before high was not.
 	for high-low > 1 {
 		middle := low + (high-low)/2
-		entries, records, err := l.entriesBefore(persistence.Page{AfterPosition: middle, Limit: 1})
+		line, err := l.newestBefore(middle)
 		switch {
 		case err != nil:
 			return 0, err
-		case len(entries) == 0 || bookedAt(entries[0]).Before(at):
+		case len(line) == 0 || bookedAt(line[0].Document).Before(at):
 			low = middle
 		default:
-			high = records[0].Position + 1
+			high = line[0].Place.Position + 1
 		}
 	}
 	return low, nil
@@ -224,14 +218,14 @@ func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 // balanceBefore returns the dollar balance before a place, from the newest line that states one.
 // Lines of an older version state none and are summed.
 func (l ledgerReader) balanceBefore(place uint64) (sum int64, err error) {
-	page := persistence.Page{AfterPosition: place, Limit: 1} // the newest line usually states its balance
+	page := query.Page{After: query.Place{Position: place}, Limit: 1} // the newest line usually states its balance
 	for read := (lineCount{}); ; page.Limit = statementPage {
-		entries, records, err := l.entriesBefore(page)
-		if err != nil || len(entries) == 0 {
+		records, err := l.readPage(page)
+		if err != nil || len(records) == 0 {
 			return sum, err
 		}
-		for i := range entries {
-			e := &entries[i]
+		for i := range records {
+			e := &records[i].Document
 			if e.BalanceCents != nil {
 				return money.Add(sum, *e.BalanceCents)
 			}
@@ -244,35 +238,34 @@ func (l ledgerReader) balanceBefore(place uint64) (sum int64, err error) {
 				}
 			}
 		}
-		last := records[len(records)-1]
-		page.AfterPosition, page.AfterOrdinal = last.Position, last.Ordinal
+		page.After = records[len(records)-1].Place
 	}
 }
 
 // entriesBetween returns the lines from first up to but excluding end, newest first.
 func (l ledgerReader) entriesBetween(first, end uint64) (lines []balance.LedgerEntry, err error) {
-	page := persistence.Page{AfterPosition: end, Limit: statementPage}
+	page := query.Page{After: query.Place{Position: end}, Limit: statementPage}
 	for read := (lineCount{}); ; {
-		entries, records, err := l.entriesBefore(page)
+		records, err := l.readPage(page)
 		if err != nil {
 			return nil, err
 		}
-		for i := range entries {
-			if records[i].Position < first {
+		for i := range records {
+			if records[i].Place.Position < first {
 				return lines, nil
 			}
-			if err := read.countLine(&entries[i]); err != nil {
+			e := &records[i].Document
+			if err := read.countLine(e); err != nil {
 				return nil, err
 			}
-			if ofDollars(&entries[i]) {
-				lines = append(lines, entries[i])
+			if ofDollars(e) {
+				lines = append(lines, *e)
 			}
 		}
-		if len(entries) < statementPage {
+		if len(records) < statementPage {
 			return lines, nil
 		}
-		last := records[len(records)-1]
-		page.AfterPosition, page.AfterOrdinal = last.Position, last.Ordinal
+		page.After = records[len(records)-1].Place
 	}
 }
 

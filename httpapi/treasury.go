@@ -11,7 +11,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fairshare"
 	"purser/actors/fault"
-	"purser/persistence"
+	"purser/actors/query"
 	"purser/persistence/ident"
 )
 
@@ -44,7 +44,7 @@ func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	records, err := h.actors.List(c.ctx, balance.RecordLedgerEntry, id, "", persistence.Page{Limit: treasuryEntries})
+	records, err := query.LedgerEntries.AsStored().List(c.ctx, h.actors, id, "", query.Page{Limit: treasuryEntries})
 	if err != nil {
 		return answer{}, err
 	}
@@ -57,10 +57,9 @@ func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 
 // listLedger lists the whole ledger, of which the treasury shows the newest entries.
 func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
-	id := c.who.workspace()
-	h.actors.WaitRelayed(c.ctx, id)
-	return h.list(c, listing{kind: balance.RecordLedgerEntry, workspace: id}, func(r persistence.Record) (any, error) {
-		return json.RawMessage(c.stripPrefix(r.Document)), nil
+	h.actors.WaitRelayed(c.ctx, c.who.workspace())
+	return listRecords(h.edge, c, query.LedgerEntries.AsStored(), "", func(entry json.RawMessage) (any, error) {
+		return json.RawMessage(c.stripPrefix(entry)), nil
 	})
 }
 

@@ -8,8 +8,8 @@ import (
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/webhook"
-	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -72,14 +72,8 @@ func (h *endpointHandlers) createEndpoint(c *call) (answer, error) {
 }
 
 func (h *endpointHandlers) listEndpoints(c *call) (answer, error) {
-	return h.list(c, listing{kind: webhook.RecordEndpoint, workspace: c.who.workspace()},
-		func(r persistence.Record) (any, error) {
-			var endpoint webhook.Endpoint
-			if err := json.Unmarshal(r.Document, &endpoint); err != nil {
-				return nil, fmt.Errorf("endpoint's record: %w", err)
-			}
-			return endpoint.View, nil
-		})
+	return listRecords(h.edge, c, query.Endpoints, "",
+		func(endpoint webhook.Endpoint) (any, error) { return endpoint.View, nil })
 }
 
 // askEndpoint returns the envelope of a command to an endpoint of the session's workspace.
@@ -96,17 +90,9 @@ func (c *call) endpointID() (string, error) {
 }
 
 func (h *endpointHandlers) getEndpoint(c *call) (answer, error) {
-	id, err := c.endpointID()
+	endpoint, err := readOwn(h.edge, c, query.Endpoints, c.params["id"])
 	if err != nil {
 		return answer{}, err
-	}
-	record, err := h.actors.Record(c.ctx, webhook.RecordEndpoint, c.who.workspace(), id)
-	if err != nil {
-		return answer{}, err
-	}
-	var endpoint webhook.Endpoint
-	if err := json.Unmarshal(record.Document, &endpoint); err != nil {
-		return answer{}, fmt.Errorf("endpoint's record: %w", err)
 	}
 	return reply(map[string]any{"endpoint": endpoint.View})
 }
@@ -132,14 +118,8 @@ func (h *endpointHandlers) listDeliveries(c *call) (answer, error) {
 	if _, err := h.actors.Ask(c.ctx, c.askEndpoint(id, decision.Read{})); err != nil {
 		return answer{}, err
 	}
-	return h.list(c, listing{kind: webhook.RecordDelivery, workspace: c.who.workspace(), parent: id},
-		func(r persistence.Record) (any, error) {
-			var d webhook.Delivery
-			if err := json.Unmarshal(r.Document, &d); err != nil {
-				return nil, fmt.Errorf("delivery's record: %w", err)
-			}
-			return d.View(), nil
-		})
+	return listRecords(h.edge, c, query.Deliveries, id,
+		func(d webhook.Delivery) (any, error) { return d.View(), nil })
 }
 
 func replyDelivery(delivery webhook.DeliveryView) (answer, error) {
@@ -166,23 +146,13 @@ func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
 
 // replayDelivery starts a new run of a finished delivery. A pending delivery is answered unchanged.
 func (h *endpointHandlers) replayDelivery(c *call) (answer, error) {
-	if _, err := ident.Parse(ident.Delivery, c.params["id"]); err != nil {
-		return answer{}, fault.New(fault.NotFound, "")
-	}
-	read := func(ctx context.Context) (d webhook.Delivery, err error) {
-		record, err := h.actors.Record(ctx, webhook.RecordDelivery, c.who.workspace(), c.params["id"])
-		if err != nil {
-			return d, err
-		}
-		return d, decodeRecord(record, &d)
-	}
-	d, err := read(c.ctx)
+	d, err := readOwn(h.edge, c, query.Deliveries, c.params["id"])
 	if err != nil {
 		return answer{}, err
 	}
 	replay := c.askEndpoint(d.EndpointID, nil)
 	replay.Prepare = func(ctx context.Context) (any, error) {
-		d, err := read(ctx)
+		d, err := query.Deliveries.Read(ctx, h.actors, c.who.workspace(), c.params["id"])
 		return webhook.Replay{Delivery: d}, err
 	}
 	return askIdempotent(h.edge, c, replay, replyDelivery)

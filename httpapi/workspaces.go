@@ -2,12 +2,12 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/user"
 	"purser/actors/workspace"
 	"purser/persistence/ident"
@@ -99,13 +99,9 @@ func (h *workspaceHandlers) slotOfNew(c *call) (ident.Slot, error) {
 func (h *workspaceHandlers) ownersOfNew(c *call) (owners []string, founder string, err error) {
 	owners, founder = []string{c.who.user}, c.who.user
 	if c.who.user == "" {
-		record, err := h.actors.Record(c.ctx, actors.KindWorkspace, c.who.workspace(), c.who.workspace())
+		state, err := readOwn(h.edge, c, query.Workspaces, c.who.workspace())
 		if err != nil {
 			return nil, "", err
-		}
-		var state workspace.State
-		if err := json.Unmarshal(record.Document, &state); err != nil {
-			return nil, "", fmt.Errorf("workspace's record: %w", err)
 		}
 		owners, founder = state.OwnersBehind(c.who.access.Principal.KeyID)
 	}
@@ -120,16 +116,12 @@ func (h *workspaceHandlers) roomAmong(c *call, owners []string, founder string) 
 		if founder != "" && owner != founder {
 			continue
 		}
-		record, err := h.actors.Record(c.ctx, actors.KindUser, owner, owner)
+		state, err := query.Users.Read(c.ctx, h.actors, owner, owner)
 		if fault.Is(err, fault.NotFound) {
 			return nil
 		}
 		if err != nil {
 			return err
-		}
-		var state user.State
-		if err := json.Unmarshal(record.Document, &state); err != nil {
-			return fmt.Errorf("user's record: %w", err)
 		}
 		if user.HasRoom(state.Workspaces, founder == "") {
 			return nil

@@ -94,6 +94,11 @@ var (
 			"actors/user", "actors/watch", "actors/webhook", "actors/workspace", "authorizer", "persistence",
 			"persistence/ident", "persistence/money",
 		},
+		"actors/query": {
+			"actors", "actors/agent", "actors/balance", "actors/card", "actors/cardholder", "actors/checkout",
+			"actors/counterparty", "actors/fault", "actors/ramp", "actors/user", "actors/webhook",
+			"actors/workspace", "persistence", "persistence/ident",
+		},
 		"actors/ramp":            {"actors/decision", "actors/fault", "actors/ramp/proof"},
 		"actors/ramp/proof":      {"actors/agent/intent", "actors/checkout/address"},
 		"actors/seal":            {},
@@ -106,8 +111,8 @@ var (
 		"httpapi": {
 			"actors", "actors/agent", "actors/agent/intent", "actors/balance", "actors/bankday",
 			"actors/card", "actors/cardholder", "actors/checkout", "actors/counterparty", "actors/decision",
-			"actors/fairshare", "actors/fault", "actors/partner/chain", "actors/processes", "actors/ramp",
-			"actors/user", "actors/webhook", "actors/workspace", "authorizer/drain", "httpapi/guides",
+			"actors/fairshare", "actors/fault", "actors/partner/chain", "actors/processes", "actors/query",
+			"actors/ramp", "actors/user", "actors/webhook", "actors/workspace", "authorizer/drain", "httpapi/guides",
 			"httpapi/mcp", "httpapi/openapi", "httpapi/password", "httpapi/reference", "httpapi/statement",
 			"httpapi/web", "httpapi/webhook", "persistence", "persistence/ident", "persistence/money",
 		},
