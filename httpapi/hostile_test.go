@@ -43,7 +43,7 @@ func TestAPathHasOneSpelling(t *testing.T) {
 	for _, path := range []string{"/api/%63ards", "/api/x/../cards", "/api/cards;x", "/api/cards/%2e%2e/cards",
 		"/api//cards",
 		"//api/cards", "/API/cards", "/api/./cards", "/api/cards/..", "/api/cards/.", "/api/cards/", "/api/cards/%",
-		"/api/cards/%00", "/api/cards/%ff", "*", "/api/dev/cards//simulate/reversal", "/api/dashboard/members//",
+		"/api/cards/%00", "/api/cards/%ff", "/api/dev/cards//simulate/reversal", "/api/dashboard/members//",
 		"/api/dev/cards/" + card + "/simulate/", "/api/dev/cards/" + card + "/simulate/nothing/",
 		"/api/dev/cards/" + card + "/simulate/reversal/", "/api/cards/" + card + "/", "/api/cards/" + card + "%00",
 		"/api/cards/" + card + "%2F", "/api/cards/" + card + "%20", "/api/cards/" + strings.ToUpper(card),
@@ -63,6 +63,16 @@ func TestAPathHasOneSpelling(t *testing.T) {
 			require.Contains(t, string(got[0].Body()), `{"error":"not_found","message":"no such `)
 		}
 		require.Equal(t, before, w.settled(), path)
+	}
+}
+
+// The target * is one of OPTIONS alone.
+func TestTheTargetAsteriskNeedsOptions(t *testing.T) {
+	w := newWorld(t)
+	for _, method := range []string{"GET", "PATCH"} {
+		status, text := w.raw(method + " * HTTP/1.1\r\nHost: purser.test\r\n\r\n")
+		require.Equal(t, 400, status, method)
+		require.Contains(t, text, `"error":"invalid_request"`)
 	}
 }
 
