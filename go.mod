@@ -124,7 +124,3 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/tomb.v1 v1.0.0-20141024135613-dd632973f1e7 // indirect
 )
-
-exclude golang.org/x/exp v0.0.0-20261011100332-faecfb24eb49
-
-exclude google.golang.org/genproto/googleapis/rpc v0.0.0-20261005182115-fad411399dd8
