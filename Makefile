@@ -7,8 +7,9 @@ VERSION    ?= $(shell sed -n 's/^var Version = "\(.*\)"/\1/p' cmd/purser/buildin
 PLATFORMS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 SBOM        = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build release run demo audit up down test test-full attacks race model test-kafka test-evm fuzz fuzz-edge clients schemathesis pages histories lint bench bench-cards microbench clean
+.PHONY: build release run demo audit up down test test-full attacks race model test-kafka test-evm fuzz fuzz-edge clients schemathesis pages histories lint vuln bench bench-cards microbench clean
 
 # Static, as in the image: with C in it, Pebble's caches come from an allocator that neither gives back nor counts.
 # The commit is stamped, with "+" behind it when the tree but for results is not the commit's; none without a repository of its own.
@@ -40,7 +41,7 @@ demo: build
 audit: build
 	./bin/purser audit
 
-# Purser beside Postgres, Kafka, Prometheus and Grafana (Docker). down keeps the volumes.
+# Purser beside Postgres, Kafka, Prometheus, Alertmanager and Grafana (Docker). down keeps the volumes.
 up:
 	docker compose up --build --detach --wait
 
@@ -112,6 +113,10 @@ schemathesis: build
 
 lint:
 	.ci/lint $(STATICCHECK)
+
+# Known vulnerabilities in the packages that Purser calls. Where the database does not answer it says that nothing was checked.
+vuln:
+	.ci/vuln $(GOVULNCHECK)
 
 # Every workload against a server of its own, in about three minutes, with the machine's own figures beside them. With DATABASE_URL (an
 # empty database) and KAFKA_BROKERS it runs on those. The results are bench/results/short-1 and so on; BENCHNAME names them otherwise.
