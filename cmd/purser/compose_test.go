@@ -19,8 +19,10 @@ import (
 // composeFile has the parts of docker-compose.yml that the tests read.
 type composeFile struct {
 	Services map[string]struct {
-		Environment map[string]string
-		Volumes     []string
+		Build, Image string
+		Healthcheck  struct{ Test []string }
+		Environment  map[string]string
+		Volumes      []string
 	}
 	Volumes map[string]any
 }
