@@ -51,7 +51,7 @@ func TestPrometheusSendsAlertsToAlertmanager(t *testing.T) {
 	}
 	readYAML(t, "prometheus/prometheus.yml", &config)
 	require.Equal(t, []string{"alertmanager:9093"}, config.Alerting.Alertmanagers[0].Static[0].Targets)
-	require.Contains(t, compose(t).Services, "alertmanager")
+	require.Contains(t, readComposeFile(t).Services, "alertmanager")
 }
 
 // alertmanagerConfig is what the tests read of Alertmanager's configuration.
@@ -117,7 +117,7 @@ func TestAlertmanagerPostsToTheWebhookOfItsEnvironment(t *testing.T) {
 // Images have an exact version, so that a deployment of today is the one of tomorrow, and every
 // service has a health check.
 func TestComposeImagesHaveExactVersions(t *testing.T) {
-	for name, service := range compose(t).Services {
+	for name, service := range readComposeFile(t).Services {
 		if service.Build == "" {
 			require.Regexp(t, `^[a-z/]+:v?\d+\.\d+(\.\d+)?$`, service.Image, name)
 		}
