@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"purser/actors"
@@ -16,6 +17,8 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/checkout/address"
 	"purser/actors/decision"
+	"purser/actors/derivation"
+	"purser/actors/fault"
 	"purser/actors/processes"
 	"purser/actors/webhook"
 	"purser/persistence"
@@ -40,16 +43,21 @@ func testAccounts(t testing.TB) *address.Accounts {
 // newCheckout creates a checkout session as the HTTP layer does.
 func (w *testStack) newCheckout(ws string) (checkout.View, error) {
 	id := w.newID(ident.Checkout, slotOf(ws))
-	create := checkout.Create{ID: id, Workspace: ws, AmountUsdCents: checkoutCents, Expires: checkout.DefaultExpires,
-		SettlementOption: checkout.HoldStablecoin, Text: checkout.Text{SuccessURL: "https://shop.example"}}
+	return w.createCheckout(ws, id, func(ctx context.Context) (any, error) { return w.prepareCheckout(ctx, ws, id) })
+}
+
+func (w *testStack) createCheckout(ws, id string, prepare func(context.Context) (any, error)) (checkout.View, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	reply, err := w.system.Ask(ctx, actors.Envelope{Kind: "checkout", Stream: id, Workspace: ws,
-		Prepare: func(ctx context.Context) (any, error) {
-			return w.system.PrepareCheckout(ctx, create, []string{"USDC", "USDT"}, []string{"polygon", "solana"}, false)
-		}})
+	reply, err := w.system.Ask(ctx, actors.Envelope{Kind: "checkout", Stream: id, Workspace: ws, Prepare: prepare})
 	view, _ := reply.(checkout.View)
 	return view, err
+}
+
+func (w *testStack) prepareCheckout(ctx context.Context, ws, id string) (checkout.Create, error) {
+	create := checkout.Create{ID: id, Workspace: ws, AmountUsdCents: checkoutCents, Expires: checkout.DefaultExpires,
+		SettlementOption: checkout.HoldStablecoin, Text: checkout.Text{SuccessURL: "https://shop.example"}}
+	return w.system.PrepareCheckout(ctx, create, []string{"USDC", "USDT"}, []string{"polygon", "solana"}, false)
 }
 
 func (w *testStack) observePayment(v checkout.View, ws string, confirmations int) error {
@@ -298,4 +306,77 @@ func workspaceOfSlot(w *testStack, workspaces []string, id string) string {
 	}
 	w.t.Fatal("a session of no workspace")
 	return ""
+}
+
+// seedOpenLinks stores a workspace's count of open links, before its first link.
+func (w *testStack) seedOpenLinks(ws string, count int64) {
+	slot := slotOf(ws)
+	document, err := json.Marshal(actors.Tally{Count: count, First: "cs_first"})
+	require.NoError(w.t, err)
+	outcomes, err := w.journal.Append(w.t.Context(), slot.Shard(), w.journal.Head(slot.Shard()).Epoch, w.clock.now(),
+		[]*persistence.Batch{{Slot: slot, Workspace: ws, Records: []persistence.Record{
+			{Kind: actors.TallyKind(checkout.Tally), Workspace: ws, ID: ws, Slot: slot, Document: document}}}})
+	require.NoError(w.t, err)
+	require.NoError(w.t, outcomes[0].Err)
+}
+
+// readNextIndex returns the next index of the account of EVM chains.
+func (w *testStack) readNextIndex() uint32 {
+	system := ident.System.Format(ident.Workspace)
+	state, err := w.ask("derivation", system, system, decision.Read{}, nil)
+	require.NoError(w.t, err)
+	return state.(derivation.State).Next[string(address.EVM)]
+}
+
+// TestOpenLinksAreBounded: of links created at once as many exist as there are places. A link that
+// ends or is paid frees its place, and a refused link takes no address.
+func TestOpenLinksAreBounded(t *testing.T) {
+	const places, creations = 3, 8
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
+	defer w.stop()
+	ws := w.newWorkspace(1)
+	w.seedOpenLinks(ws, checkout.MaxOpen-places)
+	var mu sync.Mutex
+	var links []checkout.View
+	var wg sync.WaitGroup
+	begin := make(chan struct{}) // closed once every link is prepared
+	for range creations {
+		id := w.newID(ident.Checkout, slotOf(ws))
+		prepared, err := w.prepareCheckout(t.Context(), ws, id)
+		require.NoError(t, err)
+		wg.Go(func() {
+			<-begin
+			v, err := w.createCheckout(ws, id, func(context.Context) (any, error) { return prepared, nil })
+			if err != nil {
+				assert.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			links = append(links, v)
+		})
+	}
+	close(begin)
+	wg.Wait()
+	require.Len(t, links, places)
+	requireFull := func() {
+		_, err := w.newCheckout(ws)
+		require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
+	}
+	requireFull()
+
+	w.mustAsk("checkout", links[0].ID, ws, checkout.Cancel{})
+	before := w.readNextIndex()
+	again, err := w.newCheckout(ws)
+	require.NoError(t, err)
+	requireFull()
+	require.Equal(t, before+1, w.readNextIndex(), "a refused link takes no address")
+
+	w.mustAsk("checkout", again.ID, ws, checkout.Select{Asset: "USDC", Chain: "polygon"})
+	requireFull()
+	w.mustAsk("checkout", again.ID, ws, checkout.Simulate{})
+	w.mustAsk("checkout", again.ID, ws, checkout.Simulate{})
+	_, err = w.newCheckout(ws)
+	require.NoError(t, err)
+	requireFull()
 }

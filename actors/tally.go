@@ -124,9 +124,10 @@ func (l *lane) addTalliesOf(ctx context.Context, o *op) error {
 		if err != nil {
 			return persistence.ErrUnavailable
 		}
-		if !t.Less && t.Max > 0 && now.Count >= t.Max {
-			return fault.New(fault.LimitExceeded,
-				fmt.Sprintf("the workspace has %d of these, which is the most", t.Max))
+		if !t.Less && t.Max > 0 {
+			if err := now.RequirePlace(t.Max); err != nil {
+				return err
+			}
 		}
 		after[i] = now.changedBy(t)
 	}
@@ -140,6 +141,15 @@ func (l *lane) addTalliesOf(ctx context.Context, o *op) error {
 		o.batch.Records = append(o.batch.Records, persistence.Record{Kind: key.kind, Workspace: key.workspace,
 			ID:   key.workspace,
 			Slot: o.batch.Slot, Document: document})
+	}
+	return nil
+}
+
+// RequirePlace refuses, with limit_exceeded, a further record beyond the most that a workspace has.
+func (t Tally) RequirePlace(most int64) error {
+	if t.Count >= most {
+		return fault.New(fault.LimitExceeded,
+			fmt.Sprintf("the workspace has %d of these, which is the most", most))
 	}
 	return nil
 }

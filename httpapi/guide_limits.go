@@ -41,6 +41,7 @@ var recordLimits = []struct {
 	{"wallets of a workspace", ramp.MaxWallets},
 	{"webhook endpoints of a workspace", webhook.MaxPerWorkspace},
 	{"pending deliveries of a webhook endpoint", webhook.MaxPending},
+	{"open checkout links of a workspace: `pending`, `awaiting_payment` or `confirming`", checkout.MaxOpen},
 	{"bytes of a checkout link's metadata", checkout.MaxMetadata},
 	{"payments that a checkout link stores", checkout.MaxPayments},
 	{"of these, payments under a hundredth of the link's amount", checkout.MaxSmallPayments},

@@ -14,7 +14,47 @@ type checkoutSession struct {
 	sessionCredited     bool
 }
 
+// tallyOpenLinks is the kind of the records that count a workspace's open links.
+const tallyOpenLinks = "tally_checkout_open"
+
+// sessionCreated counts a new link as open. A link of an earlier version is never counted.
+func (b *shardTotals) sessionCreated(e *persistence.Event) error {
+	var p struct{ Counted bool }
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return err
+	}
+	if p.Counted {
+		b.openLinks[e.Stream] = true
+		b.incrementTally(tallyOpenLinks, e)
+	}
+	return nil
+}
+
+func (b *shardTotals) sessionMoved(e *persistence.Event) error {
+	var p struct{ To string }
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return err
+	}
+	b.recountLink(e, p.To == "pending" || p.To == "awaiting_payment" || p.To == "confirming")
+	return nil
+}
+
+// recountLink counts a counted link that an event opens again, and uncounts one that it closes.
+func (b *shardTotals) recountLink(e *persistence.Event, opens bool) {
+	wasOpen, counted := b.openLinks[e.Stream]
+	switch {
+	case !counted || wasOpen == opens:
+		return
+	case opens:
+		b.incrementTally(tallyOpenLinks, e)
+	default:
+		b.decrementTally(tallyOpenLinks, e)
+	}
+	b.openLinks[e.Stream] = opens
+}
+
 func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
+	b.recountLink(e, false)
 	var p struct{ AmountUsdCents, ShortfallCents int64 }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err

@@ -61,6 +61,33 @@ func TestAShortfallIsNotCredited(t *testing.T) {
 	})
 }
 
+// A counted link is counted while it is open. A link of an earlier version never is.
+func TestOpenLinksAreCounted(t *testing.T) {
+	move := func(s *auditedStores, session, from, to string) {
+		s.event("checkout", session, "checkout.moved.v1", fmt.Sprintf(`{"from":%q,"to":%q}`, from, to))
+	}
+	counted := func() *auditedStores {
+		s := newAuditedStores()
+		s.event("checkout", waitingID, "checkout.created.v1", `{"counted":true}`) // 8
+		move(s, waitingID, "pending", "expired")                                  // 9
+		move(s, waitingID, "expired", "confirming")                               // 10
+		s.event("checkout", soldID, "checkout.created.v1", `{}`)                  // 11
+		move(s, soldID, "pending", "expired")                                     // 12
+		move(s, soldID, "expired", "confirming")                                  // 13
+		s.record("checkout", waitingID, 3, `{"status":"confirming"}`)
+		s.record("checkout", soldID, 3, `{"status":"confirming"}`)
+		s.record("tally_checkout_open", workspace, 0, fmt.Sprintf(`{"count":1,"first":%q}`, waitingID))
+		return s
+	}
+	requireFindings(t, counted, map[string]storeDamage{
+		"counts an old link": {editDocument("tally_checkout_open", `"count":1`, `"count":2`), "tally_checkout_open", "count"},
+		"never reopened":     {editPayload(10, "confirming", "failed"), "tally_checkout_open", "count"},
+		"completed": {func(s *auditedStores) {
+			s.event("checkout", waitingID, "checkout.completed.v1", `{"amountUsdCents":700}`)
+		}, "tally_checkout_open", "count"},
+	})
+}
+
 func TestEveryCorruptionOfACheckoutIsNamed(t *testing.T) {
 	requireFindings(t, withCheckouts, map[string]storeDamage{
 		"completed twice": {func(s *auditedStores) {

@@ -58,7 +58,7 @@ func (k *recordCheck) compareRecords(ctx context.Context, journal persistence.Sn
 // tally has no record until its next change.
 func (k *recordCheck) compareTallies(ctx context.Context, journal persistence.Snapshot) error {
 	for _, kind := range []string{"tally_agent", "tally_card", "tally_counterparty", "tally_cardholder",
-		"tally_cardholder_active", "tally_webhook_endpoint"} {
+		"tally_cardholder_active", "tally_webhook_endpoint", tallyOpenLinks} {
 		err := k.eachRecord(ctx, journal, kind, func(r *persistence.Record) error {
 			var got tally
 			if err := json.Unmarshal(r.Document, &got); err != nil {

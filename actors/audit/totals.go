@@ -25,6 +25,7 @@ type shardTotals struct {
 	payouts    map[string]payout
 	physical   physicalCards
 	sessions   map[string]checkoutSession
+	openLinks  map[string]bool // by checkout session that tally_checkout_open counts: whether it is open
 	currencies *currencyTotals
 	ramp       *rampTotals
 	cards      map[string]*cardTotals
@@ -73,7 +74,7 @@ func newShardTotals(shard ident.Shard) *shardTotals {
 		accounts: map[string]*account{},
 		deposits: map[string]deposit{}, payouts: map[string]payout{},
 		physical: physicalCards{orders: map[string]physicalOrder{}, minted: map[string]string{}},
-		sessions: map[string]checkoutSession{},
+		sessions: map[string]checkoutSession{}, openLinks: map[string]bool{},
 		cards:    map[string]*cardTotals{}, transfers: map[string]transfer{},
 		authorizations: map[string]*authorization{}, log: logSequence{next: 1, above: map[uint64]bool{}}}
 	b.currencies, b.ramp = newCurrencyTotals(b), newRampTotals(b)
@@ -195,6 +196,10 @@ func (b *shardTotals) foldEvent(e *persistence.Event) {
 		err = b.currencies.payinArrived(e)
 	case e.Kind == "ramp", strings.HasPrefix(e.Type, "balance.ramp_"):
 		err = b.ramp.rampEvent(e)
+	case e.Type == "checkout.created.v1":
+		err = b.sessionCreated(e)
+	case e.Type == "checkout.moved.v1":
+		err = b.sessionMoved(e)
 	case e.Type == "checkout.completed.v1":
 		err = b.sessionCompleted(e)
 	case e.Type == "checkout.credited.v1":

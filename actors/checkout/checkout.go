@@ -27,6 +27,7 @@ import (
 // Limits of a session.
 const (
 	MaxAmountCents   = 10_000_000
+	MaxOpen          = 10_000 // open links of a workspace
 	MinExpires       = 300 * time.Second
 	MaxExpires       = 86_400 * time.Second
 	DefaultExpires   = 1_800 * time.Second
@@ -65,6 +66,9 @@ const (
 	RecordWatch = "checkout_watch" // cs_ id → Watch; exists while the addresses of the session are watched
 )
 
+// Tally counts a workspace's open links: those that are pending, awaiting payment or confirming.
+const Tally = "checkout_open"
+
 // Settlement options.
 const (
 	HoldStablecoin = "hold_stablecoin"
@@ -83,7 +87,8 @@ type State struct {
 	// dollars per coin, for coins that are not dollars; fixed for the life of the link
 	Prices           map[string]string `json:"prices"`
 	SettlementOption string            `json:"settlementOption"`
-	Sandbox          bool              `json:"sandbox"` // the addresses belong to a sandbox's accounts
+	Sandbox          bool              `json:"sandbox"`           // the addresses belong to a sandbox's accounts
+	Counted          bool              `json:"counted,omitempty"` // Tally counts the link while it is open
 	CreatedAt        decision.Stamp    `json:"createdAt"`
 	ExpiresAt        decision.Stamp    `json:"expiresAt"` // end by the time to live
 	CancelledAt      *decision.Stamp   `json:"cancelledAt,omitempty"`

@@ -16,6 +16,15 @@ const (
 
 // Decide returns the decision for a command. Errors are faults.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
+	d, err := s.decideCommand(m, command)
+	if err != nil {
+		return d, err
+	}
+	d.Tallies = s.tallyChanges(d.Events)
+	return d, nil
+}
+
+func (s *State) decideCommand(m decision.Meta, command any) (decision.Decision, error) {
 	if create, ok := command.(Create); ok {
 		return s.createLink(m, create)
 	}
@@ -59,8 +68,8 @@ func (s *State) createLink(m decision.Meta, c Create) (decision.Decision, error)
 	created := Created{ID: c.ID, Workspace: c.Workspace, AmountUsdCents: c.AmountUsdCents, Assets: c.Accepted.Assets,
 		Chains: c.Accepted.Chains, Pairs: c.Accepted.Pairs, Indexes: c.Indexes, Prices: c.Prices,
 		SettlementOption: c.SettlementOption, Sandbox: c.Sandbox,
-		ToleranceCents: c.Tolerance.ShortfallFor(c.AmountUsdCents),
-		ExpiresAt:      decision.StampOf(m.At.Add(c.Expires)), At: decision.StampOf(m.At)}
+		ToleranceCents: c.Tolerance.ShortfallFor(c.AmountUsdCents), Counted: true,
+		ExpiresAt: decision.StampOf(m.At.Add(c.Expires)), At: decision.StampOf(m.At)}
 	after := State{}
 	after.Apply(created)
 	return decision.Decision{

@@ -7,7 +7,8 @@ import (
 	"purser/actors/decision"
 )
 
-// Created records a new link. The merchant's text is in RecordText only.
+// Created records a new link. The merchant's text is in RecordText only. Links of versions without
+// Tally are not Counted.
 type Created struct {
 	ID               string            `json:"id"`
 	Workspace        string            `json:"workspace"`
@@ -20,6 +21,7 @@ type Created struct {
 	SettlementOption string            `json:"settlementOption"`
 	Sandbox          bool              `json:"sandbox"`
 	ToleranceCents   int64             `json:"toleranceCents,omitempty"`
+	Counted          bool              `json:"counted,omitempty"`
 	ExpiresAt        decision.Stamp    `json:"expiresAt"`
 	At               decision.Stamp    `json:"at"`
 }
@@ -165,7 +167,7 @@ func (s *State) Apply(e decision.Event) {
 			Assets: e.Assets,
 			Chains: e.Chains, Pairs: e.Pairs, Prices: e.Prices, SettlementOption: e.SettlementOption,
 			Sandbox:        e.Sandbox,
-			ToleranceCents: e.ToleranceCents, CreatedAt: e.At, ExpiresAt: e.ExpiresAt}
+			ToleranceCents: e.ToleranceCents, Counted: e.Counted, CreatedAt: e.At, ExpiresAt: e.ExpiresAt}
 	case Selected:
 		chosen := e.Chosen
 		s.Chosen, s.Watching, s.Status = &chosen, true, Awaiting

@@ -195,6 +195,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 		delete(s.timers, fire.Key)
 	}
 	s.store(t, &out, d)
+	out.WriteString(decisiontest.TallyLines(d.Tallies))
 	require.NotContains(t, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, s.state), merchantText)
 	s.describeReply(t, &out, d.Reply)
 	if out.Len() == 0 {

@@ -3,6 +3,7 @@ package checkout
 import (
 	"fmt"
 
+	"purser/actors/decision"
 	"purser/actors/fault"
 )
 
@@ -108,4 +109,34 @@ func mustMove(status string, st trigger) string {
 		panic("BUG: " + err.Error())
 	}
 	return to
+}
+
+// isOpen reports whether a link of a status is open: it waits for a payment or for confirmations.
+func isOpen(status string) bool {
+	return status == Pending || status == Awaiting || status == Confirming
+}
+
+// tallyChanges returns the change that events make to the workspace's count of open links. A new
+// link is refused at the limit. An ended link that a payment opens again is counted without one,
+// because the payment is a fact.
+func (s *State) tallyChanges(events []decision.Event) []decision.Tally {
+	after := State{ID: s.ID, Status: s.Status, Counted: s.Counted}
+	var limit int64
+	for _, e := range events {
+		switch e := e.(type) {
+		case Created:
+			after.ID, after.Status, after.Counted, limit = e.ID, Pending, e.Counted, MaxOpen
+		case Selected:
+			after.Status = Awaiting
+		case Moved:
+			after.Status = e.To
+		case SessionCompleted:
+			after.Status = Completed
+		}
+	}
+	was, is := isOpen(s.Status), isOpen(after.Status)
+	if !after.Counted || was == is {
+		return nil
+	}
+	return []decision.Tally{{Name: Tally, ID: after.ID, Max: limit, Less: was}}
 }

@@ -58,6 +58,9 @@ func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, asse
 		return c, err
 	}
 	c.Sandbox = !live || p.accounts.IsSandbox()
+	if err = p.requireOpenPlace(ctx, c.Workspace); err != nil {
+		return c, err
+	}
 	if c.Prices, err = p.coinPrices(ctx, c.Accepted.Assets); err != nil {
 		return c, err
 	}
@@ -72,6 +75,20 @@ func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, asse
 		}
 	}
 	return c, nil
+}
+
+// requireOpenPlace refuses a link of a workspace that has all its open links, before the link takes
+// addresses: a wallet finds no payments beyond a gap of unused ones. The commit of the link counts
+// exactly.
+func (p *Checkouts) requireOpenPlace(ctx context.Context, workspace string) error {
+	counted, err := readDocument[actors.Tally](ctx, p.runtime, actors.TallyKind(checkout.Tally), workspace, workspace)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	return counted.RequirePlace(checkout.MaxOpen)
 }
 
 // watches reports whether payments on a chain are found: no customer is asked to pay on a chain
