@@ -391,7 +391,7 @@ func (x *conversionModel) step() {
 		x.n++
 		x.mustAskBalance(balance.ReceiveStablecoin{Workspace: x.ws, EventID: fmt.Sprint("s-", x.n),
 			Asset: "USDC", Chain: "polygon",
-			TxHash: "0x1", AmountUsdCents: 7})
+			TxHash: fmt.Sprint("0x", x.n), AmountUsdCents: 7})
 		x.coins += 7
 	}
 }

@@ -215,9 +215,9 @@ func (r *rampCustomer) reportOrder(id, outcome string, fee *int64) error {
 }
 
 func (w *testStack) receiveStablecoins(t require.TestingT, ws string, cents int64) {
-	_, err := w.ask("balance", ws, ws, balance.ReceiveStablecoin{Workspace: ws,
-		EventID: w.newID(ident.Event, 0), Asset: "USDC",
-		Chain: "polygon", TxHash: "0x1", AmountUsdCents: cents}, nil)
+	event := w.newID(ident.Event, 0)
+	_, err := w.ask("balance", ws, ws, balance.ReceiveStablecoin{Workspace: ws, EventID: event, Asset: "USDC",
+		Chain: "polygon", TxHash: event, AmountUsdCents: cents}, nil)
 	require.NoError(t, err)
 }
 

@@ -304,6 +304,37 @@ func TestStablecoinDeposits(t *testing.T) {
 	require.Equal(t, 1500, w.stablecoins(tn))
 }
 
+// A transfer that is reported under several event ids is credited once, however its hash is
+// written. Transfers that differ in anything that reports say are credited each.
+func TestATransferOfStablecoinsIsCreditedOnce(t *testing.T) {
+	w := newWorld(t)
+	tn, other := w.newTenant("one"), w.newTenant("two")
+	events := 0
+	report := func(tn tenant, chain, asset, hash string, cents int) {
+		events++
+		body := fmt.Sprintf(`{"id":"e%d","type":"deposit.completed","data":{"workspaceId":%q,"asset":%q,"chain":%q,`+
+			`"amountUsdCents":%d,"txHash":%q}}`, events, tn.workspace, asset, chain, cents, hash)
+		for range 2 {
+			w.ok(w.sendReport("/api/webhooks/partner-stablecoin-deposit", body))
+		}
+	}
+	report(tn, "polygon", "USDC", "0xabc", 1500)
+	report(tn, "polygon", "USDC", "0xabc", 1500)
+	report(tn, "polygon", "USDC", "0xABC", 1500)
+	require.Equal(t, 1500, w.stablecoins(tn))
+	w.keptUnmatched(2)
+
+	report(other, "polygon", "USDC", "0xabc", 1500)
+	require.Equal(t, 1500, w.stablecoins(other))
+	report(tn, "polygon", "USDC", "0xabc", 20)
+	report(tn, "polygon", "USDT", "0xabc", 1500)
+	report(tn, "ethereum", "USDC", "0xabc", 1500)
+	report(tn, "solana", "USDC", "abc", 1500)
+	report(tn, "solana", "USDC", "ABC", 1500)
+	require.Equal(t, 5*1500+20, w.stablecoins(tn))
+	w.keptUnmatched(2)
+}
+
 // The watch record of a session exists exactly while its addresses need watching.
 func TestCheckoutWatchRecord(t *testing.T) {
 	w := newWorld(t)

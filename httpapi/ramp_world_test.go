@@ -148,7 +148,7 @@ func (w *world) coins(tn tenant, cents int) {
 	w.t.Helper()
 	w.n++
 	body := fmt.Sprintf(`{"id":"coins-%d","type":"deposit.completed","data":{"workspaceId":%q,"asset":"USDC","chain":"polygon",`+
-		`"amountUsdCents":%d,"txHash":"0x5e1d"}}`, w.n, tn.workspace, cents)
+		`"amountUsdCents":%d,"txHash":"0x%d"}}`, w.n, tn.workspace, cents, w.n)
 	w.ok(w.sendReport("/api/webhooks/partner-stablecoin-deposit", body))
 }
 

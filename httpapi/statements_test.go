@@ -156,8 +156,8 @@ func TestStatementsLeaveOutStablecoins(t *testing.T) {
 	w := newWorld(t)
 	tn, first := w.newTenant("mine"), w.clock.now()
 	coins := func(event string) {
-		body := fmt.Sprintf(`{"id":%q,"type":"deposit.completed","data":{"workspaceId":%q,"asset":"USDC","chain":"polygon","amountUsdCents":7,"txHash":"0x1"}}`,
-			event, tn.workspace)
+		body := fmt.Sprintf(`{"id":%q,"type":"deposit.completed","data":{"workspaceId":%q,"asset":"USDC","chain":"polygon","amountUsdCents":7,"txHash":%q}}`,
+			event, tn.workspace, event)
 		w.ok(w.post(as{"partner-signature": webhook.Sign(testSecret, w.clock.now(), []byte(body))},
 			"/api/webhooks/partner-stablecoin-deposit", body))
 	}

@@ -58,7 +58,9 @@ type CreditCheckout struct {
 	Cents              int64
 }
 
-// ReceiveStablecoin is the stablecoin partner's report of a deposit. It has no reply.
+// ReceiveStablecoin is the stablecoin partner's report of a deposit. It has no reply. It is refused
+// with duplicate_mismatch when another event id has reported the same amount of the asset by the
+// same transaction.
 type ReceiveStablecoin struct {
 	Workspace, EventID   string // the partner's, claimed once for 90 days
 	Asset, Chain, TxHash string

@@ -3,6 +3,7 @@ package balance
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -23,6 +24,9 @@ const (
 // ScopeStablecoin is the scope of the stablecoin partner's event ids. Each is claimed once within
 // BankRetention.
 const ScopeStablecoin = "stablecoin"
+
+// scopeTransfer is the scope in which a deposit claims its transfer on the chain, for ever.
+const scopeTransfer = "stablecoin_transfer"
 
 // scopeCheckout is the scope in which a credit claims its checkout session, for ever.
 const scopeCheckout = "checkout_credit"
@@ -68,8 +72,21 @@ func (s *State) receiveStablecoin(m decision.Meta, c ReceiveStablecoin) (decisio
 			Chain: c.Chain, TxHash: c.TxHash, AmountUsdCents: c.AmountUsdCents, Postings: credit.balancedPostings(),
 			At: decision.StampOf(m.At)}},
 		Records: []decision.Record{credit.ledgerRecord()},
-		Onces:   []decision.Once{{Scope: ScopeStablecoin, Key: c.EventID, Expires: m.At.Add(BankRetention)}},
+		Onces: []decision.Once{{Scope: ScopeStablecoin, Key: c.EventID, Expires: m.At.Add(BankRetention)},
+			{Scope: scopeTransfer, Key: c.transferKey(), Code: string(fault.DuplicateMismatch),
+				Message: "the transfer is credited already"}},
 	}, nil
+}
+
+// transferKey identifies the transfer that a report is about, as finely as the report does: one
+// transaction may pay a workspace several amounts. Hashes of EVM chains are hexadecimal digits in
+// either case; those of Solana distinguish the cases.
+func (c *ReceiveStablecoin) transferKey() string {
+	hash := c.TxHash
+	if c.Chain != "solana" {
+		hash = strings.ToLower(hash)
+	}
+	return fmt.Sprintf("%s/%s/%s/%d/%s", c.Workspace, c.Chain, c.Asset, c.AmountUsdCents, hash)
 }
 
 func chainCredit(workspace string, cents int64, source, reference, cause string, at time.Time) transfer {
