@@ -110,6 +110,7 @@ type faultyJournal struct {
 	onAppend   func(commit func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error)
 	onRaise    func() error
 	onRecord   func() error
+	onList     func() error
 	appends    atomic.Int64
 	appendGate chan struct{} // when set, Append waits until it is closed
 }
@@ -154,6 +155,19 @@ func (f *faultyJournal) Record(ctx context.Context, slot ident.Slot, kind, id st
 		}
 	}
 	return f.Journal.Record(ctx, slot, kind, id)
+}
+
+func (f *faultyJournal) List(ctx context.Context, slot ident.Slot, kind, workspace, parent string,
+	page persistence.Page) ([]persistence.Record, error) {
+	f.mu.Lock()
+	inject := f.onList
+	f.mu.Unlock()
+	if inject != nil {
+		if err := inject(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Journal.List(ctx, slot, kind, workspace, parent, page)
 }
 
 func (f *faultyJournal) configure(change func(*faultyJournal)) {

@@ -12,6 +12,7 @@ import (
 	"purser/actors/processes"
 	"purser/actors/webhook"
 	"purser/actors/workspace"
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -107,20 +108,48 @@ func TestAKeptEndpointBecomesTheOwners(t *testing.T) {
 }
 
 // An endpoint whose registration passed the checks before its maker was removed, or became a member,
-// receives nothing.
-func TestAnEndpointOfAStrangerOrMemberReceivesNothing(t *testing.T) {
+// receives nothing, and ends once the reactions come to it: the list of endpoints fails until then.
+func TestAnEndpointOfAStrangerOrMemberReceivesNothingAndEnds(t *testing.T) {
 	for name, maker := range map[string]string{"stranger": eve, "member": bob} {
 		t.Run(name, func(t *testing.T) {
 			h, v, silent := newMadeHooks(t, newSender(t)), newReceiver(t, 200), newReceiver(t, 200)
+			others := h.registerBy(ann, v.URL)
+			resume := h.holdDepartures()
 			h.tellWorkspace(workspace.Invite{UserID: bob, Role: workspace.Member, By: workspace.Principal{UserID: ann}})
-			h.clock.turn(time.Second) // the end of bob's role removes no later endpoint
-			id, others := h.sendPing(h.registerBy(maker, silent.URL)), h.registerBy(ann, v.URL)
+			ending := h.registerBy(maker, silent.URL)
+			id := h.sendPing(ending)
 			for range 3 {
 				h.awaitDelivered(h.sendPing(others))
 				h.clock.turn(2 * time.Minute)
 			}
 			require.Empty(t, silent.requests())
 			require.Empty(t, h.readDelivery(id).Attempts)
+			resume()
+			h.awaitMaker(ending, "")
+			h.awaitMaker(others, ann)
 		})
 	}
+}
+
+// holdDepartures makes the reactions to departures fail, and with them all later ones of the
+// workspace, until resume is called. The workspace has an endpoint already.
+func (h *webhookSystem) holdDepartures() (resume func()) {
+	h.journal.configure(func(f *faultyJournal) { f.onList = func() error { return persistence.ErrUnavailable } })
+	return func() { h.journal.configure(func(f *faultyJournal) { f.onList = nil }) }
+}
+
+// The reaction to a registration may come after the departure of the maker, whose reaction then
+// decides: the kept endpoint stays, the other one ends.
+func TestADelayedReactionToARegistrationLeavesAKeptEndpoint(t *testing.T) {
+	h, owner := newMadeHooks(t, newSender(t)), workspace.Principal{UserID: ann}
+	others := h.registerBy(ann, "https://example.com")
+	resume := h.holdDepartures()
+	h.tellWorkspace(workspace.Invite{UserID: bob, Role: workspace.Member, By: owner})
+	h.tellWorkspace(workspace.Invite{UserID: bob, Role: workspace.Admin, By: owner})
+	kept, ending := h.registerBy(bob, "https://example.com"), h.registerBy(bob, "https://example.com")
+	h.tellWorkspace(workspace.RemoveMember{UserID: bob, By: owner, KeepEndpoints: []string{kept}})
+	resume()
+	h.awaitMaker(ending, "")
+	h.awaitMaker(kept, ann)
+	h.awaitMaker(others, ann)
 }

@@ -75,7 +75,7 @@ func newShardTotals(shard ident.Shard) *shardTotals {
 		deposits: map[string]deposit{}, payouts: map[string]payout{},
 		physical: physicalCards{orders: map[string]physicalOrder{}, minted: map[string]string{}},
 		sessions: map[string]checkoutSession{}, openLinks: map[string]bool{},
-		cards:    map[string]*cardTotals{}, transfers: map[string]transfer{},
+		cards: map[string]*cardTotals{}, transfers: map[string]transfer{},
 		authorizations: map[string]*authorization{}, log: logSequence{next: 1, above: map[uint64]bool{}}}
 	b.currencies, b.ramp = newCurrencyTotals(b), newRampTotals(b)
 	return b

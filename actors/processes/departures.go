@@ -7,39 +7,96 @@ import (
 	"slices"
 
 	"purser/actors"
-	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/webhook"
 	"purser/actors/workspace"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
+// maxScanned bounds the events that a search for a departure reads at a time.
+const maxScanned = 256
+
 // departure is the end of a user's right to have webhook endpoints in a workspace. The endpoints
-// that the user made until then end, but for the kept ones, which become those of the user by.
+// that the user made before it, by position in the shard, end, but for the kept ones, which become
+// those of the user by.
 type departure struct {
 	workspace, user, by string
 	kept                []string
-	at                  decision.Stamp
+	position            uint64
 }
 
-// endDeparted is the reaction to a member who is removed or loses the role that may have endpoints.
-// No attempt to such an endpoint begins from the event on; see mayReceive.
-func (w *Webhooks) endDeparted(ctx context.Context, e persistence.Event) error {
+// departureOf returns the departure that an event of a workspace records, if it records one.
+func departureOf(e *persistence.Event) (departure, bool, error) {
 	event, err := workspace.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
-		return err
+		return departure{}, false, err
 	}
 	switch event := event.(type) {
 	case workspace.MemberRemoved:
-		return w.removeOrAdopt(ctx, departure{workspace: event.Workspace, user: event.User, by: event.By,
-			kept: event.KeptEndpoints, at: event.At})
+		return departure{workspace: event.Workspace, user: event.User, by: event.By, kept: event.KeptEndpoints,
+			position: e.Position}, true, nil
 	case workspace.MemberRoleChanged:
-		if !workspace.Manages(event.Role) {
-			return w.removeOrAdopt(ctx, departure{workspace: event.Workspace, user: event.User, by: event.By,
-				kept: event.KeptEndpoints, at: event.At})
+		return departure{workspace: event.Workspace, user: event.User, by: event.By, kept: event.KeptEndpoints,
+			position: e.Position}, !workspace.Manages(event.Role), nil
+	}
+	return departure{}, false, nil
+}
+
+// endUnmanaged is the reaction to a member who is removed or loses the role that may have endpoints,
+// and to a new endpoint. No attempt to such an endpoint begins from the event on; see mayReceive.
+func (w *Webhooks) endUnmanaged(ctx context.Context, e persistence.Event) error {
+	if e.Kind == actors.KindWebhook {
+		return w.removeUnlessManaged(ctx, &e)
+	}
+	d, departs, err := departureOf(&e)
+	if !departs || err != nil {
+		return err
+	}
+	return w.removeOrAdopt(ctx, d)
+}
+
+// removeUnlessManaged removes a new endpoint whose maker departed between the check of the role and
+// the registration. A departure after the registration ends or keeps the endpoint itself.
+func (w *Webhooks) removeUnlessManaged(ctx context.Context, e *persistence.Event) error {
+	endpoint, err := readDocument[webhook.Endpoint](ctx, w.runtime, webhook.RecordEndpoint, e.Workspace, e.Stream)
+	if err != nil {
+		return exceptNotFound(err)
+	}
+	if may, err := w.mayReceive(ctx, e.Workspace, endpoint.View); may || err != nil {
+		return err
+	}
+	if follows, err := w.departsAfter(ctx, e, *endpoint.CreatedBy); follows || err != nil {
+		return err
+	}
+	_, err = w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindWebhook, Stream: e.Stream, Workspace: e.Workspace,
+		Command: webhook.Remove{}})
+	return exceptNotFound(err)
+}
+
+// departsAfter reports whether the journal has a departure of a user after an event of the
+// workspace.
+func (w *Webhooks) departsAfter(ctx context.Context, e *persistence.Event, user string) (bool, error) {
+	slot, err := ident.SlotOf(e.Workspace)
+	if err != nil {
+		return false, err
+	}
+	for after := e.Position; ; {
+		events, err := w.journal.Events(ctx, slot.Shard(), after, maxScanned)
+		if len(events) == 0 || err != nil {
+			return false, err
+		}
+		for i := range events {
+			later := &events[i]
+			after = later.Position
+			if later.Kind != actors.KindWorkspace || later.Workspace != e.Workspace {
+				continue
+			}
+			if d, departs, err := departureOf(later); err != nil || departs && d.user == user {
+				return departs, err
+			}
 		}
 	}
-	return nil
 }
 
 func (w *Webhooks) removeOrAdopt(ctx context.Context, d departure) error {
@@ -53,7 +110,7 @@ func (w *Webhooks) removeOrAdopt(ctx context.Context, d departure) error {
 		if err := json.Unmarshal(records[i].Document, &endpoint); err != nil {
 			return fmt.Errorf("endpoint's record: %w", err)
 		}
-		if !endpoint.MadeBy(d.user) || endpoint.CreatedAt.After(d.at.Time) {
+		if !endpoint.MadeBy(d.user) || records[i].Position > d.position {
 			continue
 		}
 		var command any = webhook.Remove{}
@@ -62,7 +119,7 @@ func (w *Webhooks) removeOrAdopt(ctx context.Context, d departure) error {
 		}
 		_, err := w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindWebhook, Stream: endpoint.ID,
 			Workspace: d.workspace, Command: command})
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		if err := exceptNotFound(err); err != nil {
 			return err
 		}
 	}

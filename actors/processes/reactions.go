@@ -7,6 +7,7 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/counterparty"
 	"purser/actors/decision"
+	"purser/actors/webhook"
 	"purser/actors/workspace"
 )
 
@@ -25,8 +26,8 @@ func (p *processes) reactions() []actors.Reaction {
 		{Name: "membership", Handle: p.memberships.listMembership, Events: []decision.Event{
 			workspace.WorkspaceCreated{}, workspace.MemberAdded{}, workspace.MemberRoleChanged{},
 			workspace.MemberRemoved{}}},
-		{Name: "endpoints", Handle: p.webhooks.endDeparted, Events: []decision.Event{
-			workspace.MemberRemoved{}, workspace.MemberRoleChanged{}}},
+		{Name: "endpoints", Handle: p.webhooks.endUnmanaged, Events: []decision.Event{
+			webhook.Registered{}, workspace.MemberRemoved{}, workspace.MemberRoleChanged{}}},
 		{Name: "agents", Handle: p.agents.mirrorChange, Events: []decision.Event{
 			agent.Registered{}, agent.Frozen{}, agent.Unfrozen{}, agent.Terminated{}, workspace.ModeChanged{}}},
 		{Name: "checkout", Handle: p.checkouts.creditCompleted, Events: []decision.Event{checkout.SessionCompleted{}}},
