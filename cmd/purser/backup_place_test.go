@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/cmd/purser/storecare"
 	"purser/persistence/pebblegate"
 )
@@ -114,6 +115,41 @@ func TestBackupNeedsAParentDirectory(t *testing.T) {
 	refused()
 	require.NoDirExists(t, m.config.BackupsIn())
 	require.NoError(t, m.Close())
+}
+
+// TestBackupIsRefusedInAStoreAndInTheDataDirectory: a backup in a store or in the data directory,
+// also through a link, is refused by name before anything is written, with a running server and
+// without one. The directory of backups in the data directory is allowed.
+func TestBackupIsRefusedInAStoreAndInTheDataDirectory(t *testing.T) {
+	data, _ := backUpFreshServer(t)
+	link, own := filepath.Join(t.TempDir(), "link"), filepath.Join(data, "backups")
+	require.NoError(t, os.Symlink(datadir.JournalDir(data), link))
+	require.NoError(t, os.MkdirAll(own, 0o700))
+	refused := func() {
+		t.Helper()
+		for parent, reason := range map[string]string{
+			datadir.JournalDir(data):    "is in the store " + datadir.JournalDir(data),
+			link:                        "is in the store " + datadir.JournalDir(data),
+			datadir.AuthorizerDir(data): "is in the store " + datadir.AuthorizerDir(data),
+			data:                        "is in the data directory " + data,
+		} {
+			to := filepath.Join(parent, "misplaced")
+			require.ErrorContains(t, run([]string{"backup", "--data-dir", data, to}, io.Discard), reason)
+			left, err := filepath.Glob(to + "*")
+			require.NoError(t, err)
+			require.Empty(t, left)
+		}
+	}
+	refused()
+	mustRun(t, "backup", "--data-dir", data, filepath.Join(own, "one"))
+	m := startServer(t, data)
+	refused()
+	mustRun(t, "backup", "--data-dir", data, filepath.Join(own, "two"))
+	require.NoError(t, m.Close())
+	inStore := startWithSettings(t, data, func(s *settings.Settings) { s.BackupDir = datadir.JournalDir(data) })
+	_, answer := postAdminCommand(t, inStore, "backup", `{"name":"made"}`)
+	require.Contains(t, answer, "is in the store")
+	require.NoError(t, inStore.Close())
 }
 
 // A backup removes the unfinished directory of a killed backup of its deployment. It keeps the

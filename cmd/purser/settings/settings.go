@@ -441,5 +441,8 @@ func (c *Config) BackupsIn() string {
 	if c.BackupDir != "" {
 		return c.BackupDir
 	}
-	return filepath.Join(c.DataDir, "backups")
+	return BackupsOf(c.DataDir)
 }
+
+// BackupsOf returns the directory of backups in a data directory.
+func BackupsOf(data string) string { return filepath.Join(data, "backups") }

@@ -60,6 +60,9 @@ func (b *BackupCmd) Run(out io.Writer) error {
 }
 
 func (b *BackupCmd) Backup(ctx context.Context, to string, room BackupRoom, note func(string)) (Manifest, error) {
+	if err := requireOutside(b.DataDir, to); err != nil {
+		return Manifest{}, err
+	}
 	unlock, err := datadir.LockUsed(b.DataDir)
 	if errors.Is(err, datadir.ErrInUse) {
 		return b.backupRunning(ctx, to, room, note)
@@ -129,7 +132,7 @@ type OpenStores struct {
 // has every deposit that the journal has announced, and repeats reports that the journal may lack.
 // So does the ramp. The sandbox's chains have every block that a watcher has settled.
 func writeBackup(ctx context.Context, s OpenStores, to string, now time.Time) (m Manifest, err error) {
-	if err := requireAbsent(to); err != nil {
+	if err := errors.Join(requireOutsideStores(s.Data, to), requireAbsent(to)); err != nil {
 		return m, err
 	}
 	deployment := s.Journal.Identity().Deployment

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"purser/cmd/purser/datadir"
+	"purser/cmd/purser/settings"
 	"purser/persistence/pebblegate"
 )
 
@@ -31,6 +32,58 @@ const (
 // ForeignBackup is the note about an unfinished backup that may be another deployment's.
 const ForeignBackup = "an unfinished backup of an earlier program or another deployment stays: " +
 	"remove it if nothing fills it"
+
+// requireOutside refuses a backup in the data directory, whose loss would then be the loss of the
+// backup too, and in a store, which would take the backup's files for its own. The data directory's
+// own directory of backups is allowed.
+func requireOutside(data, to string) error {
+	if err := requireOutsideStores(data, to); err != nil {
+		return err
+	}
+	within, err := isWithin(data, filepath.Dir(to))
+	if !within || err != nil {
+		return err
+	}
+	own := settings.BackupsOf(data)
+	if inOwn, err := isWithin(own, filepath.Dir(to)); inOwn || err != nil {
+		return err
+	}
+	return fmt.Errorf("%s is in the data directory %s: name a directory outside it or in %s", to, data, own)
+}
+
+func requireOutsideStores(data, to string) error {
+	for _, store := range []string{datadir.JournalDir(data), datadir.AuthorizerDir(data), datadir.BankDir(data),
+		datadir.RampDir(data), datadir.ChainsDir(data)} {
+		within, err := isWithin(store, filepath.Dir(to))
+		if err != nil {
+			return err
+		}
+		if within {
+			return fmt.Errorf("%s is in the store %s: name a directory outside it", to, store)
+		}
+	}
+	return nil
+}
+
+// isWithin reports whether a directory is another one or in it, whatever links lead there. A
+// directory that does not exist is within none and has none within it.
+func isWithin(outer, dir string) (bool, error) {
+	var resolved [2]string
+	for i, path := range []string{outer, dir} {
+		real, err := filepath.EvalSymlinks(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if resolved[i], err = filepath.Abs(real); err != nil {
+			return false, err
+		}
+	}
+	relative, err := filepath.Rel(resolved[0], resolved[1])
+	return err == nil && filepath.IsLocal(relative), nil
+}
 
 // BackupRoom decides whether a disk has room for a backup.
 type BackupRoom struct {
