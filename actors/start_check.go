@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // ErrStores reports that the two stores do not belong together, or that the data key is another's.
@@ -27,21 +28,43 @@ type startCheck struct {
 const rebuildHint = "stop here; `purser rebuild-authorizer` says what a repair keeps and loses, " +
 	"and `purser rebuild-authorizer --yes` makes it: rules from the journal, decisions from the authorizer's log"
 
-// checkShard refuses two stores that do not belong together: going on would answer swipes from
-// wrong funds. A journal that knows fewer decisions than the authorizer believes is sent them
-// again, for as long as the log still has them.
-func (k *startCheck) checkShard(ctx context.Context, sh *shard, head persistence.Head) error {
-	if followed := k.authorizer.Followed(sh.id); followed > head.Position {
-		return fmt.Errorf("%w: shard %d: the authorizer has followed the journal to position %d, which ends at %d: the journal is older or another's; %s",
-			ErrStores, sh.id, followed, head.Position, rebuildHint)
+// checkStores refuses two stores of which one is older or another's, before a shard is taken: the
+// start of a stale copy must not end the server that has the shards.
+func (k *startCheck) checkStores(ctx context.Context) error {
+	for shard := range ident.Shards {
+		if _, err := k.compareStores(ctx, ident.Shard(shard)); err != nil {
+			return err
+		}
 	}
-	told, err := k.journal.Cursor(ctx, relayCursor, sh.id)
+	return nil
+}
+
+// compareStores refuses two stores that do not belong together: going on would answer swipes from
+// wrong funds. It returns the last decision that the journal was told of. Reading it also reads the
+// journal's head.
+func (k *startCheck) compareStores(ctx context.Context, id ident.Shard) (told uint64, err error) {
+	told, err = k.journal.Cursor(ctx, relayCursor, id)
 	if err != nil {
-		return fmt.Errorf("shard %d: relay cursor: %w", sh.id, err)
+		return 0, fmt.Errorf("shard %d: relay cursor: %w", id, err)
 	}
-	if synced := k.authorizer.Synced(sh.id); told > synced {
-		return fmt.Errorf("%w: shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
-			ErrStores, sh.id, told, synced, rebuildHint)
+	if followed, head := k.authorizer.Followed(id), k.journal.Head(id).Position; followed > head {
+		return 0, fmt.Errorf("%w: shard %d: the authorizer has followed the journal to position %d, which ends at %d: the journal is older or another's; %s",
+			ErrStores, id, followed, head, rebuildHint)
+	}
+	if synced := k.authorizer.Synced(id); told > synced {
+		return 0, fmt.Errorf("%w: shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
+			ErrStores, id, told, synced, rebuildHint)
+	}
+	return told, nil
+}
+
+// checkShard compares the stores of a shard that this process has taken, and finds where the relay
+// continues. A journal that knows fewer decisions than the authorizer believes is sent them again,
+// for as long as the log still has them.
+func (k *startCheck) checkShard(ctx context.Context, sh *shard) error {
+	told, err := k.compareStores(ctx, sh.id)
+	if err != nil {
+		return err
 	}
 	// Either note may be lost in a crash. The relay continues from the lower one. Repeats are
 	// dropped by their numbers.

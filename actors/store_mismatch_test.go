@@ -108,3 +108,20 @@ func TestAnAuthorizerBehindTheJournalIsRefused(t *testing.T) {
 	w.requireCleanAudit()
 	w.stop()
 }
+
+// TestRefusedStoresTakeNoShard: the start of a stale copy is refused before it fences the owner of
+// the shards.
+func TestRefusedStoresTakeNoShard(t *testing.T) {
+	epochs := func(w *testStack) (all [ident.Shards]uint64) {
+		for shard := range all {
+			all[shard] = w.journal.Head(ident.Shard(shard)).Epoch
+		}
+		return all
+	}
+	var owned [ident.Shards]uint64
+	w, _ := newStackWithOldStore(t, "authorizer", func(w *testStack, _ testCard) { owned = epochs(w) })
+	require.ErrorContains(t, w.tryStart(), "rebuild-authorizer")
+	require.Equal(t, owned, epochs(w))
+	require.NoError(t, w.engine.Close())
+	require.NoError(t, w.journal.Close())
+}

@@ -259,10 +259,13 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	return s, nil
 }
 
-// takeCheckedShards takes the shards and checks that the stores, the data keys and the secrets
-// belong together.
+// takeCheckedShards takes the shards of stores that belong together, and checks the data keys and
+// the secrets.
 func (s *System) takeCheckedShards(ctx context.Context) error {
 	check := &startCheck{s.journal, s.authorizer, s.documents, s.config.Secrets, s.log}
+	if err := check.checkStores(ctx); err != nil {
+		return err
+	}
 	if err := s.takeShards(ctx, check); err != nil {
 		return err
 	}
@@ -291,7 +294,7 @@ func (s *System) takeShards(ctx context.Context, check *startCheck) error {
 		sh.causeIndex.causeTypes = types
 		sh.causeIndex.startAfter(sh.followed.value)
 		s.shards[i] = sh
-		if err := check.checkShard(ctx, sh, head); err != nil {
+		if err := check.checkShard(ctx, sh); err != nil {
 			return err
 		}
 	}
