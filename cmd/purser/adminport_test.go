@@ -210,6 +210,15 @@ func TestSandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
 	status, answer = postAdminCommand(t, m, "sandbox-reorganise", `{"chain":"base","depht":1}`)
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, answer, "depht is not a field of the command")
+	for want, body := range map[string]string{
+		"depth is out of range: there are 1 to ":        `{"chain":"base","depth":1000000000000}`,
+		"depth is out of range":                         `{"chain":"base"}`,
+		"drop: sandbox chain: no such transaction: 0xb": `{"chain":"base","depth":1,"drop":["0xb"]}`,
+	} {
+		status, answer = postAdminCommand(t, m, "sandbox-reorganise", body)
+		require.Equal(t, http.StatusBadRequest, status, answer)
+		require.Contains(t, answer, want)
+	}
 }
 
 // splitSecretFlags parses a command line as the program does. It returns the arguments without the

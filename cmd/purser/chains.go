@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -131,7 +132,7 @@ func payOnSandbox(ctx context.Context, chains *sandbox.Chains, body []byte) (any
 		transfers[i] = sandbox.ChainPayment{Asset: t.Asset, Address: t.Address, Amount: t.AmountUnits}
 	}
 	tx, err := on.Pay(ctx, p.Reference, p.From, transfers...)
-	return map[string]string{"txHash": tx}, err
+	return map[string]string{"txHash": tx}, sandboxFault(err)
 }
 
 // reorganiseSandbox replaces the newest blocks of a sandbox chain.
@@ -144,7 +145,21 @@ func reorganiseSandbox(ctx context.Context, chains *sandbox.Chains, body []byte)
 	if on == nil {
 		return nil, errNoSandboxChain
 	}
-	return struct{}{}, on.Reorganise(ctx, r.Depth, r.Drop...)
+	return struct{}{}, sandboxFault(on.Reorganise(ctx, r.Depth, r.Drop...))
+}
+
+// sandboxFault returns the fault for an error of a sandbox chain that the caller can mend.
+func sandboxFault(err error) error {
+	switch {
+	case errors.Is(err, sandbox.ErrDepth):
+		return fault.New(fault.InvalidBody, err.Error())
+	case errors.Is(err, sandbox.ErrNoTransfer):
+		return fault.New(fault.InvalidBody, "drop: "+err.Error())
+	case errors.Is(err, partner.ErrFull):
+		return fault.New(fault.LimitExceeded, fmt.Sprintf("a sandbox chain has at most %d transfers and %d "+
+			"reorganisations", sandbox.MaxTransfers, sandbox.MaxForks))
+	}
+	return err
 }
 
 // sandboxChain returns a chain of the sandbox, nil when there is none of that name.

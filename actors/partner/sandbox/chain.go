@@ -27,8 +27,13 @@ const (
 	minBlockTime  = time.Millisecond
 )
 
-// ErrNoTransfer says that a chain has no transaction with the hash.
-var ErrNoTransfer = errors.New("sandbox chain: no such transaction")
+// Errors of a reorganisation.
+var (
+	// ErrNoTransfer says that a chain has no transaction with the hash.
+	ErrNoTransfer = errors.New("sandbox chain: no such transaction")
+	// ErrDepth says that a chain does not have so many blocks.
+	ErrDepth = errors.New("sandbox chain: depth is out of range")
+)
 
 // ChainsConfig has the chains and their store. All fields except FS are required.
 type ChainsConfig struct {
@@ -267,11 +272,11 @@ func (c *Chain) Reorganise(_ context.Context, depth int, dropped ...string) erro
 	defer c.mu.Unlock()
 	head := c.headNumber(c.clock())
 	if depth < 1 || uint64(depth) > head {
-		return fmt.Errorf("sandbox chain: there are 1 to %d blocks to replace", head)
+		return fmt.Errorf("%w: there are 1 to %d blocks to replace", ErrDepth, head)
 	}
 	for _, tx := range dropped {
 		if !slices.ContainsFunc(c.transfers, func(t *transfer) bool { return t.TxHash == tx }) {
-			return ErrNoTransfer
+			return fmt.Errorf("%w: %s", ErrNoTransfer, tx)
 		}
 	}
 	from := head - uint64(depth) + 1
