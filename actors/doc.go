@@ -16,4 +16,24 @@
 //
 // It imports from protoactor-go only the actor package, with one guardian and unbounded mailboxes;
 // the directory bounds the unanswered requests instead.
+//
+// # Files
+//
+//	system.go                        Config, Start, Stop and Ask, and the state of a shard
+//	kinds.go, hooks.go               the tables that package processes fills
+//	entity.go, directory.go          the actor of every kind, and the live actors by stream
+//	orders.go                        orders that an actor loads before it decides
+//	lane.go, tally.go                group commits of a shard, and exact counts of its records
+//	keys.go                          idempotency keys, of which one request runs at a time
+//	reads.go                         reads of records, and waits for the relay and the follower
+//	follower.go, progress.go         rules and credits to the authorizer, and waits for a position
+//	relay.go, aside.go               decisions to the balances, and workspaces that the relay skips
+//	reactions.go, reaction_index.go  reactions, and the events that cause them
+//	timers.go, retention.go          due timers, expiry of holds, removal of expired data
+//	loops.go                         background goroutines until Stop
+//	health.go, outage.go             backlogs, readiness, probes of the journal, limits on the log
+//	start_check.go, secrets.go, data_keys.go
+//	                                 what a start requires of the stores, the secrets and the keys
+//	sealing.go, reseal.go            personal documents, and their change to another data key
+//	rebuild.go, catchup.go           an authorizer filled from the journal, or brought to its heads
 package actors
