@@ -160,7 +160,7 @@ func (h *currencyHandlers) listCurrencies(c *call) (answer, error) {
 func currencyNamed(c *call) (money.Currency, error) {
 	currency := money.Currency(c.params["currency"])
 	if _, served := currency.Exponent(); !served {
-		return "", fault.New(fault.InvalidCurrency, "currency: is not one that is served")
+		return "", fault.New(fault.InvalidCurrency, "currency: is not served")
 	}
 	return currency, nil
 }
@@ -269,7 +269,7 @@ func (h *currencyHandlers) listActivity(c *call) (answer, error) {
 	}
 	currency := money.Currency(asked)
 	if _, served := currency.Exponent(); !served {
-		return answer{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
+		return answer{}, fault.New(fault.InvalidCurrency, "currency: is not served")
 	}
 	return listRecords(h.edge, c, query.Activities, asked,
 		func(a balance.Activity) (any, error) { return h.showActivity(c, a) })

@@ -88,7 +88,7 @@ func (b *shardTotals) sessionCredited(e *persistence.Event) error {
 		return err
 	}
 	s, credited := b.sessions[e.Stream], p.AmountUsdCents-p.ShortfallCents
-	b.expectEqual("checkout", e.Stream, "told of its credit", checkoutSession{completed: credited,
+	b.expectEqual("checkout", e.Stream, "recorded credit", checkoutSession{completed: credited,
 		credited: credited}, s)
 	s.sessionCredited = true
 	b.sessions[e.Stream] = s

@@ -57,7 +57,7 @@ func TestAShortfallIsNotCredited(t *testing.T) {
 	requireFindings(t, short, map[string]storeDamage{
 		"credited in full": {editPayload(9, `"amountUsdCents":2488`, `"amountUsdCents":2500`), "checkout",
 			"before its credit"},
-		"told in full": {editPayload(10, `"shortfallCents":12`, `"other":12`), "checkout", "told of its credit"},
+		"told in full": {editPayload(10, `"shortfallCents":12`, `"other":12`), "checkout", "recorded credit"},
 	})
 }
 
@@ -98,7 +98,7 @@ func TestEveryCorruptionOfACheckoutIsNamed(t *testing.T) {
 			"before its credit"},
 		"posted another amount":        {editPayload(9, `2500}`, `2499}`), "event", "postings to stablecoin"},
 		"posted to dollars":            {editPayload(12, `"stablecoin"`, `"usd"`), "event", "postings to usd"},
-		"told of another amount":       {editPayload(10, `2500`, `2400`), "checkout", "told of its credit"},
+		"told of another amount":       {editPayload(10, `2500`, `2400`), "checkout", "recorded credit"},
 		"session forgot its credit":    {editDocument("checkout", `"creditedAt"`, `"was"`), "checkout", "credited"},
 		"session is not completed":     {editDocument("checkout", `"completed"`, `"expired"`), "checkout", "completed"},
 		"session's record gone":        {dropRecords("checkout"), "checkout", "record"},

@@ -146,7 +146,7 @@ func (k *recordCheck) compareIndex(ctx context.Context, journal persistence.Snap
 	}
 	for id := range k.authorizations {
 		if named[id] == 0 {
-			k.expectEqual("authorization_index", id, "record", "one that names it", "missing")
+			k.expectEqual("authorization_index", id, "record", "an index record", "missing")
 		}
 	}
 	return nil
@@ -173,7 +173,7 @@ func (k *recordCheck) indexRecord(r *persistence.Record, named map[string]int) e
 			continue
 		}
 		named[id]++
-		k.expectEqual("authorization_index", id, "times named", 1, named[id])
+		k.expectEqual("authorization_index", id, "times listed", 1, named[id])
 		k.expectEqual("authorization_index", id, "workspace", a.Workspace, r.Workspace)
 	}
 	return nil

@@ -253,7 +253,7 @@ func (cb *currencyTotals) compareCurrencies(ctx context.Context, journal persist
 		return slices.Compare([]string{x.transfer, x.currency}, []string{y.transfer, y.currency})
 	}
 	for _, part := range slices.SortedFunc(maps.Keys(left), byTransfer) {
-		cb.expectEqual("currency_activity", part.transfer, "what the lines leave in "+part.currency, activityTotal{},
+		cb.expectEqual("currency_activity", part.transfer, "remainder of the lines in "+part.currency, activityTotal{},
 			left[part])
 	}
 	if err := matchAll(ctx, cb.shardTotals, journal, "conversion", maps.Clone(cb.conversions)); err != nil {

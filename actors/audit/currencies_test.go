@@ -102,9 +102,9 @@ func TestEveryCorruptionOfACurrencyIsNamed(t *testing.T) {
 		"conversion's record gone": {dropRecords("conversion"), "conversion", "record"},
 		"conversion's record":      {editDocument("conversion", "completed", "failed"), "conversion", "document"},
 		"a line is gone": {dropRecords("currency_activity"), "currency_activity",
-			"what the lines leave in EUR"},
+			"remainder of the lines in EUR"},
 		"a line says more": {editDocument("currency_activity", "50000", "50001"), "currency_activity",
-			"what the lines leave in EUR"},
+			"remainder of the lines in EUR"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withCurrencies()

@@ -197,7 +197,7 @@ type logSequence struct {
 // maxAhead bounds the distance of a number from the lowest missing one; no backlog is larger.
 const maxAhead = 200_000_000
 
-var errTooFar = errors.New("a sequence number is missing for too long")
+var errTooFar = errors.New("too many entries follow a missing sequence number")
 
 // addNumber reports whether a number is new and not lost.
 func (s *logSequence) addNumber(n uint64) bool {

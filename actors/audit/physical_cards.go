@@ -59,7 +59,7 @@ func (b *shardTotals) physicalRefused(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.expectEqual("physical_order", p.Order, "fee that comes back", b.physical.orders[p.Order].FeeCents, p.FeeCents)
+	b.expectEqual("physical_order", p.Order, "refunded fee", b.physical.orders[p.Order].FeeCents, p.FeeCents)
 	delete(b.physical.orders, p.Order)
 	b.feeMoved(e, p.Postings, -p.FeeCents)
 	return nil

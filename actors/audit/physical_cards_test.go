@@ -56,7 +56,7 @@ func TestEveryCorruptionOfAPhysicalCardIsNamed(t *testing.T) {
 		"less is taken":            {editPayload(8, "-9900", "-9899"), "event", "postings to usd"},
 		"another account":          {editPayload(8, `"fees"`, `"bank"`), "event", "postings to fees"},
 		"more comes back": {editPayload(10, `"feeCents":9900`, `"feeCents":9901`), "physical_order",
-			"fee that comes back"},
+			"refunded fee"},
 		"minted for nobody": {editPayload(8, card, id(ident.Card, "never")), "card",
 			"order of a physical card"},
 		"authorizer has not the debit": {func(s *auditedStores) { s.funds[0].Ledger += 9900 }, "funds", "ledger cents"},

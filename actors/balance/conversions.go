@@ -52,7 +52,7 @@ type QuotePair struct {
 func (p QuotePair) CheckPair() error {
 	for _, c := range []money.Currency{p.Sell, p.Buy} {
 		if _, served := c.Exponent(); !served {
-			return fault.New(fault.InvalidBody, "sellCurrency, buyCurrency: ones that are served")
+			return fault.New(fault.InvalidBody, "sellCurrency, buyCurrency: a currency is not served")
 		}
 	}
 	switch {

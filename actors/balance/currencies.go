@@ -220,7 +220,7 @@ func (b currencies) onboardWorkspace(m decision.Meta, c Onboard) (decision.Decis
 
 func (b currencies) openCurrency(m decision.Meta, c OpenCurrency) (decision.Decision, error) {
 	if _, served := c.Currency.Exponent(); !served {
-		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
+		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not served")
 	}
 	if b.currencyIndex(c.Currency) >= 0 {
 		return decision.Decision{}, fault.New(fault.CurrencyAccountExists,
@@ -255,7 +255,7 @@ func (s *State) checkActive(currency money.Currency) error {
 func (b currencies) announcePayin(m decision.Meta, c AnnouncePayin) (decision.Decision, error) {
 	switch _, served := c.Amount.Currency.Exponent(); {
 	case !served:
-		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not one that is served")
+		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not served")
 	case c.Amount.AmountMinor < 1 || c.Amount.AmountMinor > money.MaxMinor:
 		return decision.Decision{}, fault.New(fault.InvalidAmount, "amountMinor: "+money.ErrMinor.Error())
 	case utf8.RuneCountInString(c.Reference) > MaxReference:

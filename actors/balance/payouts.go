@@ -112,7 +112,7 @@ func (c *CreatePayout) checkWithRecipient() error {
 	}
 	switch {
 	case (c.Rail == RailIntlWire) != c.Recipient.International:
-		return fault.New(fault.InvalidBody, "rail: intl_wire for a recipient abroad, another for one in the US")
+		return fault.New(fault.InvalidBody, "rail: intl_wire for a recipient abroad, another rail for one in the US")
 	case c.SameDay && c.AmountCents > MaxSameDayCents:
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("a same-day payout has at most %d cents", MaxSameDayCents))
 	}
@@ -130,10 +130,10 @@ func (b payouts) checkLimits(m decision.Meta, c CreatePayout) error {
 			fmt.Sprintf("at most %d keys may order payouts on one day", MaxPayoutKeys))
 	}
 	if today.Keys[c.Key] > c.Limits.KeyCents-c.AmountCents {
-		return fault.New(fault.LimitExceeded, "the key's payouts of the day")
+		return fault.New(fault.LimitExceeded, "the payout exceeds the daily limit of the key")
 	}
 	if today.Cents > c.Limits.WorkspaceCents-c.AmountCents {
-		return fault.New(fault.LimitExceeded, "the workspace's payouts of the day")
+		return fault.New(fault.LimitExceeded, "the payout exceeds the daily limit of the workspace")
 	}
 	return nil
 }

@@ -110,9 +110,9 @@ func (b payouts) checkQuote(m decision.Meta, c CreatePayout) error {
 	case q.StatusAt(m.At) == QuoteExpired:
 		return fault.New(fault.QuoteExpired, "the quote's rate is no longer firm")
 	case c.Quote.CounterpartyID != c.Recipient.ID:
-		return fault.New(fault.QuoteMismatch, "counterpartyId: the one that the quote is for")
+		return fault.New(fault.QuoteMismatch, "counterpartyId: not the recipient of the quote")
 	case c.Quote.Sell.AmountMinor != c.AmountCents:
-		return fault.New(fault.QuoteMismatch, "amountCents: what the quote sells")
+		return fault.New(fault.QuoteMismatch, "amountCents: not the amount that the quote sells")
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (b ramps) decideRamp(m decision.Meta, command any) (d decision.Decision, kn
 }
 
 func travelRuleFault() error {
-	return fault.New(fault.TravelRule, fmt.Sprintf("a withdrawal is of less than %d dollars", TravelRuleCents/100))
+	return fault.New(fault.TravelRule, fmt.Sprintf("a withdrawal must be less than %d dollars", TravelRuleCents/100))
 }
 
 func (b ramps) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, error) {
@@ -300,7 +300,7 @@ func (o *RampOrder) checkReport(c ReportRamp, step rampStep) error {
 	case c.FeeCents != nil && (*c.FeeCents < 0 || *c.FeeCents > o.MaxFeeCents):
 		return fault.New(fault.RampConflict, fmt.Sprintf("feeCents: 0 to %d", o.MaxFeeCents))
 	case c.TxHash != "" && (o.Direction != RampWithdraw || step != rampComplete):
-		return fault.New(fault.RampConflict, "txHash: of a withdrawal that completed")
+		return fault.New(fault.RampConflict, "txHash: only of a completed withdrawal")
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (r *RampSession) Check(workspace string) error {
 		!slices.Contains([]string{"http", "https"}, hosted.Scheme):
 		bad = fmt.Sprintf("hostedUrl: an http or https URL of at most %d bytes", maxHostedURL)
 	case r.CreatedAt.IsZero():
-		bad = "createdAt: when it was made"
+		bad = "createdAt: required"
 	case r.UpdatedAt.Before(r.CreatedAt.Time):
 		bad = "updatedAt: not before createdAt"
 	default:

@@ -102,7 +102,7 @@ func (c *Client) WriteACH(ctx context.Context, day time.Time, w io.Writer) (int,
 	}
 	payments, err := strconv.Atoi(resp.Header.Get(paymentsHeader))
 	if err != nil || payments < 1 {
-		return 0, errors.New("the bank does not say how many payments its file has")
+		return 0, errors.New("the bank's answer has no number of payments in its header")
 	}
 	switch n, err := io.Copy(w, io.LimitReader(resp.Body, maxFile+1)); {
 	case err != nil:
@@ -161,7 +161,7 @@ func decodeAnswer(resp *http.Response, out any) error {
 		return nil
 	}
 	if json.Unmarshal(body, out) != nil {
-		return errors.New("the bank's answer is not what was asked for")
+		return errors.New("the bank's answer does not have the expected form")
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (b *bitcoin) readHeader(ctx context.Context, hash string) (partner.Head, er
 		return partner.Head{}, err
 	}
 	if h.Hash == "" || h.Hash != hash {
-		return partner.Head{}, errors.New("getblockheader: it is another block's")
+		return partner.Head{}, errors.New("getblockheader: the header of another block")
 	}
 	at, err := parseBlockTime(h.Time)
 	return partner.Head{Number: h.Height, Hash: h.Hash, At: at}, err

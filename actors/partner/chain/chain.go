@@ -146,7 +146,7 @@ const maxSeconds = 253402300799
 // parseBlockTime converts seconds of Unix time to a block's time.
 func parseBlockTime(seconds int64) (time.Time, error) {
 	if seconds < 0 || seconds > maxSeconds {
-		return time.Time{}, fmt.Errorf("%d is no time of a block", seconds)
+		return time.Time{}, fmt.Errorf("%d is not the time of a block", seconds)
 	}
 	return time.Unix(seconds, 0), nil
 }
@@ -154,7 +154,7 @@ func parseBlockTime(seconds int64) (time.Time, error) {
 // checkPosition refuses a transfer without its position in the chain.
 func checkPosition(o *partner.Observation) error {
 	if o.TxHash == "" || o.BlockHash == "" || o.Index < 0 {
-		return errors.New("a transfer without its place")
+		return errors.New("a transfer without its position")
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ const (
 )
 
 // errChainChanged says that a node's answers belong to different chains. A retry may succeed.
-var errChainChanged = errors.New("the node's chain has changed while it was asked")
+var errChainChanged = errors.New("the node's chain has changed between two calls")
 
 // evm is an EVM chain. It is not safe for concurrent use.
 type evm struct {
@@ -120,7 +120,7 @@ func (e *evm) Transfers(ctx context.Context, from, through uint64, addresses []s
 	for i := range found {
 		asked, ours := spelled[found[i].Address]
 		if !ours {
-			return nil, errors.New("eth_getLogs: a transfer to somebody else")
+			return nil, errors.New("eth_getLogs: a transfer to an address outside the query")
 		}
 		found[i].Address = asked
 	}
@@ -179,7 +179,7 @@ func (e *evm) parseTokenLog(l *evmLog) (o partner.Observation, err error) {
 	name, known := e.tokens[strings.ToLower(l.Address)]
 	if !known || len(l.Topics) != 3 || l.Topics[0] != transferTopic || len(l.Topics[1]) != 66 ||
 		len(l.Topics[2]) != 66 {
-		return o, errors.New("a log that was not asked for")
+		return o, errors.New("a log that does not match the query")
 	}
 	block, errBlock := parseUint64(l.BlockNumber)
 	index, errIndex := parseUint64(l.LogIndex)
@@ -188,7 +188,7 @@ func (e *evm) parseTokenLog(l *evmLog) (o partner.Observation, err error) {
 		return o, err
 	}
 	if index >= nativeIndex {
-		return o, errors.New("a log without its place")
+		return o, errors.New("a log without its position")
 	}
 	o = partner.Observation{Chain: e.Network.Name, Asset: name, Address: "0x" + strings.ToLower(l.Topics[2][26:]),
 		TxHash: l.TransactionHash, Index: int(index), Amount: amount.String(), Block: block, BlockHash: l.BlockHash,

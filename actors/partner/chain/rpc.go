@@ -114,12 +114,12 @@ func (c *rpcClient) callBatch(ctx context.Context, method string, params [][]any
 		}
 		var answers []rpcAnswer
 		if err := json.Unmarshal(body, &answers); err != nil {
-			return fmt.Errorf("%s: the answer is no batch: %w", method, err)
+			return fmt.Errorf("%s: the answer is not a batch: %w", method, err)
 		}
 		results := make([]json.RawMessage, len(part))
 		for _, a := range answers {
 			if a.ID == nil || *a.ID < 0 || *a.ID >= len(part) {
-				return fmt.Errorf("%s: an answer to nothing", method)
+				return fmt.Errorf("%s: an answer to no call of the batch", method)
 			}
 			if err := a.decodeResult(method, &results[*a.ID]); err != nil {
 				return err

@@ -118,7 +118,7 @@ func (s *solana) Transfers(ctx context.Context, from, through uint64, addresses 
 	to := addressSet(addresses)
 	for i, slot := range slots {
 		if slot < from || slot > through || i > 0 && slot <= slots[i-1] {
-			return nil, errors.New("getBlocks: slots that were not asked for")
+			return nil, errors.New("getBlocks: slots outside the query")
 		}
 		one, err := s.readBlock(ctx, slot)
 		if err != nil {

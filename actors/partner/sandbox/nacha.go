@@ -148,7 +148,7 @@ func (b *Bank) buildACHEntry(p *payment, number int) (*ach.EntryDetail, error) {
 		return nil, fmt.Errorf("sandbox bank: %w", err)
 	}
 	if !known {
-		return nil, fmt.Errorf("sandbox bank: payment %s is to an account that is not known", p.Reference)
+		return nil, fmt.Errorf("sandbox bank: payment %s has an unknown account", p.Reference)
 	}
 	entry := ach.NewEntryDetail()
 	entry.TransactionCode = ach.CheckingCredit
