@@ -490,7 +490,8 @@ func (w *Watcher) confirmationStage(o *partner.Observation) int {
 }
 
 // withdrawMissing withdraws reported transfers that a read of their blocks no longer found. ErrNode
-// reports a node that still has the block but not the transfer.
+// reports a node that still has the block but not the transfer. Once the block is as deep as a
+// settled one, the node has had the time to index it, and the transfer was never there.
 func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, through uint64, found []partner.Observation,
 	addresses []string) error {
 	there := make(map[transferID]bool, len(found))
@@ -503,7 +504,7 @@ func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, throug
 		if err != nil {
 			return err
 		}
-		if b.Hash == o.BlockHash {
+		if b.Hash == o.BlockHash && o.Block > w.settledBlock(head) {
 			return fmt.Errorf("%w: a reported transfer is missing from its block %d", ErrNode, o.Block)
 		}
 	}

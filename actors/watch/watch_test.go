@@ -158,6 +158,53 @@ func TestTransactionInANewBlockIsFirstWithdrawnFromTheOld(t *testing.T) {
 	})
 }
 
+// reportLog is a PaymentSink that watches one address and stores the reports.
+type reportLog struct {
+	since   time.Time
+	reports []partner.Observation
+}
+
+func (l *reportLog) Addresses(string) []watch.Address {
+	return []watch.Address{{Address: "one", Since: l.since}}
+}
+
+func (l *reportLog) Report(_ context.Context, o partner.Observation) error {
+	l.reports = append(l.reports, o)
+	return nil
+}
+
+func (l *reportLog) Unsettled(context.Context, string) ([]partner.Observation, error) {
+	return nil, nil
+}
+func (l *reportLog) Cursor(context.Context, string) (uint64, bool, error) { return 0, false, nil }
+func (l *reportLog) SaveCursor(context.Context, string, uint64) error     { return nil }
+
+// A node shows a transfer once, and later the same block without it. The transfer is withdrawn when
+// its block is as deep as a settled one. Until then, and after it, other payments are seen.
+func TestTransferThatItsBlockNeverHadIsWithdrawn(t *testing.T) {
+	history := watchtest.NewHistory(30)
+	log := &reportLog{since: history.Now()}
+	w := watch.New(&watchtest.Chain{Node: &watchtest.Node{History: history}, FinalDepth: 3, MaxSpan: 20}, log)
+	require.NoError(t, w.Step(t.Context()))
+	history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}})
+	require.NoError(t, w.Step(t.Context()))
+	require.Len(t, log.reports, 1)
+	history.Chain[30].Transfers = nil
+	for range 40 {
+		history.Mine(nil)
+		if err := w.Step(t.Context()); err != nil {
+			require.ErrorIs(t, err, watch.ErrNode)
+		}
+	}
+	require.Len(t, log.reports, 2)
+	require.True(t, log.reports[1].Removed)
+	require.Equal(t, "1", log.reports[1].TxHash)
+	history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 2, Amount: 7}})
+	require.NoError(t, w.Step(t.Context()))
+	require.Len(t, log.reports, 3)
+	require.Equal(t, "2", log.reports[2].TxHash)
+}
+
 // forkedTransfers serves transfers from another fork than heads and blocks.
 type forkedTransfers struct {
 	*watchtest.Chain
