@@ -26,6 +26,7 @@
 //	lane.go, tally.go                group commits of a shard, and exact counts of its records
 //	keys.go                          idempotency keys, of which one request runs at a time
 //	reads.go                         reads of records, and waits for the relay and the follower
+//	reply.go                         an actor's reply as the type of its command
 //	follower.go, progress.go         rules and credits to the authorizer, and waits for a position
 //	relay.go, aside.go               decisions to the balances, and workspaces that the relay skips
 //	reactions.go, reaction_index.go  reactions, and the events that cause them

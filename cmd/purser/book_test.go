@@ -29,7 +29,9 @@ func TestAuditComparesTheBook(t *testing.T) {
 	p.awaitReady(t)
 	passDemo(t, config.DataDir)
 	require.NoError(t, m.system.Settle(t.Context()))
-	p.await(t, "the book", func() bool { return strings.Contains(runAudit(t, config.DataDir), "it is 0 events behind") })
+	p.await(t, "the book", func() bool {
+		return strings.Contains(runAudit(t, config.DataDir), "it is 0 events behind")
+	})
 	require.Contains(t, runAudit(t, config.DataDir), "authorizer and book agree to the cent")
 	require.NoError(t, m.Close())
 	requireCleanAudit(t, config)
