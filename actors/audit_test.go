@@ -16,6 +16,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // gatedBank is a bank whose Tokenize returns once open is closed.
@@ -68,7 +69,7 @@ func (s *interleavingSnapshot) Records(ctx context.Context, shard ident.Shard, k
 // reactions, here the tokenization of a recipient's account. An audit that a reaction overtakes
 // has no findings.
 func TestAnAuditThatAReactionOvertakesIsClean(t *testing.T) {
-	bank := &gatedBank{scriptedBank: scriptedBank{orders: map[string]int64{}}, open: make(chan struct{})}
+	bank := &gatedBank{scriptedBank: scriptedBank{orders: map[string]money.Minor{}}, open: make(chan struct{})}
 	w := newTestStack(t, vfs.NewMem(), stackOptions{bank: bank})
 	defer func() { w.stop() }()
 	ws := w.newWorkspace(5)

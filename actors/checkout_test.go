@@ -23,6 +23,7 @@ import (
 	"purser/actors/webhook"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Extent of the crash test of checkouts.
@@ -173,7 +174,7 @@ func (w *testStack) requireCreditedOnce(ws, endpoint string) {
 		}
 		return len(w.readDeliveries(ws, endpoint)) >= len(completed)
 	}, time.Minute, 5*time.Millisecond)
-	require.Equal(w.t, int64(len(completed))*checkoutCents, w.settledBalance(ws).Snapshot.StablecoinUsdCents)
+	require.Equal(w.t, money.Cents(len(completed))*checkoutCents, w.settledBalance(ws).Snapshot.StablecoinUsdCents)
 	lines := map[string]int{}
 	records, err := w.system.List(context.Background(), balance.RecordLedgerEntry, ws, "",
 		persistence.Page{Limit: persistence.MaxPage})

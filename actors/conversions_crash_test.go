@@ -32,7 +32,7 @@ const (
 )
 
 // conversionEndings selects the desk's outcomes of a client's conversions, in their order.
-var conversionEndings = []int64{0, sandbox.EndingAnswersLost, sandbox.EndingRefused, sandbox.EndingTwice,
+var conversionEndings = []money.Minor{0, sandbox.EndingAnswersLost, sandbox.EndingRefused, sandbox.EndingTwice,
 	sandbox.EndingFails,
 	sandbox.EndingUnreported}
 

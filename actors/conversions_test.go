@@ -132,8 +132,8 @@ func TestConversionStatusByDeskOutcome(t *testing.T) {
 			return x.readConversion(id).Status == status
 		}, eventuallyWithin, pollEvery, "%s is not %s", id, status)
 	}
-	ids := map[int64]string{}
-	for _, ending := range []int64{0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingRefused,
+	ids := map[money.Minor]string{}
+	for _, ending := range []money.Minor{0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingRefused,
 		sandbox.EndingReturned,
 		sandbox.EndingAnswersLost, sandbox.EndingUnreported} {
 		q, err := x.requestQuote("EUR", "JPY", "sell", 10_000+ending)
@@ -151,7 +151,7 @@ func TestConversionStatusByDeskOutcome(t *testing.T) {
 		}
 	}
 	w.clock.turn(bankDelay)
-	for _, ending := range []int64{0, sandbox.EndingTwice, sandbox.EndingReturned, sandbox.EndingAnswersLost} {
+	for _, ending := range []money.Minor{0, sandbox.EndingTwice, sandbox.EndingReturned, sandbox.EndingAnswersLost} {
 		await(ids[ending], balance.ConversionCompleted)
 	}
 	await(ids[sandbox.EndingFails], balance.ConversionFailed)
@@ -160,7 +160,7 @@ func TestConversionStatusByDeskOutcome(t *testing.T) {
 	w.clock.turn(balance.LapseAfter)
 	await(ids[sandbox.EndingUnreported], balance.ConversionUnknown)
 	const kept = 10_000 + sandbox.EndingUnreported // held: the desk has the order
-	sold := int64(4*10_000 + sandbox.EndingTwice + sandbox.EndingReturned + sandbox.EndingAnswersLost)
+	sold := money.Minor(4*10_000 + sandbox.EndingTwice + sandbox.EndingReturned + sandbox.EndingAnswersLost)
 	require.Equal(t, balance.CurrencyAccount{Currency: "EUR", Status: "active", Scope: "ok",
 		AvailableMinor: 1_000_000 - sold - kept, HeldMinor: kept, OpenedAt: x.currencyAccount("EUR").OpenedAt},
 		x.currencyAccount("EUR"))
@@ -170,7 +170,7 @@ func TestConversionStatusByDeskOutcome(t *testing.T) {
 // TestAnUnansweredConversionIsQueriedByReference: without a report, the answer to an inquiry by the
 // conversion's reference decides its outcome.
 func TestAnUnansweredConversionIsQueriedByReference(t *testing.T) {
-	for ending, outcome := range map[int64]string{0: balance.ConversionCompleted,
+	for ending, outcome := range map[money.Minor]string{0: balance.ConversionCompleted,
 		sandbox.EndingFails: balance.ConversionFailed} {
 		w, _ := newUnansweringBankStack(t)
 		x := w.newCurrencyWorkspace(t, w.newWorkspace(77), "EUR", "JPY")
@@ -251,7 +251,8 @@ func convertConcurrently(t *testing.T, database string) {
 			eventuallyWithin, pollEvery)
 	}
 	require.Zero(t, x.currencyAccount("EUR").AvailableMinor+x.currencyAccount("EUR").HeldMinor)
-	require.Equal(t, int64(len(ids))*x.readConversion(ids[0]).Buy.AmountMinor, x.currencyAccount("JPY").AvailableMinor)
+	require.Equal(t, money.Minor(len(ids))*x.readConversion(ids[0]).Buy.AmountMinor,
+		x.currencyAccount("JPY").AvailableMinor)
 	w.requireCleanAudit()
 }
 
@@ -261,7 +262,7 @@ func convertConcurrently(t *testing.T, database string) {
 type nonReportingDesk struct{ *scriptedBank }
 
 func (b nonReportingDesk) Pay(_ context.Context, p partner.Payment) error {
-	if p.AmountCents%100 == sandbox.EndingRefused {
+	if p.AmountMinor%100 == sandbox.EndingRefused {
 		return partner.ErrRefused
 	}
 	b.recordOrder(p)
@@ -278,7 +279,7 @@ func (b nonReportingDesk) Standing(_ context.Context, reference string) (partner
 }
 
 // deskHasDeal reports whether nonReportingDesk confirms a deal of that amount.
-func deskHasDeal(sold int64) bool { return sold%2 == 0 }
+func deskHasDeal(sold money.Minor) bool { return sold%2 == 0 }
 
 // tradeLoopInterval is long because the loops visit 256 shards, which costs more than the
 // operations.
@@ -289,8 +290,8 @@ const tradeLoopInterval = 40 * time.Millisecond
 type conversionModel struct {
 	*currencyWorkspace
 	rt              *rapid.T
-	available, held map[money.Currency]int64
-	dollars, coins  int64
+	available, held map[money.Currency]money.Minor
+	dollars, coins  money.Cents
 	card            testCard
 	open            []*balance.Conversion // not reported yet
 	abandoned       []*balance.Conversion
@@ -338,13 +339,13 @@ func TestRandomConversionsAddUpOnPostgres(t *testing.T) {
 
 func runConversionModel(t *testing.T, rt *rapid.T, o stackOptions, ops int) {
 	known := newScriptedRamp()
-	o.bank, o.ramp, o.loopInterval = nonReportingDesk{scriptedBank: &scriptedBank{orders: map[string]int64{}}},
+	o.bank, o.ramp, o.loopInterval = nonReportingDesk{scriptedBank: &scriptedBank{orders: map[string]money.Minor{}}},
 		known, tradeLoopInterval
 	w := newTestStack(t, vfs.NewMem(), o)
 	defer func() { w.stop() }()
 	x := &conversionModel{rt: rt, currencyWorkspace: w.newCurrencyWorkspace(rt, w.newWorkspace(5),
-		modelCurrencies...), available: map[money.Currency]int64{},
-		held: map[money.Currency]int64{}}
+		modelCurrencies...), available: map[money.Currency]money.Minor{},
+		held: map[money.Currency]money.Minor{}}
 	x.card = w.mintCard(x.ws, money.MaxAmount, money.MaxAmount)
 	x.setUpRamp(known)
 	for range ops {
@@ -364,7 +365,8 @@ func (x *conversionModel) drawUpTo(high int, label string) int {
 func (x *conversionModel) step() {
 	switch n := x.drawUpTo(26, "op"); {
 	case n < 5:
-		c, minor := modelCurrencies[x.drawUpTo(4, "currency")], rapid.Int64Range(1, 1_000_000).Draw(x.rt, "minor")
+		c := modelCurrencies[x.drawUpTo(4, "currency")]
+		minor := money.Minor(rapid.Int64Range(1, 1_000_000).Draw(x.rt, "minor"))
 		x.payIn(c, minor)
 		x.available[c] += minor
 	case n < 12:
@@ -380,7 +382,7 @@ func (x *conversionModel) step() {
 	case n < 18:
 		x.passLapse()
 	case n < 19:
-		cents := rapid.Int64Range(1, 1_000).Draw(x.rt, "cents")
+		cents := money.Cents(rapid.Int64Range(1, 1_000).Draw(x.rt, "cents"))
 		x.deposit(x.ws, cents)
 		x.dollars += cents
 	case n < 20:
@@ -400,7 +402,7 @@ func (x *conversionModel) step() {
 // cleared and refunded.
 func (x *conversionModel) swipe() {
 	x.n++
-	cents, id := rapid.Int64Range(1, 1_000).Draw(x.rt, "swiped"), fmt.Sprint("a-", x.n)
+	cents, id := money.Cents(rapid.Int64Range(1, 1_000).Draw(x.rt, "swiped")), fmt.Sprint("a-", x.n)
 	a := x.submit(networkMessage(hold.Authorization, id, x.card, cents))
 	if cents > x.dollars {
 		require.Equal(x.rt, hold.ReasonInsufficientFunds, a.Reason)
@@ -424,7 +426,7 @@ func (x *conversionModel) convertRandomly() {
 	sell := modelCurrencies[x.drawUpTo(4, "sell")]
 	buy := modelCurrencies[(slices.Index(modelCurrencies, sell)+1+x.drawUpTo(3, "buy"))%len(modelCurrencies)]
 	side := []string{"sell", "buy"}[x.drawUpTo(1, "side")]
-	q, err := x.requestQuote(sell, buy, side, rapid.Int64Range(1, 1_500_000).Draw(x.rt, "amount"))
+	q, err := x.requestQuote(sell, buy, side, money.Minor(rapid.Int64Range(1, 1_500_000).Draw(x.rt, "amount")))
 	if fault.Is(err, fault.InvalidBody) {
 		return // the amount rounds to zero
 	}
@@ -498,10 +500,11 @@ func (x *conversionModel) passLapse() {
 // checkBalances compares the balances with the model, to the minor unit.
 func (x *conversionModel) checkBalances() {
 	for _, a := range x.readCurrencies().Accounts {
-		require.Equal(x.rt, []int64{x.available[a.Currency], x.held[a.Currency]},
-			[]int64{a.AvailableMinor, a.HeldMinor},
+		require.Equal(x.rt, []money.Minor{x.available[a.Currency], x.held[a.Currency]},
+			[]money.Minor{a.AvailableMinor, a.HeldMinor},
 			a.Currency)
 	}
 	v := x.mustAskBalance(decision.Read{}).(balance.View)
-	require.Equal(x.rt, []int64{x.dollars, x.coins}, []int64{v.Snapshot.FiatUsdCents, v.Snapshot.StablecoinUsdCents})
+	require.Equal(x.rt, []money.Cents{x.dollars, x.coins},
+		[]money.Cents{v.Snapshot.FiatUsdCents, v.Snapshot.StablecoinUsdCents})
 }

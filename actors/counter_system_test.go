@@ -24,6 +24,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 	"purser/persistence/pebblejournal"
 )
 
@@ -181,10 +182,10 @@ type reservingAuthorizer struct {
 	mu       sync.Mutex
 	refuse   bool
 	fail     error
-	reserved map[ident.UUID]int64
+	reserved map[ident.UUID]money.Cents
 }
 
-func (b *reservingAuthorizer) Reserve(_, id ident.UUID, cents int64) (bool, error) {
+func (b *reservingAuthorizer) Reserve(_, id ident.UUID, cents money.Cents) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.fail != nil || b.refuse {
@@ -207,7 +208,7 @@ func (b *reservingAuthorizer) reservationCount() int {
 	return len(b.reserved)
 }
 
-func (b *reservingAuthorizer) WalkReservations(visit func(ws, id ident.UUID, cents int64) error) error {
+func (b *reservingAuthorizer) WalkReservations(visit func(ws, id ident.UUID, cents money.Cents) error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for id, cents := range b.reserved {
@@ -277,7 +278,7 @@ func newCounterSystem(t *testing.T, config func(*actors.Config)) *counterSystem 
 // or in memory when database is empty.
 func newCounterSystemOn(t *testing.T, database string, config func(*actors.Config)) *counterSystem {
 	r := &counterSystem{t: t, database: database, fs: vfs.NewMem(), clock: newClock(),
-		authorizer: &reservingAuthorizer{reserved: map[ident.UUID]int64{}},
+		authorizer: &reservingAuthorizer{reserved: map[ident.UUID]money.Cents{}},
 		config:     config}
 	r.start()
 	t.Cleanup(r.stop)

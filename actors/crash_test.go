@@ -18,6 +18,7 @@ import (
 	"purser/actors/card"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Extent of the crash test. Power fails at every crashEvery-th write of either store.
@@ -166,18 +167,18 @@ func (w *testStack) runClient(notes *answerLog, client int, c testCard) {
 		pick := func() string { return open[random.IntN(len(open))] }
 		switch n := random.IntN(10); {
 		case n < 4 || len(open) == 0:
-			w.submitAndNote(notes, networkMessage(hold.Authorization, id, c, 100+random.Int64N(900)))
+			w.submitAndNote(notes, networkMessage(hold.Authorization, id, c, 100+money.Cents(random.Int64N(900))))
 			open = append(open, id)
 		case n == 4:
 			w.submitFollowUp(notes, hold.Reversal, id, c, pick(), 50)
 		case n == 5:
-			w.submitFollowUp(notes, hold.Clearing, id, c, pick(), 100+random.Int64N(500))
+			w.submitFollowUp(notes, hold.Clearing, id, c, pick(), 100+money.Cents(random.Int64N(500)))
 		case n == 6:
 			w.submitFollowUp(notes, hold.Refund, id, c, pick(), 40)
 		case n == 7:
 			w.submitFollowUp(notes, hold.Incremental, id, c, pick(), 30)
 		case n == 8:
-			limit := 1_000 + random.Int64N(100_000)
+			limit := 1_000 + money.Cents(random.Int64N(100_000))
 			w.askAndNote(notes, restCall{"card", c.id, c.ws, id, card.Update{MonthlyLimitUsdCents: &limit}})
 		default:
 			w.askAndNote(notes, restCall{"balance", c.ws, c.ws, id, balance.CreateDeposit{Workspace: c.ws,
@@ -193,7 +194,7 @@ func (w *testStack) submitAndNote(notes *answerLog, m hold.Message) {
 }
 
 func (w *testStack) submitFollowUp(notes *answerLog, kind hold.Kind, id string, c testCard, original string,
-	cents int64) {
+	cents money.Cents) {
 	m := networkMessage(kind, id, c, cents)
 	m.OriginalID = original
 	w.submitAndNote(notes, withFingerprint(m))

@@ -11,6 +11,7 @@ import (
 
 	"purser/actors/card"
 	"purser/authorizer/hold"
+	"purser/persistence/money"
 )
 
 // TestNoSwipeIsApprovedAfterAFreezeIsAnswered freezes a card, or lowers its limit, while clients
@@ -74,12 +75,12 @@ func (w *testStack) restrictCard(c testCard, round int) {
 		require.NoError(w.t, w.setCardState(c, card.StateFrozen))
 		return
 	}
-	limit := int64(9)
+	limit := money.Cents(9)
 	w.mustAsk("card", c.id, c.ws, card.Update{PerTxnLimitUsdCents: &limit})
 }
 
 func (w *testStack) restoreCard(c testCard) {
-	limit, state := int64(1_000), card.StateActive
+	limit, state := money.Cents(1_000), card.StateActive
 	w.mustAsk("card", c.id, c.ws, card.Update{PerTxnLimitUsdCents: &limit, State: &state})
 }
 
@@ -103,8 +104,8 @@ func exhaustCard(t *testing.T, database string) {
 			defer wg.Done()
 			for i, declined := 0, 0; declined < declines; i++ {
 				a := w.submit(networkMessage(hold.Authorization, fmt.Sprintf("d%d-%d", client, i), c,
-					int64(smallest+client)))
-				taken.Add(a.Approved)
+					money.Cents(smallest+client)))
+				taken.Add(int64(a.Approved))
 				if a.Decision == hold.Declined {
 					declined++
 				}
@@ -112,9 +113,9 @@ func exhaustCard(t *testing.T, database string) {
 		}()
 	}
 	wg.Wait()
-	require.Equal(t, 100_000-taken.Load(), w.availableCents(ws))
-	require.GreaterOrEqual(t, w.availableCents(ws), int64(0))
-	require.Less(t, w.availableCents(ws), int64(smallest))
-	require.Equal(t, taken.Load(), w.settledBalance(ws).Balances[0].HeldCents)
+	require.Equal(t, 100_000-money.Cents(taken.Load()), w.availableCents(ws))
+	require.GreaterOrEqual(t, w.availableCents(ws), money.Cents(0))
+	require.Less(t, w.availableCents(ws), money.Cents(smallest))
+	require.Equal(t, money.Cents(taken.Load()), w.settledBalance(ws).Balances[0].HeldCents)
 	w.requireCleanAudit()
 }

@@ -8,6 +8,7 @@ import (
 
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Limits of Health and Ready.
@@ -37,7 +38,7 @@ type Health struct {
 	// the absolute amounts that those decisions held or released: the exposure if the authorizer's
 	// log were lost now.
 	RelayAge   time.Duration
-	RelayCents int64
+	RelayCents money.Cents
 
 	// SetAside is the number of workspaces that the relay skips because their entries are refused;
 	// SetAsideEntries is the number of their waiting entries.
@@ -109,11 +110,11 @@ func (l *followerLag) observe(followed, head uint64, now time.Time) time.Duratio
 // relayExposure sums the cents of a shard's decisions that are not relayed.
 type relayExposure struct {
 	mu      sync.Mutex
-	through uint64 // the last entry that is counted
-	cents   int64  // of entries that are counted and not relayed
+	through uint64      // the last entry that is counted
+	cents   money.Cents // of entries that are counted and not relayed
 }
 
-func movedCents(n *hold.Entry) int64 { return max(n.CardDelta, -n.CardDelta) }
+func movedCents(n *hold.Entry) money.Cents { return max(n.CardDelta, -n.CardDelta) }
 
 // subtractRelayed subtracts relayed entries from the sum.
 func (d *relayExposure) subtractRelayed(entries []hold.Entry) {
@@ -130,7 +131,7 @@ func (d *relayExposure) subtractRelayed(entries []hold.Entry) {
 
 // sumUnrelayed adds decisions since the last call, at most reads entries, and returns the sum. It
 // subtracts the entries read from reads.
-func (sh *shard) sumUnrelayed(authorizer Authorizer, reads *int) (int64, error) {
+func (sh *shard) sumUnrelayed(authorizer Authorizer, reads *int) (money.Cents, error) {
 	d := &sh.exposure
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,7 +166,7 @@ func (sh *shard) oldestUnrelayed(authorizer Authorizer) (at time.Time, found boo
 var errCountedEnough = errors.New("counted enough reservations")
 
 func (h *Health) countReservations(authorizer Authorizer, now time.Time) error {
-	err := authorizer.WalkReservations(func(_, reservation ident.UUID, _ int64) error {
+	err := authorizer.WalkReservations(func(_, reservation ident.UUID, _ money.Cents) error {
 		h.Reservations++
 		h.ReservationAge = max(h.ReservationAge, now.Sub(reservation.Time()))
 		if h.Reservations >= maxReservationsCounted {

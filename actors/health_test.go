@@ -15,6 +15,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // gatedAuthorizer is an authorizer whose relay or follower blocks until its channel is closed.
@@ -73,7 +74,7 @@ func TestHealthSumsUnrelayedCents(t *testing.T) {
 	w.submit(networkMessage(hold.Authorization, "n3", c, 900_00)) // declined: no money moves
 	for range 2 {                                                 // a second call counts nothing twice
 		h := w.health()
-		require.Equal(t, int64(15_00), h.RelayCents)
+		require.Equal(t, money.Cents(15_00), h.RelayCents)
 		require.Equal(t, 3*time.Second, h.RelayAge)
 	}
 	close(relay)

@@ -15,6 +15,7 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
 	"purser/actors/processes"
+	"purser/persistence/money"
 )
 
 var errConnectionLost = errors.New("connection lost")
@@ -170,10 +171,10 @@ func TestABankThatCannotBeAskedReleasesNothing(t *testing.T) {
 	w.awaitLapseInquiries(order.ID)
 	p, _ := w.readPayout(order.ID)
 	require.Equal(t, balance.PayoutUnknown, p.Status)
-	require.Equal(t, int64(600), w.spendableCents(ws))
+	require.Equal(t, money.Cents(600), w.spendableCents(ws))
 	far.silent.Store(false)
 	w.clock.turn(balance.LapseAskEvery)
 	w.awaitStatus(order.ID, balance.PayoutReleased)
-	require.Equal(t, int64(1_000), w.spendableCents(ws))
+	require.Equal(t, money.Cents(1_000), w.spendableCents(ws))
 	w.requireCleanAudit()
 }

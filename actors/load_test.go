@@ -16,6 +16,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 	"purser/persistence/pebblejournal"
 )
 
@@ -34,7 +35,7 @@ func BenchmarkLoad(b *testing.B) {
 			clock := newClock()
 			system, err := actors.Start(b.Context(), actors.Config{Journal: journal,
 				Sealer:     testSealer(b),
-				Authorizer: &reservingAuthorizer{reserved: map[ident.UUID]int64{}}, Clock: clock.now,
+				Authorizer: &reservingAuthorizer{reserved: map[ident.UUID]money.Cents{}}, Clock: clock.now,
 				Entropy: rand.Reader, IdleAfter: time.Second,
 				Kinds: []actors.Kind{{Name: "balance", New: func() actors.State { return new(balance.State) }}}})
 			require.NoError(b, err)
@@ -44,7 +45,7 @@ func BenchmarkLoad(b *testing.B) {
 				reply, err := system.Ask(b.Context(), actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 					Command: decision.Read{}})
 				require.NoError(b, err)
-				require.EqualValues(b, c.events, reply.(balance.View).Balances[0].HeldCents-int64(c.payouts))
+				require.EqualValues(b, c.events, reply.(balance.View).Balances[0].HeldCents-money.Cents(c.payouts))
 				clock.turn(time.Minute)
 				system.Passivate()
 			}
@@ -61,8 +62,8 @@ func appendBalanceHistory(b *testing.B, journal persistence.Journal, id string, 
 	heads, err := journal.Raise(b.Context(), slot.Shard())
 	require.NoError(b, err)
 	now := newClock().now()
-	state := balance.State{Workspace: id, LedgerCents: 1<<40 - int64(payouts), UsdCents: 1 << 40,
-		ReservedCents: int64(payouts),
+	state := balance.State{Workspace: id, LedgerCents: 1<<40 - money.Cents(payouts), UsdCents: 1 << 40,
+		ReservedCents: money.Cents(payouts),
 		OpenPayouts:   payouts}
 	swipe := newSwiper(b, id)
 	for version := uint64(0); version < uint64(events); {

@@ -29,9 +29,9 @@ const (
 // crashes of the product.
 type scriptedBank struct {
 	mu        sync.Mutex
-	orders    map[string]int64 // cents, by reference
-	reordered []string         // references of repeated orders
-	hangs     bool             // it accepts orders and does not answer
+	orders    map[string]money.Minor // cents, by reference
+	reordered []string               // references of repeated orders
+	hangs     bool                   // it accepts orders and does not answer
 }
 
 func (b *scriptedBank) setHanging(on bool) {
@@ -49,7 +49,7 @@ func (b *scriptedBank) Pay(ctx context.Context, p partner.Payment) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	switch p.AmountCents % fateCount {
+	switch p.AmountMinor % fateCount {
 	case fateRefused:
 		return partner.ErrRefused
 	case fateUnknown, fateSettled, fateReturned:
@@ -64,7 +64,7 @@ func (b *scriptedBank) recordOrder(p partner.Payment) (hangs bool) {
 	if _, again := b.orders[p.Reference]; again {
 		b.reordered = append(b.reordered, p.Reference)
 	}
-	b.orders[p.Reference] = p.AmountCents
+	b.orders[p.Reference] = p.AmountMinor
 	return b.hangs
 }
 
@@ -94,7 +94,7 @@ func (b *scriptedBank) hasOrder(reference string) bool {
 // modelPayout is the expected state of a payout: its dollars are reserved, spent, or given back.
 type modelPayout struct {
 	id       string
-	cents    int64
+	cents    money.Cents
 	held     bool // an international wire before its release
 	reserved bool
 	settled  bool
@@ -120,14 +120,15 @@ const maxPayoutCents = 30_000
 
 // payOut orders a payout, and waits for the bank's answer unless it is held.
 func (x *workspaceModel) payOut() {
-	if p := x.orderPayout(x.draw(1, maxPayoutCents, "cents"), x.draw(0, 2, "abroad") == 0); p != nil && !p.held {
+	p := x.orderPayout(money.Cents(x.draw(1, maxPayoutCents, "cents")), x.draw(0, 2, "abroad") == 0)
+	if p != nil && !p.held {
 		x.awaitBankAnswer(p)
 	}
 }
 
 // orderPayout orders a payout. It returns nil when the balance does not cover it. One that goes
 // abroad is held.
-func (x *workspaceModel) orderPayout(cents int64, abroad bool) *modelPayout {
+func (x *workspaceModel) orderPayout(cents money.Cents, abroad bool) *modelPayout {
 	p := &modelPayout{id: x.stack.newID(ident.Payout, slotOf(x.ws)), cents: cents, held: abroad, reserved: true,
 		sent: x.stack.clock.now()}
 	order := balance.CreatePayout{Workspace: x.ws, ID: p.id, Key: "key_1", Rail: balance.RailACH, AmountCents: p.cents,
@@ -326,7 +327,7 @@ const cardFee = 9_900
 func (x *workspaceModel) orderCard(unlock string) {
 	o := x.stack.newPhysicalOrder(x.ws, unlock)
 	require.NoError(x.t, x.stack.system.Settle(context.Background()))
-	needs := int64(cardFee)
+	needs := money.Cents(cardFee)
 	if o.Order.UnlockMethod == balance.UnlockBalanceCommit5000 {
 		needs = 500_000
 	}

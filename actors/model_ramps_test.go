@@ -11,6 +11,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // rampModel is the expected state of the ramp in a random run. Some orders are never reported.
@@ -54,7 +55,7 @@ func (x *conversionModel) orderRamp() {
 	if direction == balance.RampWithdraw {
 		wallet = x.ramp.wallet
 	}
-	cents := rapid.Int64Range(1, 1_500).Draw(x.rt, "cents")
+	cents := money.Cents(rapid.Int64Range(1, 1_500).Draw(x.rt, "cents"))
 	q, err := x.ramp.requestQuote(direction, cents, cents/20, wallet)
 	require.NoError(x.rt, err)
 	from := &x.coins
@@ -85,11 +86,11 @@ func (x *conversionModel) reportRampOrder() {
 		return
 	}
 	i := x.drawUpTo(len(x.ramp.open)-1, "order")
-	o, outcome, fee := x.ramp.open[i], balance.RampCompleted, rapid.Int64Range(0, 90).Draw(x.rt, "fee")
+	o, outcome, fee := x.ramp.open[i], balance.RampCompleted, money.Cents(rapid.Int64Range(0, 90).Draw(x.rt, "fee"))
 	if x.drawUpTo(3, "fails") == 0 {
 		outcome = balance.RampFailed
 	}
-	var reportedFee *int64
+	var reportedFee *money.Cents
 	if x.drawUpTo(2, "silent about the fee") > 0 {
 		reportedFee = &fee
 	} else {
@@ -144,7 +145,7 @@ func (x *conversionModel) stepRampSession() {
 		at := decision.StampOf(x.clock.now())
 		s := balance.RampSession{ID: x.newID(ident.RampSession, slotOf(x.ws)),
 			Direction: rampDirections[x.drawUpTo(1, "direction")],
-			Status:    balance.RampProcessing, AmountCents: rapid.Int64Range(1, 1_000).Draw(x.rt, "cents"),
+			Status:    balance.RampProcessing, AmountCents: money.Cents(rapid.Int64Range(1, 1_000).Draw(x.rt, "cents")),
 			HostedURL: "https://ramp.example/1", CreatedAt: at, UpdatedAt: at}
 		for range 2 {
 			x.mustAskBalance(balance.ImportRampSession{Workspace: x.ws, Session: s})

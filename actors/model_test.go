@@ -24,6 +24,7 @@ import (
 	"purser/actors/card"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // modelOps returns the number of operations of all runs on one journal: short, or the value of
@@ -41,8 +42,8 @@ func modelOps(t *testing.T, short int) int {
 // modelLedger adds up the answers. It does not decide: it checks that the answers before permit
 // each decision.
 type modelLedger struct {
-	deposits, cleared, refunded int64
-	fees, reserved, paid        int64
+	deposits, cleared, refunded money.Cents
+	fees, reserved, paid        money.Cents
 	cards                       []*modelCard
 	holds                       []*modelHold
 	payouts                     []*modelPayout // the bank may report about these
@@ -50,7 +51,7 @@ type modelLedger struct {
 
 type modelCard struct {
 	testCard
-	monthly, perTxn, spent int64
+	monthly, perTxn, spent money.Cents
 	month                  string
 	state                  string
 }
@@ -59,8 +60,8 @@ type modelHold struct {
 	network       string
 	auth          ident.UUID
 	card          *modelCard
-	held, counted int64
-	cleared       int64
+	held, counted money.Cents
+	cleared       money.Cents
 	expires       time.Time
 	month         string
 	at            time.Time
@@ -68,14 +69,14 @@ type modelHold struct {
 	message       hold.Message
 }
 
-func (l *modelLedger) heldCents() (sum int64) {
+func (l *modelLedger) heldCents() (sum money.Cents) {
 	for _, h := range l.holds {
 		sum += h.held
 	}
 	return sum
 }
 
-func (l *modelLedger) availableCents() int64 {
+func (l *modelLedger) availableCents() money.Cents {
 	return l.deposits - l.cleared + l.refunded - l.heldCents() - l.fees - l.reserved - l.paid
 }
 
@@ -98,7 +99,7 @@ func (l *modelLedger) passTime(now time.Time) {
 	}
 }
 
-func (h *modelHold) release(r int64) {
+func (h *modelHold) release(r money.Cents) {
 	h.held -= r
 	back := min(r, h.counted)
 	h.counted -= back
@@ -250,7 +251,7 @@ func drawWithRapid(rt *rapid.T) drawFunc {
 
 // runWorkspaceModel runs so many operations, a restart and a rebuild, and returns the step counts.
 func runWorkspaceModel(t *testing.T, rt require.TestingT, draw drawFunc, o stackOptions, ops int) map[string]int {
-	bank := &scriptedBank{orders: map[string]int64{}}
+	bank := &scriptedBank{orders: map[string]money.Minor{}}
 	o.bank, o.loopInterval = bank, cmp.Or(o.loopInterval, modelLoopInterval)
 	o.logLevel = slog.LevelError // unanswered bank calls log warnings
 	w := newTestStack(t, vfs.NewCrashableMem(), o)
@@ -285,8 +286,8 @@ var rareSteps = [...]func(*workspaceModel){(*workspaceModel).crashWithOrder, (*w
 const rareStepEvery = 100
 
 // drawCentsWithFate draws an amount for which the bank has a fate.
-func (x *workspaceModel) drawCentsWithFate(fate int64) int64 {
-	return x.draw(1, maxPayoutCents/fateCount-1, "cents")*fateCount + fate
+func (x *workspaceModel) drawCentsWithFate(fate money.Cents) money.Cents {
+	return money.Cents(x.draw(1, maxPayoutCents/fateCount-1, "cents"))*fateCount + fate
 }
 
 // crashWithOrder crashes after a payout is ordered: at once, or once the bank has the order and has
@@ -295,7 +296,7 @@ func (x *workspaceModel) crashWithOrder() {
 	x.ensureFunds(maxPayoutCents)
 	hangs := x.draw(0, 1, "hangs") == 0
 	x.bank.setHanging(hangs)
-	p := x.orderPayout(x.drawCentsWithFate(x.draw(0, fateCount-1, "fate")), false)
+	p := x.orderPayout(x.drawCentsWithFate(money.Cents(x.draw(0, fateCount-1, "fate"))), false)
 	if hangs {
 		require.Eventually(x.t, func() bool { return x.bank.hasOrder(p.id) }, eventuallyWithin, pollEvery)
 	}
@@ -319,7 +320,7 @@ func (x *workspaceModel) settleAfterLapse() {
 func (x *workspaceModel) directWires() {
 	x.ensureFunds(2 * maxPayoutCents)
 	for _, release := range []bool{false, true} {
-		p := x.orderPayout(x.drawCentsWithFate(x.draw(0, fateRefused-1, "fate")), true)
+		p := x.orderPayout(x.drawCentsWithFate(money.Cents(x.draw(0, fateRefused-1, "fate"))), true)
 		x.directWire(p, release)
 		if release {
 			x.reportPayout(p, balance.PayoutSettled)
@@ -369,7 +370,7 @@ func (x *workspaceModel) step() {
 	case x.draw(0, 2, "crash") > 0:
 		var p *modelPayout
 		if x.draw(0, 1, "ordered") == 0 {
-			p = x.orderPayout(x.draw(1, maxPayoutCents, "cents"), x.draw(0, 2, "abroad") == 0)
+			p = x.orderPayout(money.Cents(x.draw(1, maxPayoutCents, "cents")), x.draw(0, 2, "abroad") == 0)
 		}
 		x.crashAndRecover(p)
 	default:
@@ -383,7 +384,7 @@ func (x *workspaceModel) checkFunds() {
 }
 
 func (x *workspaceModel) newCard() {
-	monthly, perTxn := x.draw(1_000, 1_000_000, "monthly"), x.draw(500, 50_000, "perTxn")
+	monthly, perTxn := money.Cents(x.draw(1_000, 1_000_000, "monthly")), money.Cents(x.draw(500, 50_000, "perTxn"))
 	x.ledger.cards = append(x.ledger.cards, &modelCard{testCard: x.stack.mintCard(x.ws, monthly, perTxn),
 		monthly: monthly, perTxn: perTxn,
 		state: "active", month: monthOf(x.stack.clock.now())})
@@ -408,7 +409,7 @@ func (x *workspaceModel) randomHold() *modelHold {
 
 func (x *workspaceModel) authorize() {
 	c := x.randomCard()
-	m := networkMessage(hold.Authorization, x.nextID(), c.testCard, x.draw(1, 40_000, "cents"))
+	m := networkMessage(hold.Authorization, x.nextID(), c.testCard, money.Cents(x.draw(1, 40_000, "cents")))
 	m.PartialApproval = x.draw(0, 3, "partial") == 0
 	a := x.stack.submit(m)
 	x.checkDecision(c, m, a, 0)
@@ -424,7 +425,7 @@ func (x *workspaceModel) authorize() {
 }
 
 // checkDecision checks a decision against the answers so far.
-func (x *workspaceModel) checkDecision(c *modelCard, m hold.Message, a hold.Answer, before int64) {
+func (x *workspaceModel) checkDecision(c *modelCard, m hold.Message, a hold.Answer, before money.Cents) {
 	room := map[hold.Reason]bool{
 		hold.ReasonCardTerminated:              c.state == "terminated",
 		hold.ReasonCardFrozen:                  c.state == "frozen",
@@ -450,7 +451,7 @@ func (x *workspaceModel) incrementHold() {
 	if h == nil {
 		return
 	}
-	m := networkMessage(hold.Incremental, x.nextID(), h.card.testCard, x.draw(1, 5_000, "cents"))
+	m := networkMessage(hold.Incremental, x.nextID(), h.card.testCard, money.Cents(x.draw(1, 5_000, "cents")))
 	m.AuthorizationID = h.auth
 	m = withFingerprint(m)
 	a := x.stack.submit(m)
@@ -469,7 +470,7 @@ func (x *workspaceModel) reverseHold() {
 	if h == nil {
 		return
 	}
-	m := networkMessage(hold.Reversal, x.nextID(), h.card.testCard, x.draw(1, 40_000, "cents"))
+	m := networkMessage(hold.Reversal, x.nextID(), h.card.testCard, money.Cents(x.draw(1, 40_000, "cents")))
 	m.OriginalID = h.network
 	m.WholeHold = x.draw(0, 1, "whole") == 0
 	a := x.stack.submit(withFingerprint(m))
@@ -488,7 +489,7 @@ func (x *workspaceModel) postClearing() {
 	if h == nil {
 		return
 	}
-	c := x.draw(1, 40_000, "cents")
+	c := money.Cents(x.draw(1, 40_000, "cents"))
 	m := networkMessage(hold.Clearing, x.nextID(), h.card.testCard, c)
 	m.OriginalID, m.Final = h.network, x.draw(0, 3, "final") == 0
 	a := x.stack.submit(withFingerprint(m))
@@ -506,7 +507,7 @@ func (x *workspaceModel) postClearing() {
 }
 
 func (x *workspaceModel) refund() {
-	f := x.draw(1, 10_000, "cents")
+	f := money.Cents(x.draw(1, 10_000, "cents"))
 	a := x.stack.submit(networkMessage(hold.Refund, x.nextID(), x.randomCard().testCard, f))
 	require.Equal(x.t, hold.Posted, a.Decision)
 	x.ledger.refunded += f
@@ -546,7 +547,7 @@ func (x *workspaceModel) changeCard() {
 		}
 		x.newCard()
 	case c.state != "terminated":
-		limit := x.draw(1, 1_000_000, "limit")
+		limit := money.Cents(x.draw(1, 1_000_000, "limit"))
 		x.stack.mustAsk("card", c.id, c.ws, card.Update{MonthlyLimitUsdCents: &limit})
 		c.monthly = limit
 	}
@@ -557,20 +558,20 @@ func (x *workspaceModel) deposit() {
 	if x.ledger.availableCents() > 500_000 {
 		most = 5_000
 	}
-	id := x.fund(x.draw(1, most, "cents"))
+	id := x.fund(money.Cents(x.draw(1, most, "cents")))
 	if x.draw(0, 2, "twice") == 0 { // the bank reports again, under another event
 		x.stack.mustAsk("balance", x.ws, x.ws, balance.SettleDeposit{EventID: "again-" + id, DepositID: id})
 	}
 }
 
-func (x *workspaceModel) fund(cents int64) string {
+func (x *workspaceModel) fund(cents money.Cents) string {
 	x.ledger.deposits += cents
 	x.counts["deposit"]++
 	return x.stack.deposit(x.ws, cents)
 }
 
 // ensureFunds deposits until so much is available.
-func (x *workspaceModel) ensureFunds(cents int64) {
+func (x *workspaceModel) ensureFunds(cents money.Cents) {
 	if short := cents - x.ledger.availableCents(); short > 0 {
 		x.fund(short)
 	}

@@ -151,7 +151,7 @@ func (w *bankStack) readPayout(id string) (p balance.Payout, workspace string) {
 }
 
 // spendableCents returns what the authorizer approves, after it has followed the journal.
-func (w *bankStack) spendableCents(ws string) int64 {
+func (w *bankStack) spendableCents(ws string) money.Cents {
 	w.settledBalance(ws)
 	return w.availableCents(ws)
 }
@@ -164,7 +164,7 @@ func (w *bankStack) newRecipient(ws, name string) string {
 	return id
 }
 
-func (w *bankStack) newPayout(ws, recipient string, cents int64) balance.CreatePayout {
+func (w *bankStack) newPayout(ws, recipient string, cents money.Cents) balance.CreatePayout {
 	return balance.CreatePayout{Workspace: ws, ID: w.newID(ident.Payout, slotOf(ws)), Key: "key_1",
 		Rail:      balance.RailACH,
 		Recipient: balance.Recipient{ID: recipient, Currency: "USD"}, AmountCents: cents, Description: "rent",
@@ -229,9 +229,9 @@ func testPayoutEndings(t *testing.T, between func(*sandbox.Bank) partner.Bank) {
 	}
 	const lapse = balance.LapseAfter
 	for name, c := range map[string]struct {
-		ending          int64
+		ending          money.Cents
 		turns           []turn
-		available, held int64
+		available, held money.Cents
 		orders, late    int
 	}{
 		"settles":        {0, []turn{{0, "submitted"}, {bankDelay, "settled"}}, -1, 0, 1, 0},
@@ -301,7 +301,7 @@ func TestAHeldWireIsSentWhenItIsReleased(t *testing.T) {
 		w.mustAsk("balance", ws, ws, order)
 		wires = append(wires, order)
 	}
-	require.Equal(t, int64(200), w.spendableCents(ws), "both are reserved")
+	require.Equal(t, money.Cents(200), w.spendableCents(ws), "both are reserved")
 	w.mustAsk("balance", ws, ws, balance.DirectPayout{ID: wires[0].ID, Release: true})
 	w.mustAsk("balance", ws, ws, balance.DirectPayout{ID: wires[1].ID})
 	w.awaitStatus(wires[0].ID, "submitted")
@@ -312,7 +312,7 @@ func TestAHeldWireIsSentWhenItIsReleased(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, orders)
 	}
-	require.Equal(t, int64(600), w.spendableCents(ws))
+	require.Equal(t, money.Cents(600), w.spendableCents(ws))
 	w.requireCleanAudit()
 }
 
@@ -321,14 +321,14 @@ func TestAHeldWireIsSentWhenItIsReleased(t *testing.T) {
 func TestAnOrderThatTheBankHasIsNotSentAgain(t *testing.T) {
 	for ending, want := range map[int64]struct {
 		status    string
-		available int64
+		available money.Cents
 	}{0: {"settled", 6_000}, sandbox.EndingFails: {"failed", 10_000 + sandbox.EndingFails},
 		sandbox.EndingReturned: {"returned", 10_000 +
 			sandbox.EndingReturned}} {
 		w := newBankStack(t, vfs.NewMem())
 		ws := w.newWorkspace(77)
-		w.deposit(ws, 10_000+ending)
-		order := w.newPayout(ws, w.newRecipient(ws, "Ada"), 4_000+ending)
+		w.deposit(ws, 10_000+money.Cents(ending))
+		order := w.newPayout(ws, w.newRecipient(ws, "Ada"), 4_000+money.Cents(ending))
 		order.Rail, order.Recipient.International, order.UETR = balance.RailIntlWire, true, "uetr"
 		w.mustAsk("balance", ws, ws, order)
 		var token string
@@ -338,7 +338,7 @@ func TestAnOrderThatTheBankHasIsNotSentAgain(t *testing.T) {
 		}, eventuallyWithin, pollEvery)
 		require.NoError(t, w.sandbox.Pay(t.Context(), partner.Payment{Reference: order.ID, Account: token,
 			Rail:        order.Rail,
-			AmountCents: order.AmountCents}))
+			AmountMinor: order.AmountCents.Minor()}))
 		for range 2 { // these reports concern an order that the balance still holds
 			w.clock.turn(bankDelay)
 			w.stepBank()
@@ -378,7 +378,7 @@ func TestAPayoutToAnAccountThatTheBankRefusesFails(t *testing.T) {
 	order := w.newPayout(ws, w.newRecipient(ws, sandbox.NameRefused), 400)
 	w.mustAsk("balance", ws, ws, order)
 	w.awaitStatus(order.ID, "failed")
-	require.Equal(t, int64(1_000), w.spendableCents(ws))
+	require.Equal(t, money.Cents(1_000), w.spendableCents(ws))
 	w.requireCleanAudit()
 }
 
@@ -461,7 +461,7 @@ func TestAnUnansweredPayoutIsQueriedByReference(t *testing.T) {
 		w, _ := newUnansweringBankStack(t)
 		ws := w.newWorkspace(77)
 		w.deposit(ws, 10_000)
-		order := w.newPayout(ws, w.newRecipient(ws, "Ada"), 1_000+ending)
+		order := w.newPayout(ws, w.newRecipient(ws, "Ada"), 1_000+money.Cents(ending))
 		w.mustAsk("balance", ws, ws, order)
 		status := func() string { p, _ := w.readPayout(order.ID); return p.Status }
 		require.Eventually(t, func() bool {
@@ -487,10 +487,10 @@ func TestAPayoutWaitsForTheBankToTakeTheAccount(t *testing.T) {
 	require.Eventually(t, func() bool { return accounts.Load() >= 4 }, eventuallyWithin, pollEvery)
 	p, _ := w.readPayout(order.ID)
 	require.Equal(t, balance.PayoutReserved, p.Status)
-	require.Equal(t, int64(600), w.spendableCents(ws))
+	require.Equal(t, money.Cents(600), w.spendableCents(ws))
 	w.clock.turn(2 * time.Minute)
 	w.awaitStatus(order.ID, "failed")
-	require.Equal(t, int64(1_000), w.spendableCents(ws))
+	require.Equal(t, money.Cents(1_000), w.spendableCents(ws))
 	behind := w.newPayout(ws, w.newRecipient(ws, "Ada"), 400)
 	w.mustAsk("balance", ws, ws, behind)
 	require.Eventually(t, func() bool {
@@ -510,7 +510,7 @@ func TestAPayoutStormNeverOverdraws(t *testing.T) {
 	c := w.mintCard(ws, money.MaxAmount, money.MaxAmount)
 	recipient := w.newRecipient(ws, "Ada")
 	var ids []string
-	var refused, swiped int64
+	var refused, swiped money.Cents
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for client := range clients {
@@ -539,7 +539,7 @@ func TestAPayoutStormNeverOverdraws(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, int64(clients*each), int64(len(ids))+refused)
+	require.Equal(t, money.Cents(clients*each), money.Cents(len(ids))+refused)
 	require.Positive(t, refused)
 	require.Positive(t, swiped)
 	for _, id := range ids {
@@ -553,7 +553,7 @@ func TestAPayoutStormNeverOverdraws(t *testing.T) {
 		require.Equal(t, 1, orders)
 	}
 	require.Equal(t, swiped, w.settledBalance(ws).Balances[0].HeldCents, "no payout holds anything")
-	require.Equal(t, int64(clients*each*cents/2)-int64(len(ids))*cents-swiped, w.spendableCents(ws))
+	require.Equal(t, money.Cents(clients*each*cents/2)-money.Cents(len(ids))*cents-swiped, w.spendableCents(ws))
 	w.requireCleanAudit()
 }
 
@@ -572,7 +572,7 @@ func crashDuringPayouts(t *testing.T, every int64) (ws string, crashes []payoutC
 	w.deposit(ws, 1_000_000)
 	recipient := w.newRecipient(ws, "Ada")
 	c.armed.Store(true)
-	for _, ending := range []int64{0, sandbox.EndingAnswersLost, sandbox.EndingRefused} {
+	for _, ending := range []money.Cents{0, sandbox.EndingAnswersLost, sandbox.EndingRefused} {
 		order := w.newPayout(ws, recipient, 1_000+ending)
 		reply, err := w.ask("balance", ws, ws, order, w.idempotencyKey(order.ID))
 		require.NoError(t, err)
@@ -633,7 +633,7 @@ func (p *payoutCrash) recoverAndCheck(t *testing.T, ws string) {
 	require.Eventually(t, finished(balance.PayoutUnknown), eventuallyWithin, pollEvery)
 	w.clock.turn(balance.LapseAfter)
 	require.Eventually(t, finished(""), eventuallyWithin, pollEvery)
-	gone := int64(0)
+	gone := money.Cents(0)
 	for _, payout := range w.listPayouts(ws) {
 		orders, err := w.sandbox.Paid(payout.ID)
 		require.NoError(t, err)
@@ -698,7 +698,7 @@ func TestARebuiltAuthorizerKnowsWhatIsReserved(t *testing.T) {
 	ws := w.newWorkspace(77)
 	w.deposit(ws, 10_000)
 	recipient := w.newRecipient(ws, "Ada")
-	for i, ending := range []int64{sandbox.EndingUnreported, sandbox.EndingFails, 0} {
+	for i, ending := range []money.Cents{sandbox.EndingUnreported, sandbox.EndingFails, 0} {
 		order := w.newPayout(ws, recipient, 1_000+ending)
 		w.mustAsk("balance", ws, ws, order)
 		w.awaitStatus(order.ID, "submitted")
@@ -708,7 +708,7 @@ func TestARebuiltAuthorizerKnowsWhatIsReserved(t *testing.T) {
 		}
 	}
 	before := w.spendableCents(ws)
-	require.Equal(t, int64(10_000-1_090-1_000), before)
+	require.Equal(t, money.Cents(10_000-1_090-1_000), before)
 	w.stopAndCloseBank()
 	require.NoError(t, w.rebuildAuthorizer())
 	w.openBankAndStart()

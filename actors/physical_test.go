@@ -17,6 +17,7 @@ import (
 	"purser/actors/processes"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 func (w *testStack) newPhysicalOrder(ws, unlock string) balance.OrderPhysicalCard {
@@ -119,7 +120,7 @@ func TestAnOrderWhoseCardCanNeverBeMintedIsUndone(t *testing.T) {
 	_, err = w.system.MintOrdered(t.Context(), ws, o.Order.ID)
 	require.True(t, fault.Is(err, fault.LimitExceeded))
 	w.restart()
-	require.Equal(t, int64(9_900), w.settledBalance(ws).Balances[0].AvailableCents)
+	require.Equal(t, money.Cents(9_900), w.settledBalance(ws).Balances[0].AvailableCents)
 	w.requireCleanAudit()
 }
 
@@ -155,7 +156,7 @@ func TestAPhysicalCardIsChargedAndMintedOnceWhenThePowerFails(t *testing.T) {
 func (c *powerFailure) requirePhysicalOrdersKept(t *testing.T, ws string) {
 	w := newTestStack(t, c.fs, stackOptions{})
 	defer w.stop()
-	orders, charged := w.readPhysicalOrders(ws), int64(0)
+	orders, charged := w.readPhysicalOrders(ws), money.Cents(0)
 	placed := map[string]bool{}
 	for _, o := range orders {
 		w.awaitMinted(balance.OrderPhysicalCard{Workspace: ws, Order: o})

@@ -25,6 +25,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // scriptedRamp decides by the last digit of an order's cents. It accepts orders of other digits and
@@ -49,7 +50,7 @@ func newScriptedRamp() *scriptedRamp {
 	return &scriptedRamp{orders: map[string]partner.RampOrder{}, calls: map[string]int{}, refused: map[string]bool{}}
 }
 
-func (r *scriptedRamp) Fee(_ context.Context, direction string, cents int64) (int64, error) {
+func (r *scriptedRamp) Fee(_ context.Context, direction string, cents money.Cents) (money.Cents, error) {
 	switch {
 	case direction != balance.RampOn:
 		return 0, partner.ErrRefused
@@ -167,7 +168,8 @@ func (r *rampCustomer) timerArmed(key string) bool {
 	return slices.ContainsFunc(timers, func(t persistence.Timer) bool { return t.Key == key })
 }
 
-func (r *rampCustomer) requestQuote(direction string, cents, fee int64, wallet string) (balance.RampQuote, error) {
+func (r *rampCustomer) requestQuote(direction string, cents, fee money.Cents, wallet string) (balance.RampQuote,
+	error) {
 	reply, err := r.ask("balance", r.ws, r.ws, balance.QuoteRamp{Workspace: r.ws,
 		ID:        r.newID(ident.RampQuote, slotOf(r.ws)),
 		Direction: direction, AmountCents: cents, FeeCents: fee, WalletID: wallet}, nil)
@@ -188,7 +190,7 @@ func (r *rampCustomer) useQuote(q balance.RampQuote) (balance.RampOrder, error) 
 }
 
 // placeOrder requests a quote and uses it.
-func (r *rampCustomer) placeOrder(direction string, cents int64, wallet string) string {
+func (r *rampCustomer) placeOrder(direction string, cents money.Cents, wallet string) string {
 	q, err := r.requestQuote(direction, cents, cents/200, wallet)
 	require.NoError(r.t, err)
 	o, err := r.useQuote(q)
@@ -207,23 +209,23 @@ func (r *rampCustomer) awaitOrderStatus(id, status string) {
 }
 
 // reportOrder applies a report of the partner, under an event id of its own.
-func (r *rampCustomer) reportOrder(id, outcome string, fee *int64) error {
+func (r *rampCustomer) reportOrder(id, outcome string, fee *money.Cents) error {
 	r.n++
 	_, err := r.ask("balance", r.ws, r.ws, balance.ReportRamp{EventID: fmt.Sprint("r-", r.n), ID: id, Outcome: outcome,
 		FeeCents: fee}, nil)
 	return err
 }
 
-func (w *testStack) receiveStablecoins(t require.TestingT, ws string, cents int64) {
+func (w *testStack) receiveStablecoins(t require.TestingT, ws string, cents money.Cents) {
 	event := w.newID(ident.Event, 0)
 	_, err := w.ask("balance", ws, ws, balance.ReceiveStablecoin{Workspace: ws, EventID: event, Asset: "USDC",
 		Chain: "polygon", TxHash: event, AmountUsdCents: cents}, nil)
 	require.NoError(t, err)
 }
 
-func (r *rampCustomer) requireBalances(usd, coins int64) {
+func (r *rampCustomer) requireBalances(usd, coins money.Cents) {
 	v := r.settledBalance(r.ws)
-	require.Equal(r.t, []int64{usd, coins}, []int64{v.Snapshot.FiatUsdCents, v.Snapshot.StablecoinUsdCents})
+	require.Equal(r.t, []money.Cents{usd, coins}, []money.Cents{v.Snapshot.FiatUsdCents, v.Snapshot.StablecoinUsdCents})
 	require.Equal(r.t, usd, r.availableCents(r.ws))
 }
 
@@ -262,7 +264,7 @@ func TestTheRampPartnerReceivesOrders(t *testing.T) {
 	r.awaitOrderStatus(refused, balance.RampFailed)
 	r.requireBalances(30_000, 9_900)
 	off := r.placeOrder(balance.RampOff, 5_000, "")
-	less := int64(1)
+	less := money.Cents(1)
 	require.NoError(t, r.reportOrder(off, balance.RampCompleted, &less))
 	r.requireBalances(34_999, 4_900)
 	token := w.mintCard(r.ws, 1_000_000, 1_000_000)
@@ -277,7 +279,7 @@ func TestTheRampPartnerReceivesOrders(t *testing.T) {
 	w.requireCleanAudit()
 }
 
-func mustQuote(t *testing.T, r *rampCustomer, cents int64) balance.RampQuote {
+func mustQuote(t *testing.T, r *rampCustomer, cents money.Cents) balance.RampQuote {
 	q, err := r.requestQuote(balance.RampOn, cents, 0, "")
 	require.NoError(t, err)
 	return q
@@ -408,7 +410,7 @@ func TestTheRampFee(t *testing.T) {
 	w := newTestStack(t, vfs.NewMem(), stackOptions{ramp: newScriptedRamp()})
 	fee, err := w.system.RampFee(t.Context(), balance.RampOn, 20_000)
 	require.NoError(t, err)
-	require.Equal(t, int64(100), fee)
+	require.Equal(t, money.Cents(100), fee)
 	_, err = w.system.RampFee(t.Context(), balance.RampOff, 20_000)
 	require.True(t, fault.Is(err, fault.CapabilityUnavailable), "%v", err)
 	_, err = w.system.RampFee(t.Context(), balance.RampOn, rampNoAnswerDigit)
@@ -446,7 +448,7 @@ func TestSessionsOfTheRetiredRoutesAreReportedOnce(t *testing.T) {
 	w.mustAsk("balance", ws, ws, balance.ImportRampSession{Workspace: ws, Session: session})
 	known, err := readRecord[balance.RampSession](w, balance.RecordRampSession, session.ID)
 	require.NoError(t, err)
-	coins := map[string]int64{balance.RampCompleted: 700, balance.RampFailed: 0}
+	coins := map[string]money.Cents{balance.RampCompleted: 700, balance.RampFailed: 0}
 	w.newRampCustomer(t, ws).requireBalances(0, coins[known.Status])
 	require.Contains(t, outcomes, known.Status, "a second import would have reset it")
 	w.requireCleanAudit()
@@ -469,7 +471,7 @@ func TestRampOrdersSurvivePowerFailures(t *testing.T) {
 	c.armed.Store(true)
 	for _, o := range []struct {
 		direction, wallet string
-		cents             int64
+		cents             money.Cents
 		end               string
 	}{{balance.RampOn, "", 10_000, balance.RampProcessing}, {balance.RampOff, "", 20_000, balance.RampProcessing},
 		{balance.RampOn, "", 3_000 + rampRefusedDigit, balance.RampFailed},
@@ -511,7 +513,7 @@ func (c *powerFailure) requireRampOrdersKept(t *testing.T, ws string) {
 	records, err := w.journal.Records(t.Context(), slotOf(ws).Shard(), balance.RecordRampOrder, "", 1000)
 	known.mu.Unlock()
 	require.NoError(t, err)
-	usd, coins := int64(50_000), int64(50_000)
+	usd, coins := money.Cents(50_000), money.Cents(50_000)
 	for _, record := range records {
 		var was balance.RampOrder
 		require.NoError(t, json.Unmarshal(record.Document, &was))

@@ -16,6 +16,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 	"purser/persistence/pebblejournal"
 )
 
@@ -55,7 +56,7 @@ func newStackKilledDuringRelay(t *testing.T) (w *testStack, late testCard) {
 }
 
 // ledgerCents returns the dollars of a workspace by the journal, without waiting for the relay.
-func (w *testStack) ledgerCents(ws string) int64 {
+func (w *testStack) ledgerCents(ws string) money.Cents {
 	return w.mustAsk("balance", ws, ws, decision.Read{}).(balance.View).Snapshot.FiatUsdCents
 }
 

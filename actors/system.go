@@ -19,13 +19,14 @@ import (
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Authorizer is the part of authorizer.Engine that the runtime uses.
 type Authorizer interface {
 	Follow(shard ident.Shard, f authorizer.Follow) error
 	Followed(shard ident.Shard) uint64
-	Reserve(workspace, reservation ident.UUID, cents int64) (bool, error)
+	Reserve(workspace, reservation ident.UUID, cents money.Cents) (bool, error)
 	Release(workspace, reservation ident.UUID) error
 	Synced(shard ident.Shard) uint64
 	WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error
@@ -35,7 +36,7 @@ type Authorizer interface {
 	PassRelayed(shard ident.Shard, seq uint64) error
 	Expire(now time.Time) (int, error)
 	Trim(now time.Time) error
-	WalkReservations(visit func(workspace, reservation ident.UUID, cents int64) error) error
+	WalkReservations(visit func(workspace, reservation ident.UUID, cents money.Cents) error) error
 }
 
 // Listener is called about the runtime's work, for metrics. Its methods must not block and are safe
@@ -326,7 +327,7 @@ func (s *System) catchUp(ctx context.Context) error {
 	}
 	type orphan struct{ workspace, reservation ident.UUID }
 	var orphans []orphan
-	err := s.authorizer.WalkReservations(func(workspace, reservation ident.UUID, _ int64) error {
+	err := s.authorizer.WalkReservations(func(workspace, reservation ident.UUID, _ money.Cents) error {
 		orphans = append(orphans, orphan{workspace, reservation})
 		return nil
 	})

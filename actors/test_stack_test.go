@@ -32,6 +32,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 	"purser/persistence/pebblejournal"
 )
 
@@ -327,7 +328,7 @@ func (w *testStack) newWorkspaceOwnedBy(slot ident.Slot, owner string) string {
 }
 
 // deposit announces a deposit of US dollars and reports it settled.
-func (w *testStack) deposit(ws string, cents int64) string {
+func (w *testStack) deposit(ws string, cents money.Cents) string {
 	w.t.Helper()
 	id := w.newID(ident.Deposit, slotOf(ws))
 	w.mustAsk("balance", ws, ws, balance.CreateDeposit{Workspace: ws, ID: id, Rail: "ach", AmountUsdCents: cents,
@@ -342,7 +343,7 @@ type testCard struct {
 }
 
 // mintCard issues a card without allowlists.
-func (w *testStack) mintCard(ws string, monthly, perTxn int64) testCard {
+func (w *testStack) mintCard(ws string, monthly, perTxn money.Cents) testCard {
 	w.t.Helper()
 	token, err := ident.NewToken(slotOf(ws), rand.Reader)
 	require.NoError(w.t, err)
@@ -359,7 +360,7 @@ func (w *testStack) setCardState(c testCard, state string) error {
 }
 
 // networkMessage returns a well-formed message of the card network.
-func networkMessage(kind hold.Kind, id string, c testCard, cents int64) hold.Message {
+func networkMessage(kind hold.Kind, id string, c testCard, cents money.Cents) hold.Message {
 	m := hold.Message{Kind: kind, ID: id, Token: c.token, Amount: cents, Currency: [3]byte{'U', 'S', 'D'},
 		Merchant: hold.Merchant{Name: "Shop", MCC: 5411}}
 	return withFingerprint(m)
@@ -371,7 +372,7 @@ func withFingerprint(m hold.Message) hold.Message {
 	_ = binary.Write(h, binary.BigEndian, struct {
 		Kind   hold.Kind
 		Token  ident.Token
-		Amount int64
+		Amount money.Cents
 		Auth   ident.UUID
 	}{m.Kind, m.Token, m.Amount, m.AuthorizationID})
 	_, _ = io.WriteString(h, m.OriginalID)
@@ -381,7 +382,7 @@ func withFingerprint(m hold.Message) hold.Message {
 
 func (w *testStack) submit(m hold.Message) hold.Answer { return w.engine.Submit(&m) }
 
-func (w *testStack) availableCents(ws string) int64 {
+func (w *testStack) availableCents(ws string) money.Cents {
 	funds, _ := w.engine.Funds(mustParse(ident.Workspace, ws))
 	return funds.LedgerCents + funds.CardCents - funds.ReservedCents
 }

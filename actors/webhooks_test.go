@@ -27,6 +27,7 @@ import (
 	outbound "purser/httpapi/webhook"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // receivedRequest is a webhook request as its receiver got it.
@@ -94,7 +95,7 @@ func newSender(t testing.TB) *outbound.Sender {
 func newWebhookSystem(t *testing.T, poster processes.Poster, change ...func(*actors.Config)) *webhookSystem {
 	h := &webhookSystem{owner: counterID(5)}
 	h.counterSystem = &counterSystem{t: t, poster: poster, fs: vfs.NewCrashableMem(), clock: newClock(),
-		authorizer: &reservingAuthorizer{reserved: map[ident.UUID]int64{}},
+		authorizer: &reservingAuthorizer{reserved: map[ident.UUID]money.Cents{}},
 		config: func(c *actors.Config) {
 			c.Kinds = append(c.Kinds, actors.Kind{Name: "webhook",
 				New:      func() actors.State { return new(webhook.State) },

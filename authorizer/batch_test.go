@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/authorizer/hold"
+	"purser/persistence/money"
 )
 
 // A batch holds several lives, each in its order, with repeats of its own messages and a second
@@ -34,7 +35,7 @@ func TestABatchIsAnsweredAsItsMessagesWouldBe(t *testing.T) {
 	for i := 0; i < len(answers); i += 5 {
 		a := answers[i : i+5]
 		require.Equal(t, hold.Approved, a[0].Decision)
-		require.Equal(t, int64(150), a[1].Held)
+		require.Equal(t, money.Cents(150), a[1].Held)
 		require.Equal(t, a[0], a[2], "a repeat")
 		require.Equal(t, hold.Posted, a[3].Decision)
 		require.Equal(t, a[0].Authorization, a[3].Authorization)

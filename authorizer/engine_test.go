@@ -164,7 +164,7 @@ func TestNoApprovalExceedsFundsOrLimits(t *testing.T) {
 					for j := range 20 {
 						for k, c := range []testCard{poor, capped} {
 							a := r.e.Submit(authorization(fmt.Sprint(i, "/", j, "/", k), c, 97))
-							taken[k].Add(a.Approved)
+							taken[k].Add(int64(a.Approved))
 						}
 					}
 				})
@@ -172,7 +172,7 @@ func TestNoApprovalExceedsFundsOrLimits(t *testing.T) {
 			group.Wait()
 			require.Equal(t, int64(7_777/97*97), taken[0].Load(), "all that the funds allow, and not a cent more")
 			require.Equal(t, int64(5_000/97*97), taken[1].Load(), "all that the limit allows, and not a cent more")
-			require.Equal(t, -taken[0].Load(), r.funds(poor.workspace).CardCents)
+			require.Equal(t, -money.Cents(taken[0].Load()), r.funds(poor.workspace).CardCents)
 			r.agree()
 		})
 	}

@@ -114,7 +114,7 @@ func (a *account) ruleOf(i int, r rule) hold.Rule {
 	return hold.Rule{
 		Token: a.cards[i].token, Card: a.cards[i].card, Workspace: a.workspace, Version: r.Version,
 		State:       cardStates[r.State],
-		PerTxnCents: r.PerTxn, MonthCents: r.Monthly,
+		PerTxnCents: money.Cents(r.PerTxn), MonthCents: money.Cents(r.Monthly),
 	}
 }
 
@@ -187,7 +187,7 @@ func plain(a hold.Answer) answer {
 	if a.Reason == hold.ReasonTimeout && a.Status != hold.StatusConflict {
 		return answer{Unknown: true}
 	}
-	out := answer{Status: a.Status, Reason: a.Reason.String(), Approved: a.Approved, Held: a.Held}
+	out := answer{Status: a.Status, Reason: a.Reason.String(), Approved: int64(a.Approved), Held: int64(a.Held)}
 	if a.Decision != 0 {
 		out.Decision = a.Decision.String()
 	}
@@ -265,7 +265,7 @@ func (a *account) sentOf(in call, m hold.Message) sentMessage {
 	if err != nil {
 		panic(err)
 	}
-	m.Kind, m.OriginalID, m.Amount, m.WholeHold = kind, in.Original, in.Cents, in.Whole
+	m.Kind, m.OriginalID, m.Amount, m.WholeHold = kind, in.Original, money.Cents(in.Cents), in.Whole
 	copy(m.Currency[:], in.Currency)
 	if kind != hold.Reversal {
 		m.Token, m.Merchant = a.cards[in.Card].token, hold.Merchant{Name: "Shop", MCC: 5411}
@@ -338,7 +338,8 @@ func (c *client) sendFollow(a *account, in call) {
 	}
 	switch {
 	case in.Credit != 0:
-		f.Credits = []authorizer.Credit{{Workspace: a.workspace, Cents: in.Credit, Settles: a.reservation(in.Settle)}}
+		f.Credits = []authorizer.Credit{{Workspace: a.workspace, Cents: money.Cents(in.Credit),
+			Settles: a.reservation(in.Settle)}}
 	case in.Settle != "":
 		f.Settles = []authorizer.Settle{{Workspace: a.workspace, Reservation: a.reservation(in.Settle)}}
 	}
@@ -365,7 +366,7 @@ func (c *client) reserve(a *account) {
 	}
 	in.Cents = 100 + c.draw.Int64N(2)*150
 	c.record(in, func() answer {
-		granted, err := c.engine.Reserve(a.workspace, id, in.Cents)
+		granted, err := c.engine.Reserve(a.workspace, id, money.Cents(in.Cents))
 		switch {
 		case errors.Is(err, authorizer.ErrReservationMismatch):
 			return answer{Decision: "mismatch"}
@@ -432,10 +433,10 @@ func (c *client) open() {
 // history: a swipe of an active card and of the same card frozen, one past each limit, and one for
 // more than all funds, which gets them all.
 func (c *client) probe() {
-	const plenty = money.MaxAmount
+	const plenty = int64(money.MaxAmount)
 	for i, p := range []struct {
 		state                     string
-		perTxn, month, asked, add money.Cents
+		perTxn, month, asked, add int64
 	}{
 		{"active", plenty, plenty, 1, 1_000_000},
 		{"frozen", plenty, plenty, 1, 0},
@@ -654,7 +655,7 @@ func TestMutantsAreFound(t *testing.T) {
 // begin gives an account money and a card with these limits.
 func (a *account) begin(t testing.TB, e engine, funds, perTxn, month money.Cents) {
 	t.Helper()
-	a.rules[0] = rule{Version: 1, State: "active", PerTxn: perTxn, Monthly: month}
+	a.rules[0] = rule{Version: 1, State: "active", PerTxn: int64(perTxn), Monthly: int64(month)}
 	a.through = 1
 	require.NoError(t, e.Follow(a.workspace.Shard(), authorizer.Follow{
 		Through: 1, Rules: []hold.Rule{a.ruleOf(0, a.rules[0])},
@@ -673,7 +674,7 @@ func (a *account) become(t testing.TB, e engine, state string) {
 }
 
 func (a *account) swipe(e engine, id string, cents money.Cents) hold.Answer {
-	in := call{Kind: kindAuthorization, content: content{Cents: cents, Currency: "USD"}}
+	in := call{Kind: kindAuthorization, content: content{Cents: int64(cents), Currency: "USD"}}
 	m := a.sentOf(in, hold.Message{ID: id}).message
 	return e.Submit(&m)
 }
@@ -682,7 +683,7 @@ func (a *account) swipe(e engine, id string, cents money.Cents) hold.Answer {
 // last decline.
 func swipeDry(a *account, e engine, client int, draw *rand.Rand, most money.Cents) (sum money.Cents, last hold.Reason) {
 	for n := 0; ; n++ {
-		asked := 1 + draw.Int64N(most)
+		asked := 1 + money.Cents(draw.Int64N(int64(most)))
 		told := a.swipe(e, fmt.Sprintf("%d-%d", client, n), asked)
 		switch {
 		case told.Decision == hold.Approved:

@@ -23,8 +23,8 @@ const recentAuthorizations = 20
 // cardDocument is a card in the interface.
 type cardDocument struct {
 	card.View
-	HolderLabel        string `json:"holderLabel"`
-	MonthSpendUsdCents int64  `json:"monthSpendUsdCents"`
+	HolderLabel        string      `json:"holderLabel"`
+	MonthSpendUsdCents money.Cents `json:"monthSpendUsdCents"`
 }
 
 // cardHandlers serve cards, cardholders, physical cards, authorizations and their simulation.
@@ -47,13 +47,13 @@ func (h *cardHandlers) cardRoutes() []route {
 
 func (h *cardHandlers) mintCard(c *call) (answer, error) {
 	var body struct {
-		HolderKind           string    `json:"holderKind"`
-		HolderLabel          string    `json:"holderLabel"`
-		CardholderID         string    `json:"cardholderId"`
-		MonthlyLimitUsdCents int64     `json:"monthlyLimitUsdCents"`
-		PerTxnLimitUsdCents  int64     `json:"perTxnLimitUsdCents"`
-		AllowedMccs          *[]string `json:"allowedMccs"`
-		AllowedMerchants     *[]string `json:"allowedMerchants"`
+		HolderKind           string      `json:"holderKind"`
+		HolderLabel          string      `json:"holderLabel"`
+		CardholderID         string      `json:"cardholderId"`
+		MonthlyLimitUsdCents money.Cents `json:"monthlyLimitUsdCents"`
+		PerTxnLimitUsdCents  money.Cents `json:"perTxnLimitUsdCents"`
+		AllowedMccs          *[]string   `json:"allowedMccs"`
+		AllowedMerchants     *[]string   `json:"allowedMerchants"`
 	}
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
@@ -150,7 +150,7 @@ func (h *cardHandlers) showCard(c *call, view card.View) (cardDocument, error) {
 }
 
 // monthSpend returns the cents that a card has authorized and cleared in the calendar month of now.
-func (h *cardHandlers) monthSpend(ctx context.Context, workspace, id string, now time.Time) (int64, error) {
+func (h *cardHandlers) monthSpend(ctx context.Context, workspace, id string, now time.Time) (money.Cents, error) {
 	spend, err := query.CardSpends.Read(ctx, h.actors, workspace, id)
 	if fault.Is(err, fault.NotFound) {
 		return 0, nil

@@ -15,6 +15,7 @@ import (
 	"purser/httpapi/guides"
 	"purser/httpapi/web"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // shownSessions is the number of checkout sessions that a list shows.
@@ -93,7 +94,7 @@ func (h *checkoutHandlers) replyCheckout(text checkout.Text) func(checkout.View)
 
 func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 	var body struct {
-		AmountUsdCents    int64                      `json:"amountUsdCents"`
+		AmountUsdCents    money.Cents                `json:"amountUsdCents"`
 		SuccessURL        string                     `json:"successUrl"`
 		CancelURL         string                     `json:"cancelUrl"`
 		MerchantReference string                     `json:"merchantReference"`

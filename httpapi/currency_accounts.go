@@ -3,7 +3,6 @@ package httpapi
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/valyala/fasthttp"
 
@@ -88,8 +87,8 @@ func showCurrency(who *caller, a balance.CurrencyAccount, pending money.Minor) c
 	exponent, _ := a.Currency.Exponent()
 	return currencyDocument{Currency: a.Currency, Status: a.Status, ScopeStatus: a.Scope,
 		DetailsStatus: detailsStatus(who, a),
-		Balance: currencyBalance{AvailableMinor: strconv.FormatInt(a.AvailableMinor, 10),
-			PendingMinor: strconv.FormatInt(pending, 10), Exponent: exponent}}
+		Balance: currencyBalance{AvailableMinor: money.FormatMinor(a.AvailableMinor),
+			PendingMinor: money.FormatMinor(pending), Exponent: exponent}}
 }
 
 // coverageDocument lists the operations that a currency supports. Reason is set when no balance can

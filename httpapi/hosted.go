@@ -21,6 +21,7 @@ import (
 	"purser/authorizer/drain"
 	"purser/httpapi/web"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Limits of the hosted pages.
@@ -348,7 +349,7 @@ func paymentLink(p checkout.Pair, units, coins string) string {
 }
 
 // formatDollars formats cents as $1,234.56.
-func formatDollars(cents int64) string {
+func formatDollars(cents money.Cents) string {
 	whole := fmt.Sprint(cents / 100)
 	for i := len(whole) - 3; i > 0; i -= 3 {
 		whole = whole[:i] + "," + whole[i:]

@@ -12,6 +12,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // bookedLines is a ledger of the test's own lines, oldest first, two positions apart.
@@ -38,7 +39,7 @@ func (b *bookedLines) List(_ context.Context, _, _, _ string, page persistence.P
 
 // book adds a credit with the hours of its creation and its booking. booked -1 makes a line of an
 // older version; a nil balance makes a line of another account.
-func (b *bookedLines) book(made, booked int, cents int64, after *int64) {
+func (b *bookedLines) book(made, booked int, cents money.Cents, after *money.Cents) {
 	hour := func(h int) decision.Stamp { return decision.StampOf(time.Date(2026, 11, 20, h, 0, 0, 0, time.UTC)) }
 	line := balance.LedgerEntry{ID: fmt.Sprint(len(b.lines)), Direction: "credit", AmountCents: cents,
 		CreatedAt: hour(made), BalanceCents: after}
@@ -52,7 +53,7 @@ func (b *bookedLines) book(made, booked int, cents int64, after *int64) {
 func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
 	b := &bookedLines{}
 	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws"}
-	cents := func(n int64) *int64 { return &n }
+	cents := func(n money.Cents) *money.Cents { return &n }
 	b.book(1, -1, 100, nil)         // older version
 	b.book(2, -1, 20, nil)          // another one
 	b.book(3, 3, 5_000, nil)        // of another account
@@ -65,7 +66,7 @@ func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
 		require.NoError(t, err)
 		return place
 	}
-	f := func(day int, opening int64, ids ...string) {
+	f := func(day int, opening money.Cents, ids ...string) {
 		t.Helper()
 		sum, err := ledger.balanceBefore(at(day))
 		require.NoError(t, err)
@@ -104,7 +105,7 @@ func TestStatementLinesAreBounded(t *testing.T) {
 
 // Lines of stablecoins do not belong to the dollars. They are skipped, up to their own limit.
 func TestStablecoinLinesAreSkipped(t *testing.T) {
-	b, cents := &bookedLines{}, int64(700)
+	b, cents := &bookedLines{}, money.Cents(700)
 	b.book(1, 1, 700, &cents)
 	for range maxStatementLines + 1 {
 		b.book(2, 2, 1, nil)

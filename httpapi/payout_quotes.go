@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"purser/actors"
 	"purser/actors/balance"
@@ -42,7 +41,7 @@ type quoteDocument struct {
 }
 
 func showAmount(a balance.Amount) amountDocument {
-	return amountDocument{Currency: a.Currency, AmountMinor: strconv.FormatInt(a.AmountMinor, 10)}
+	return amountDocument{Currency: a.Currency, AmountMinor: money.FormatMinor(a.AmountMinor)}
 }
 
 func showQuote(q balance.Quote) quoteDocument {

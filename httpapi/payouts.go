@@ -41,10 +41,10 @@ func DefaultPayoutLimits() balance.PayoutLimits {
 
 // ParsePayoutLimits reads "key,workspace" in whole dollars a day.
 func ParsePayoutLimits(s string) (balance.PayoutLimits, error) {
-	const most = money.MaxAmount / centsPerDollar
-	var dollars [2]int64
+	const most = int64(money.MaxAmount / money.Dollar)
+	var daily [2]money.Cents
 	parts := strings.Split(s, ",")
-	if len(parts) != len(dollars) {
+	if len(parts) != len(daily) {
 		return balance.PayoutLimits{},
 			fmt.Errorf("payout limits %q: want two numbers of dollars a day (key, workspace)", s)
 	}
@@ -53,12 +53,10 @@ func ParsePayoutLimits(s string) (balance.PayoutLimits, error) {
 		if err != nil || v < 1 || v > most {
 			return balance.PayoutLimits{}, fmt.Errorf("payout limits %q: want numbers from 1 to %d", s, most)
 		}
-		dollars[i] = v
+		daily[i] = money.Cents(v) * money.Dollar
 	}
-	return balance.PayoutLimits{KeyCents: dollars[0] * centsPerDollar, WorkspaceCents: dollars[1] * centsPerDollar}, nil
+	return balance.PayoutLimits{KeyCents: daily[0], WorkspaceCents: daily[1]}, nil
 }
-
-const centsPerDollar = 100
 
 // payoutDocument is a payout in the interface.
 type payoutDocument struct {
@@ -66,8 +64,8 @@ type payoutDocument struct {
 	Rail           string               `json:"rail"`
 	Status         string               `json:"status"`
 	CounterpartyID string               `json:"counterpartyId"`
-	AmountCents    int64                `json:"amountCents"`
-	FeeCents       int64                `json:"feeCents"`
+	AmountCents    money.Cents          `json:"amountCents"`
+	FeeCents       money.Cents          `json:"feeCents"`
 	Description    string               `json:"description"`
 	SameDay        bool                 `json:"sameDay"`
 	QuoteID        *string              `json:"quoteId"`
@@ -97,12 +95,12 @@ func replyPayout(description string) func(balance.Payout) (answer, error) {
 // quote has expired since.
 func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 	var body struct {
-		Rail           string `json:"rail"`
-		CounterpartyID string `json:"counterpartyId"`
-		AmountCents    int64  `json:"amountCents"`
-		Description    string `json:"description"`
-		SameDay        bool   `json:"sameDay"`
-		QuoteID        string `json:"quoteId"`
+		Rail           string      `json:"rail"`
+		CounterpartyID string      `json:"counterpartyId"`
+		AmountCents    money.Cents `json:"amountCents"`
+		Description    string      `json:"description"`
+		SameDay        bool        `json:"sameDay"`
+		QuoteID        string      `json:"quoteId"`
 	}
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err

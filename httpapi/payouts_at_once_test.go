@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/httpapi/webhook"
+	"purser/persistence/money"
 )
 
 // reportsAtOnce is the number of concurrent repeats of a report.
@@ -63,7 +64,7 @@ func TestConcurrentRepeatsOfAReport(t *testing.T) {
 		}
 		w.awaitPayout(tn, id, c.status)
 		available, held := w.dollars(tn)
-		require.Equal(t, [2]int64{100_000, 0}, [2]int64{available, held}, c.name)
+		require.Equal(t, [2]money.Cents{100_000, 0}, [2]money.Cents{available, held}, c.name)
 	}
 }
 

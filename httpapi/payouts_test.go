@@ -14,6 +14,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/httpapi/webhook"
+	"purser/persistence/money"
 )
 
 func (w *world) keyed(tn tenant) as { return tn.all.with("Idempotency-Key", uuid.NewString()) }
@@ -56,7 +57,7 @@ func (w *world) awaitPayout(tn tenant, id, status string) (r testReply) {
 	return r
 }
 
-func (w *world) dollars(tn tenant) (available, held int64) {
+func (w *world) dollars(tn tenant) (available, held money.Cents) {
 	w.t.Helper()
 	require.NoError(w.t, w.system.Settle(w.t.Context()))
 	read, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "balance", Stream: tn.workspace,
@@ -106,7 +107,7 @@ func TestAPayoutFromOrderToReturn(t *testing.T) {
 
 	w.awaitPayout(tn, id, "submitted")
 	available, held := w.dollars(tn)
-	require.Equal(t, [2]int64{70_000, 30_000}, [2]int64{available, held})
+	require.Equal(t, [2]money.Cents{70_000, 30_000}, [2]money.Cents{available, held})
 	w.sendBankReport("b1", "payout.settled", id)
 	w.sendBankReport("b1", "payout.settled", id)
 	w.sendBankReport("b2", "payout.settled", id)
@@ -120,7 +121,7 @@ func TestAPayoutFromOrderToReturn(t *testing.T) {
 	require.Contains(t, w.ok(w.get(tn.all, "/api/treasury")).raw,
 		`"source":"payout_return","direction":"credit","amountCents":30000`)
 	available, held = w.dollars(tn)
-	require.Equal(t, [2]int64{100_000, 0}, [2]int64{available, held})
+	require.Equal(t, [2]money.Cents{100_000, 0}, [2]money.Cents{available, held})
 	w.fails(w.get(tn.all, "/api/treasury/payouts/"+id+"/tracking"), 404, "not_found")
 	w.fails(w.post(tn.all, "/api/treasury/payouts/"+id+"/release", ""), 409, "payout_not_held")
 }
@@ -247,7 +248,7 @@ func TestASettlementAfterTheReleaseIsAnAlarm(t *testing.T) {
 	w.sendBankReport("b1", "payout.settled", first)
 	w.sendBankReport("b2", "payout.settled", first)
 	available, held := w.dollars(tn)
-	require.Equal(t, [2]int64{-50_000, 50_000}, [2]int64{available, held})
+	require.Equal(t, [2]money.Cents{-50_000, 50_000}, [2]money.Cents{available, held})
 	require.Equal(t, 1.0, metric(t, registry, "purser_payouts_settled_after_release_total", nil))
 	require.Zero(t, metric(t, registry, "purser_partner_unmatched_total", nil))
 	w.sendBankReport("b3", "payout.failed", first)

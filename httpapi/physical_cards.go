@@ -14,6 +14,7 @@ import (
 	"purser/actors/processes"
 	"purser/actors/query"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Shipping time of a physical card, in bank days.
@@ -123,8 +124,8 @@ func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err 
 		HolderLabel          string           `json:"holderLabel"`
 		Finish               string           `json:"finish"`
 		UnlockMethod         string           `json:"unlockMethod"`
-		MonthlyLimitUsdCents int64            `json:"monthlyLimitUsdCents"`
-		PerTxnLimitUsdCents  int64            `json:"perTxnLimitUsdCents"`
+		MonthlyLimitUsdCents money.Cents      `json:"monthlyLimitUsdCents"`
+		PerTxnLimitUsdCents  money.Cents      `json:"perTxnLimitUsdCents"`
 		Shipping             balance.Shipping `json:"shipping"`
 	}
 	body.Finish = balance.FinishMetal

@@ -12,6 +12,7 @@ import (
 	"purser/actors/card"
 	"purser/actors/fault"
 	"purser/actors/processes"
+	"purser/persistence/money"
 )
 
 const physicalOrder = `{"holderLabel":"Ada","unlockMethod":"premium_99","monthlyLimitUsdCents":500000,"perTxnLimitUsdCents":50000,
@@ -39,7 +40,7 @@ func TestAPhysicalCardCosts99Dollars(t *testing.T) {
 	w.fails(w.orderPhysical(who, strings.Replace(physicalOrder, "Ada", "Eve", 1)), 422, "idempotency_key_mismatch")
 	w.fails(w.orderPhysical(tn.all, physicalOrder), 422, "insufficient_funds")
 	available, _ := w.dollars(tn)
-	require.Equal(t, int64(9_899-500), available)
+	require.Equal(t, money.Cents(9_899-500), available)
 	require.Contains(t, w.ok(w.get(tn.all, "/api/treasury")).raw,
 		`"source":"physical_card_fee","direction":"debit","amountCents":9900`)
 
@@ -60,7 +61,7 @@ func TestAPhysicalCardForABalanceOf5000Dollars(t *testing.T) {
 	w.fund(tn, 1)
 	w.ok(w.orderPhysical(tn.all, strings.Replace(order, `"unlock`, `"finish":"standard","unlock`, 1)))
 	available, _ := w.dollars(tn)
-	require.Equal(t, int64(500_000), available, "it stays the workspace's")
+	require.Equal(t, money.Cents(500_000), available, "it stays the workspace's")
 	w.swipe(tn, w.mint(tn, "").text("card", "id"), "one", 100)
 	w.relayed()
 	w.fails(w.orderPhysical(tn.all, order), 422, "insufficient_funds")
@@ -76,7 +77,7 @@ func TestPhysicalCardRefusals(t *testing.T) {
 		w.fails(w.orderPhysical(tn.all, strings.Replace(physicalOrder, change[0], change[1], 1)), 400, "invalid_body")
 	}
 	available, _ := w.dollars(tn)
-	require.Equal(t, int64(100_000), available)
+	require.Equal(t, money.Cents(100_000), available)
 
 	w = newWorld(t, func(c *Config) { c.NoPhysical = true })
 	tn = w.newTenant("acme")

@@ -19,6 +19,7 @@ import (
 	"purser/actors/partner"
 	"purser/actors/ramp/proof"
 	"purser/httpapi/webhook"
+	"purser/persistence/money"
 )
 
 // quietRamp accepts every order and reports nothing: the tests report. It may keep a hundredth of
@@ -36,7 +37,7 @@ func (r *quietRamp) answer(fee, orders error) {
 	r.fee, r.orders = fee, orders
 }
 
-func (r *quietRamp) Fee(_ context.Context, _ string, cents int64) (int64, error) {
+func (r *quietRamp) Fee(_ context.Context, _ string, cents money.Cents) (money.Cents, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++

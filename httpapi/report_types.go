@@ -71,10 +71,10 @@ func readDepositSettled(ctx context.Context, h *reportHandlers, r report) (to re
 
 func readDepositReceived(ctx context.Context, h *reportHandlers, r report) (to reportTarget, err error) {
 	var data struct {
-		WorkspaceID    string `json:"workspaceId"`
-		AmountUsdCents int64  `json:"amountUsdCents"`
-		Rail           string `json:"rail"`
-		Reference      string `json:"reference"`
+		WorkspaceID    string      `json:"workspaceId"`
+		AmountUsdCents money.Cents `json:"amountUsdCents"`
+		Rail           string      `json:"rail"`
+		Reference      string      `json:"reference"`
 	}
 	if err := readReportData(r, &data); err != nil {
 		return to, err
@@ -87,11 +87,11 @@ func readDepositReceived(ctx context.Context, h *reportHandlers, r report) (to r
 
 func readStablecoinDeposit(ctx context.Context, h *reportHandlers, r report) (to reportTarget, err error) {
 	var data struct {
-		WorkspaceID    string `json:"workspaceId"`
-		Asset          string `json:"asset"`
-		Chain          string `json:"chain"`
-		AmountUsdCents int64  `json:"amountUsdCents"`
-		TxHash         string `json:"txHash"`
+		WorkspaceID    string      `json:"workspaceId"`
+		Asset          string      `json:"asset"`
+		Chain          string      `json:"chain"`
+		AmountUsdCents money.Cents `json:"amountUsdCents"`
+		TxHash         string      `json:"txHash"`
 	}
 	if err := readReportData(r, &data); err != nil {
 		return to, err
@@ -157,9 +157,9 @@ func readCurrencyChanged(ctx context.Context, h *reportHandlers, r report) (to r
 func rampReport(direction, outcome string) func(context.Context, *reportHandlers, report) (reportTarget, error) {
 	return func(ctx context.Context, h *reportHandlers, r report) (to reportTarget, err error) {
 		var data struct {
-			OrderID  string `json:"orderId"`
-			FeeCents *int64 `json:"feeCents"`
-			TxHash   string `json:"txHash"`
+			OrderID  string       `json:"orderId"`
+			FeeCents *money.Cents `json:"feeCents"`
+			TxHash   string       `json:"txHash"`
 		}
 		if err := readReportData(r, &data); err != nil {
 			return to, err

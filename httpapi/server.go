@@ -57,7 +57,7 @@ type Actors interface {
 	Receiving(ctx context.Context, workspace string, currency money.Currency) ([]processes.Receiving, error)
 	Offer(ctx context.Context, p balance.QuotePair) (money.Rate, time.Duration, error)
 	MidBetween(ctx context.Context, sell, buy money.Currency) (money.Rate, error)
-	RampFee(ctx context.Context, direction string, cents int64) (int64, error)
+	RampFee(ctx context.Context, direction string, cents money.Cents) (money.Cents, error)
 	MintOrdered(ctx context.Context, workspace, order string) (card.View, error)
 	PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool) (checkout.Create, error)
 	Clock() time.Time

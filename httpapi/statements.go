@@ -152,7 +152,7 @@ func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error
 
 // statementLine returns the line of an entry, with the customer's own reference. An entry with its
 // own balance keeps it, and the statement compares it with after.
-func statementLine(c *call, e balance.LedgerEntry, after int64) statement.Line {
+func statementLine(c *call, e balance.LedgerEntry, after money.Cents) statement.Line {
 	line := statement.Line{ID: e.ID, Source: e.Source, Direction: e.Direction, AmountCents: e.AmountCents,
 		BalanceCents: after,
 		Reference:    strings.TrimPrefix(e.Reference, c.simulationPrefix()), TransferGroup: e.TransferGroup,
@@ -217,7 +217,7 @@ func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 
 // balanceBefore returns the dollar balance before a place, from the newest line that states one.
 // Lines of an older version state none and are summed.
-func (l ledgerReader) balanceBefore(place uint64) (sum int64, err error) {
+func (l ledgerReader) balanceBefore(place uint64) (sum money.Cents, err error) {
 	page := query.Page{After: query.Place{Position: place}, Limit: 1} // the newest line usually states its balance
 	for read := (lineCount{}); ; page.Limit = statementPage {
 		records, err := l.readPage(page)

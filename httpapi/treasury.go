@@ -13,6 +13,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/query"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // treasuryEntries is the number of ledger entries in the treasury's answer.
@@ -65,11 +66,11 @@ func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 
 func (h *treasuryHandlers) createDeposit(c *call) (answer, error) {
 	var body struct {
-		Source         string `json:"source"`
-		Rail           string `json:"rail"`
-		Asset          string `json:"asset"`
-		Chain          string `json:"chain"`
-		AmountUsdCents int64  `json:"amountUsdCents"`
+		Source         string      `json:"source"`
+		Rail           string      `json:"rail"`
+		Asset          string      `json:"asset"`
+		Chain          string      `json:"chain"`
+		AmountUsdCents money.Cents `json:"amountUsdCents"`
 	}
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err

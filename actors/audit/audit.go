@@ -9,6 +9,7 @@ import (
 
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Limits of an audit.
@@ -62,16 +63,16 @@ type AuthorizerSnapshot interface {
 // Funds are the terms of a workspace's spendable dollars, in cents.
 type Funds struct {
 	Workspace              ident.UUID
-	Ledger, Card, Reserved int64
+	Ledger, Card, Reserved money.Cents
 }
 
 // Hold is an authorization as the authorizer stores it, in cents. MonthCents is the part of Held
 // that counts in the spend of Month. ExpiresAt is in Unix milliseconds, 0 when nothing is held.
 type Hold struct {
 	ID, Card, Workspace     ident.UUID
-	Held, Cleared, Refunded int64
+	Held, Cleared, Refunded money.Cents
 	Month                   uint32
-	MonthCents              int64
+	MonthCents              money.Cents
 	ExpiresAt               int64
 	Status                  string
 }
@@ -83,7 +84,7 @@ type Rule struct {
 	Token                        string
 	Version                      uint64 // stream version of the card
 	State                        string
-	MonthlyLimit, PerTransaction int64 // cents
+	MonthlyLimit, PerTransaction money.Cents
 	MCCs, Merchants              *[]string
 }
 
@@ -105,13 +106,13 @@ type Loss struct {
 type Spend struct {
 	Card  ident.UUID
 	Month uint32
-	Cents int64
+	Cents money.Cents
 }
 
 // Reservation is a reserved debit that is neither settled nor released.
 type Reservation struct {
 	Workspace, ID ident.UUID
-	Cents         int64
+	Cents         money.Cents
 }
 
 // Finding is one difference. Kind and ID name the thing and What its differing part. Expected is

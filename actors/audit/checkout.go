@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // checkoutSession is the state of a checkout session by the events, in cents: the amount it was
 // completed with, the amount credited to the balance, and whether the session has recorded the
 // credit. The credit follows the completion, so it may be missing.
 type checkoutSession struct {
-	completed, credited int64
+	completed, credited money.Cents
 	sessionCredited     bool
 }
 
@@ -55,7 +56,7 @@ func (b *shardTotals) recountLink(e *persistence.Event, opens bool) {
 
 func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
 	b.recountLink(e, false)
-	var p struct{ AmountUsdCents, ShortfallCents int64 }
+	var p struct{ AmountUsdCents, ShortfallCents money.Cents }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
 func (b *shardTotals) checkoutCredited(e *persistence.Event) error {
 	var p struct {
 		Session        string
-		AmountUsdCents int64
+		AmountUsdCents money.Cents
 		Postings       []posting
 	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -77,13 +78,13 @@ func (b *shardTotals) checkoutCredited(e *persistence.Event) error {
 	b.expectEqual("checkout", p.Session, "before its credit", checkoutSession{completed: p.AmountUsdCents}, s)
 	s.credited += p.AmountUsdCents
 	b.sessions[p.Session] = s
-	b.expectPostings(e, b.addPostings(e, p.Postings), map[string]int64{"stablecoin": p.AmountUsdCents,
+	b.expectPostings(e, b.addPostings(e, p.Postings), map[string]money.Cents{"stablecoin": p.AmountUsdCents,
 		"chain": -p.AmountUsdCents})
 	return nil
 }
 
 func (b *shardTotals) sessionCredited(e *persistence.Event) error {
-	var p struct{ AmountUsdCents, ShortfallCents int64 }
+	var p struct{ AmountUsdCents, ShortfallCents money.Cents }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
@@ -97,13 +98,13 @@ func (b *shardTotals) sessionCredited(e *persistence.Event) error {
 
 func (b *shardTotals) stablecoinReceived(e *persistence.Event) error {
 	var p struct {
-		AmountUsdCents int64
+		AmountUsdCents money.Cents
 		Postings       []posting
 	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.expectPostings(e, b.addPostings(e, p.Postings), map[string]int64{"stablecoin": p.AmountUsdCents,
+	b.expectPostings(e, b.addPostings(e, p.Postings), map[string]money.Cents{"stablecoin": p.AmountUsdCents,
 		"chain": -p.AmountUsdCents})
 	return nil
 }

@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // authorizerCheck compares the authorizer with the totals of some shards. Items of other shards are
 // ignored.
 type authorizerCheck struct {
 	totals   map[ident.Shard]*shardTotals
-	reserved map[ident.UUID]int64
+	reserved map[ident.UUID]money.Cents
 	seen     map[ident.UUID]bool
 	due      map[ident.UUID]int64 // expiries by hold; lines of the expiry index remove theirs
 }
@@ -18,7 +19,7 @@ type authorizerCheck struct {
 // compareAuthorizer compares funds, holds, rules and spend counters. Every reservation is a
 // finding: a settled or refused one is removed, and one in progress is gone at the next look.
 func compareAuthorizer(a AuthorizerSnapshot, all map[ident.Shard]*shardTotals) error {
-	c := &authorizerCheck{totals: all, reserved: map[ident.UUID]int64{}, due: map[ident.UUID]int64{}}
+	c := &authorizerCheck{totals: all, reserved: map[ident.UUID]money.Cents{}, due: map[ident.UUID]int64{}}
 	for shard, b := range all {
 		if b.followed > b.position {
 			b.expectEqual("authorizer", fmt.Sprint(shard), "followed position", fmt.Sprintf("at most %d", b.position),
@@ -51,7 +52,7 @@ func (c *authorizerCheck) compareReservation(r Reservation) error {
 		return nil
 	}
 	total := c.reserved[r.Workspace]
-	b.addChecked("reservation", r.ID.Format(ident.Reservation), "reserved", &total, r.Cents)
+	addChecked(b, "reservation", r.ID.Format(ident.Reservation), "reserved", &total, r.Cents)
 	c.reserved[r.Workspace] = total
 	b.expectEqual("reservation", r.ID.Format(ident.Reservation), "of "+r.Workspace.Format(ident.Workspace),
 		"settled or released",

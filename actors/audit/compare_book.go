@@ -9,6 +9,7 @@ import (
 	"purser/persistence"
 	"purser/persistence/book"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Book is the ledger read model as an audit reads it. It is compared up to its own position; later
@@ -54,7 +55,10 @@ type bookAccount struct{ workspace, account, currency string }
 
 func (k bookAccount) String() string { return k.workspace + " " + k.account + " " + k.currency }
 
-type accountTotal struct{ balance, entries int64 }
+type accountTotal struct {
+	balance money.Minor
+	entries int64
+}
 
 // postingPosition is the position of a posting in the journal.
 type postingPosition struct {
@@ -144,21 +148,21 @@ func (b *shardTotals) compareBookedPosting(ctx context.Context, e *persistence.E
 	key, at := bookAccount{e.Workspace, p.Account, p.Currency}, postingPosition{e.Position, leg}
 	sum := b.bookReader.accountOf(key)
 	sum.entries++
-	b.addChecked("book", key.String(), "sum", &sum.balance, p.Cents)
+	addChecked(b, "book", key.String(), "sum", &sum.balance, p.Amount)
 	b.bookReader.postings++
 	got, err := b.takeBookedPosting(ctx, at)
 	if err != nil {
 		return err
 	}
 	if got == nil {
-		b.expectEqual("book", at.String(), "posting", fmt.Sprintf("%s, %d", p.Transfer, p.Cents), "missing")
+		b.expectEqual("book", at.String(), "posting", fmt.Sprintf("%s, %d", p.Transfer, p.Amount), "missing")
 		return nil
 	}
 	b.expectEqual("book", at.String(), "account", key, bookAccount{got.Workspace, got.Account, got.Currency})
 	b.expectEqual("book", at.String(), "transfer", p.Transfer, got.Transfer)
 	b.expectEqual("book", at.String(), "cause", e.ID+" "+e.Type, got.Event+" "+got.Kind)
 	b.expectEqual("book", at.String(), "time", e.At.Truncate(time.Microsecond).UTC(), got.At.UTC())
-	b.expectEqual("book", at.String(), "amount", p.Cents, got.Amount)
+	b.expectEqual("book", at.String(), "amount", p.Amount, got.Amount)
 	b.expectEqual("book", at.String(), "number", sum.entries, got.Number)
 	b.expectEqual("book", at.String(), "balance after", sum.balance, got.Balance)
 	return nil

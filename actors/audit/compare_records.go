@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // stateKinds are the streams whose state is a record of the stream's kind and id, with an optional
@@ -114,13 +115,13 @@ func (k *recordCheck) compareDocuments(ctx context.Context, journal persistence.
 
 // authorizationDocument is the part of an authorization's record that has money.
 type authorizationDocument struct {
-	ID            string `json:"id"`
-	HeldCents     int64  `json:"heldCents"`
-	ClearedCents  int64  `json:"clearedCents"`
-	RefundedCents int64  `json:"refundedCents"`
-	Decision      string `json:"decision"`
-	Reason        string `json:"reason"`
-	Status        string `json:"status"`
+	ID            string      `json:"id"`
+	HeldCents     money.Cents `json:"heldCents"`
+	ClearedCents  money.Cents `json:"clearedCents"`
+	RefundedCents money.Cents `json:"refundedCents"`
+	Decision      string      `json:"decision"`
+	Reason        string      `json:"reason"`
+	Status        string      `json:"status"`
 }
 
 // indexDocument is a record of a workspace's authorization index: the authorizations of a run, or
@@ -131,8 +132,8 @@ type indexDocument struct {
 }
 
 type monthSpend struct {
-	Month uint32 `json:"month"`
-	Cents int64  `json:"cents"`
+	Month uint32      `json:"month"`
+	Cents money.Cents `json:"cents"`
 }
 
 // compareIndex compares the authorization indexes with the totals: each authorization is listed
@@ -236,13 +237,14 @@ func (k *recordCheck) cardRecord(r *persistence.Record) error {
 // balanceRecord compares a workspace's balance with the totals, term by term.
 func (k *recordCheck) balanceRecord(r *persistence.Record) error {
 	var d struct {
-		UsdCents, HoldCents, CardCents, LedgerCents, SuspenseCents, MonthSpend, ReservedCents, StablecoinCents int64
+		UsdCents, HoldCents, CardCents, LedgerCents, SuspenseCents, MonthSpend, ReservedCents,
+		StablecoinCents money.Cents
 
 		WsSeq uint64
 		Month uint32
 
 		OpenDeposits, OpenPayouts int
-		IncomingCents             int64
+		IncomingCents             money.Cents
 		// An earlier version stored the open orders in the state.
 		Deposits []deposit
 		Payouts  []payout
@@ -253,7 +255,7 @@ func (k *recordCheck) balanceRecord(r *persistence.Record) error {
 	a := k.accountOf(r.ID)
 	incoming := d.IncomingCents
 	for _, pending := range d.Deposits {
-		k.addChecked("balance", r.ID, "incoming", &incoming, pending.AmountUsdCents)
+		addChecked(k.shardTotals, "balance", r.ID, "incoming", &incoming, pending.AmountUsdCents)
 	}
 	k.expectEqual("balance", r.ID, "usd by postings", a.usd, d.UsdCents)
 	k.expectEqual("balance", r.ID, "usd by terms", a.ledger+a.card+a.hold+a.reserved, d.UsdCents)
@@ -282,7 +284,7 @@ func (k *recordCheck) balanceRecord(r *persistence.Record) error {
 func (k *recordCheck) ledgerRecord(r *persistence.Record, seen map[string]bool) error {
 	var line struct {
 		Direction, TransferGroup string
-		AmountCents              int64
+		AmountCents              money.Cents
 	}
 	if err := json.Unmarshal(r.Document, &line); err != nil {
 		return err

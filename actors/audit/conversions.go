@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // conversion is the state of a conversion by its events; its record must equal it.
@@ -47,8 +48,8 @@ func (cb *currencyTotals) conversionCreated(e *persistence.Event) error {
 	cb.expectEqual("conversion", c.ID, "quote used before", "", cb.quotes[p.Conversion.QuoteID])
 	cb.conversions[c.ID], cb.quotes[p.Conversion.QuoteID] = c, c.ID
 	cb.addOpen(e.Workspace, 0, 1)
-	cb.addIncoming(e.Workspace, c.Buy, false, 1)
-	cb.expectCurrencyPostings(e, p.Postings, map[bookAccount]int64{
+	cb.addIncoming(e.Workspace, c.Buy, false)
+	cb.expectCurrencyPostings(e, p.Postings, map[bookAccount]money.Minor{
 		{"", "currency", c.Sell.Currency}: -c.Sell.AmountMinor, {"", "currency_held",
 			c.Sell.Currency}: c.Sell.AmountMinor,
 	})
@@ -71,10 +72,10 @@ func (cb *currencyTotals) conversionMoved(e *persistence.Event) error {
 	cb.expectEqual("conversion", p.Conversion, "may go from "+p.From+" to "+p.To, true, conversionMoveAllowed(p.From,
 		p.To))
 	cb.conversions[p.Conversion] = conversion{p.Conversion, p.To, p.Sell, p.Buy}
-	want := map[bookAccount]int64{}
+	want := map[bookAccount]money.Minor{}
 	if conversionOpen(p.From) && !conversionOpen(p.To) {
 		cb.addOpen(e.Workspace, 0, -1)
-		cb.addIncoming(e.Workspace, p.Buy, false, -1)
+		cb.addIncoming(e.Workspace, p.Buy.negated(), false)
 		want[bookAccount{"", "currency_held", p.Sell.Currency}] -= p.Sell.AmountMinor
 		want[bookAccount{"", "currency", p.Sell.Currency}] += p.Sell.AmountMinor
 	}

@@ -26,22 +26,25 @@ type currencyTotals struct {
 }
 
 // incomingAmounts are the amounts that pending pay-ins and open conversions bring to a balance.
-type incomingAmounts struct{ pending, buying int64 }
+type incomingAmounts struct{ pending, buying money.Minor }
 
-// addIncoming adds sign × a to a balance's pending pay-ins, or to its purchases.
-func (cb *currencyTotals) addIncoming(workspace string, a amount, payin bool, sign int64) {
+// addIncoming adds a to a balance's pending pay-ins, or to its purchases.
+func (cb *currencyTotals) addIncoming(workspace string, a amount, payin bool) {
 	key := currencyHolding{workspace, a.Currency}
 	sums := cb.incoming[key]
 	if payin {
-		cb.addChecked("currency", key.String(), "pay-ins under way", &sums.pending, sign*a.AmountMinor)
+		addChecked(cb.shardTotals, "currency", key.String(), "pay-ins under way", &sums.pending, a.AmountMinor)
 	} else {
-		cb.addChecked("currency", key.String(), "bought by open conversions", &sums.buying, sign*a.AmountMinor)
+		addChecked(cb.shardTotals, "currency", key.String(), "bought by open conversions", &sums.buying, a.AmountMinor)
 	}
 	cb.incoming[key] = sums
 }
 
 // activityTotal is the sum and the number of activity lines: one line per posting.
-type activityTotal struct{ minor, lines int64 }
+type activityTotal struct {
+	minor money.Minor
+	lines int64
+}
 
 // openCounts are the numbers of a workspace's pending pay-ins and open conversions.
 type openCounts struct{ payins, conversions int }
@@ -60,13 +63,15 @@ func (h currencyHolding) String() string { return h.workspace + " " + h.currency
 type transferCurrency struct{ workspace, transfer, currency string }
 
 // holdingAmounts are the available and held amounts of a balance, in minor units.
-type holdingAmounts struct{ available, held int64 }
+type holdingAmounts struct{ available, held money.Minor }
 
 // amount is money of any currency.
 type amount struct {
-	Currency    string `json:"currency"`
-	AmountMinor int64  `json:"amountMinor"`
+	Currency    string      `json:"currency"`
+	AmountMinor money.Minor `json:"amountMinor"`
 }
+
+func (a amount) negated() amount { return amount{a.Currency, -a.AmountMinor} }
 
 // payin is the state of a pay-in by its events; its record must equal it.
 type payin struct {
@@ -108,7 +113,7 @@ func (cb *currencyTotals) payinAnnounced(e *persistence.Event) error {
 	cb.expectEqual("payin", p.Payin.ID, "announced before", payin{}, cb.payins[p.Payin.ID])
 	cb.payins[p.Payin.ID] = p.Payin
 	cb.addOpen(e.Workspace, 1, 0)
-	cb.addIncoming(e.Workspace, p.Payin.Amount, true, 1)
+	cb.addIncoming(e.Workspace, p.Payin.Amount, true)
 	return nil
 }
 
@@ -124,8 +129,8 @@ func (cb *currencyTotals) payinArrived(e *persistence.Event) error {
 	cb.expectEqual("payin", p.Payin, "arrived from", payin{p.Payin, "pending", p.Amount}, cb.payins[p.Payin])
 	cb.payins[p.Payin] = payin{p.Payin, "arrived", p.Amount}
 	cb.addOpen(e.Workspace, -1, 0)
-	cb.addIncoming(e.Workspace, p.Amount, true, -1)
-	cb.expectCurrencyPostings(e, p.Postings, map[bookAccount]int64{
+	cb.addIncoming(e.Workspace, p.Amount.negated(), true)
+	cb.expectCurrencyPostings(e, p.Postings, map[bookAccount]money.Minor{
 		{"", "bank", p.Amount.Currency}: -p.Amount.AmountMinor, {"", "currency",
 			p.Amount.Currency}: p.Amount.AmountMinor,
 	})
@@ -134,26 +139,27 @@ func (cb *currencyTotals) payinArrived(e *persistence.Event) error {
 
 // expectCurrencyPostings adds postings of currencies and compares the sums by account with the
 // expected ones. Each transfer must sum to zero in each currency.
-func (cb *currencyTotals) expectCurrencyPostings(e *persistence.Event, postings []posting, want map[bookAccount]int64) {
-	sums, got := map[transferCurrency]int64{}, map[bookAccount]int64{}
+func (cb *currencyTotals) expectCurrencyPostings(e *persistence.Event, postings []posting,
+	want map[bookAccount]money.Minor) {
+	sums, got := map[transferCurrency]money.Minor{}, map[bookAccount]money.Minor{}
 	for _, p := range postings {
 		if p.Currency == "" {
 			p.Currency = string(money.USD)
 		}
 		part, account := transferCurrency{e.Workspace, p.Transfer, p.Currency}, bookAccount{"", p.Account, p.Currency}
 		sum, moved := sums[part], got[account]
-		cb.addChecked("transfer", p.Transfer, "sum in "+p.Currency, &sum, p.Cents)
-		cb.addChecked("event", e.ID, "postings to "+p.Account, &moved, p.Cents)
+		addChecked(cb.shardTotals, "transfer", p.Transfer, "sum in "+p.Currency, &sum, p.Amount)
+		addChecked(cb.shardTotals, "event", e.ID, "postings to "+p.Account, &moved, p.Amount)
 		sums[part], got[account] = sum, moved
 		switch h := cb.amountsOf(e.Workspace, p.Currency); p.Account {
 		case "currency":
-			cb.addChecked("currency", e.Workspace+" "+p.Currency, "available", &h.available, p.Cents)
+			addChecked(cb.shardTotals, "currency", e.Workspace+" "+p.Currency, "available", &h.available, p.Amount)
 			line := cb.lines[part]
-			cb.addChecked("transfer", p.Transfer, "available in "+p.Currency, &line.minor, p.Cents)
+			addChecked(cb.shardTotals, "transfer", p.Transfer, "available in "+p.Currency, &line.minor, p.Amount)
 			line.lines++
 			cb.lines[part] = line
 		case "currency_held":
-			cb.addChecked("currency", e.Workspace+" "+p.Currency, "held", &h.held, p.Cents)
+			addChecked(cb.shardTotals, "currency", e.Workspace+" "+p.Currency, "held", &h.held, p.Amount)
 		}
 	}
 	for part, sum := range sums {
@@ -172,10 +178,10 @@ func (cb *currencyTotals) compareHoldings(r *persistence.Record) error {
 	var d struct {
 		Currencies []struct {
 			Currency                  string
-			AvailableMinor, HeldMinor int64
+			AvailableMinor, HeldMinor money.Minor
 		}
 		OpenPayins, OpenConversions int
-		PendingMinor, BuyingMinor   map[string]int64
+		PendingMinor, BuyingMinor   map[string]money.Minor
 		// An earlier version stored the open orders in the state.
 		Payins      []payin
 		Conversions []conversion
@@ -217,9 +223,9 @@ func (cb *currencyTotals) compareHoldings(r *persistence.Record) error {
 	return nil
 }
 
-func addAmount(sums map[string]int64, a amount) map[string]int64 {
+func addAmount(sums map[string]money.Minor, a amount) map[string]money.Minor {
 	if sums == nil {
-		sums = map[string]int64{}
+		sums = map[string]money.Minor{}
 	}
 	sums[a.Currency] += a.AmountMinor
 	return sums
@@ -232,7 +238,7 @@ func (cb *currencyTotals) compareCurrencies(ctx context.Context, journal persist
 	err := cb.eachRecord(ctx, journal, "currency_activity", func(r *persistence.Record) error {
 		var line struct {
 			Currency, Direction, Transfer string
-			AmountMinor                   int64
+			AmountMinor                   money.Minor
 		}
 		if err := json.Unmarshal(r.Document, &line); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Engine is the part of an authorizer.Engine that an audit reads.
@@ -130,7 +131,7 @@ func (e *engineSnapshot) WalkSpends(visit func(Spend) error) error {
 }
 
 func (e *engineSnapshot) WalkReservations(visit func(Reservation) error) error {
-	return e.Snapshot.WalkReservations(func(workspace, reservation ident.UUID, cents int64) error {
+	return e.Snapshot.WalkReservations(func(workspace, reservation ident.UUID, cents money.Cents) error {
 		return visit(Reservation{Workspace: workspace, ID: reservation, Cents: cents})
 	})
 }

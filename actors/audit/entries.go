@@ -9,34 +9,35 @@ import (
 	"time"
 
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // These structs are the parts of stored events and documents that have money, by their stored
 // member names.
 
 type posting struct {
-	Transfer string `json:"transfer"`
-	Account  string `json:"account"`
-	Currency string `json:"currency"` // "" for dollars
-	Cents    int64  `json:"cents"`
+	Transfer string      `json:"transfer"`
+	Account  string      `json:"account"`
+	Currency string      `json:"currency"` // "" for dollars
+	Amount   money.Minor `json:"cents"`    // in minor units of the currency
 }
 
 type deposit struct {
-	ID             string `json:"id"`
-	Status         string `json:"status"`
-	AmountUsdCents int64  `json:"amountUsdCents"`
+	ID             string      `json:"id"`
+	Status         string      `json:"status"`
+	AmountUsdCents money.Cents `json:"amountUsdCents"`
 }
 
 // cardTerms are the terms of a card that the authorizer enforces.
 type cardTerms struct {
-	Card                 string    `json:"card"`
-	Workspace            string    `json:"workspace"`
-	Token                string    `json:"token"`
-	State                string    `json:"state"`
-	MonthlyLimitUsdCents int64     `json:"monthlyLimitUsdCents"`
-	PerTxnLimitUsdCents  int64     `json:"perTxnLimitUsdCents"`
-	AllowedMccs          *[]string `json:"allowedMccs"`
-	AllowedMerchants     *[]string `json:"allowedMerchants"`
+	Card                 string      `json:"card"`
+	Workspace            string      `json:"workspace"`
+	Token                string      `json:"token"`
+	State                string      `json:"state"`
+	MonthlyLimitUsdCents money.Cents `json:"monthlyLimitUsdCents"`
+	PerTxnLimitUsdCents  money.Cents `json:"perTxnLimitUsdCents"`
+	AllowedMccs          *[]string   `json:"allowedMccs"`
+	AllowedMerchants     *[]string   `json:"allowedMerchants"`
 }
 
 func (t cardTerms) String() string {
@@ -63,12 +64,12 @@ type logEntry struct {
 	Shard         ident.Shard    `json:"shard"`
 	Workspace     string         `json:"workspaceId"`
 	Card          string         `json:"cardId"`
-	CardDelta     int64          `json:"cardDeltaCents"`
-	HoldDelta     int64          `json:"holdDeltaCents"`
-	SpendDelta    int64          `json:"spendDeltaCents"`
-	Posted        int64          `json:"postedCents"`
+	CardDelta     money.Cents    `json:"cardDeltaCents"`
+	HoldDelta     money.Cents    `json:"holdDeltaCents"`
+	SpendDelta    money.Cents    `json:"spendDeltaCents"`
+	Posted        money.Cents    `json:"postedCents"`
 	Month         uint32         `json:"month"`
-	SpendCents    int64          `json:"monthSpendCents"`
+	SpendCents    money.Cents    `json:"monthSpendCents"`
 	Authorization *authorization `json:"authorization"`
 }
 
@@ -77,18 +78,18 @@ func (e *logEntry) logPosition() string { return fmt.Sprintf("%d/%d", e.Shard, e
 // authorization is an authorization after an entry. In the totals Held, Cleared and Refunded are
 // summed.
 type authorization struct {
-	ID         string     `json:"id"`
-	Card       string     `json:"cardId"`
-	Workspace  string     `json:"workspaceId"`
-	Held       int64      `json:"heldCents"`
-	Cleared    int64      `json:"clearedCents"`
-	Refunded   int64      `json:"refundedCents"`
-	Month      uint32     `json:"month"`
-	MonthCents int64      `json:"monthCents"`
-	ExpiresAt  *time.Time `json:"expiresAt"`
-	Decision   string     `json:"decision"`
-	Reason     string     `json:"reason"`
-	Status     string     `json:"status"`
+	ID         string      `json:"id"`
+	Card       string      `json:"cardId"`
+	Workspace  string      `json:"workspaceId"`
+	Held       money.Cents `json:"heldCents"`
+	Cleared    money.Cents `json:"clearedCents"`
+	Refunded   money.Cents `json:"refundedCents"`
+	Month      uint32      `json:"month"`
+	MonthCents money.Cents `json:"monthCents"`
+	ExpiresAt  *time.Time  `json:"expiresAt"`
+	Decision   string      `json:"decision"`
+	Reason     string      `json:"reason"`
+	Status     string      `json:"status"`
 }
 
 // expiryMillis is the expiry in Unix milliseconds, 0 when nothing is held.
@@ -111,13 +112,13 @@ func (b *shardTotals) foldEntry(e *logEntry) {
 	}
 	b.expectEqual("entry", e.logPosition(), "card and hold", moved, e.CardDelta+e.HoldDelta)
 	b.expectEqual("entry", e.logPosition(), "shard", b.shard, e.Shard)
-	b.addChecked("workspace", e.Workspace, "card cents", &a.card, e.CardDelta)
-	b.addChecked("workspace", e.Workspace, "held cents", &a.hold, e.HoldDelta)
+	addChecked(b, "workspace", e.Workspace, "card cents", &a.card, e.CardDelta)
+	addChecked(b, "workspace", e.Workspace, "held cents", &a.hold, e.HoldDelta)
 	if e.Month > a.month {
 		a.month, a.monthSpend = e.Month, 0
 	}
 	if e.Month == a.month {
-		b.addChecked("workspace", e.Workspace, "month's spend", &a.monthSpend, e.SpendDelta)
+		addChecked(b, "workspace", e.Workspace, "month's spend", &a.monthSpend, e.SpendDelta)
 	}
 	if e.Card != "" {
 		b.foldSpend(e)
@@ -135,7 +136,7 @@ func (b *shardTotals) foldSpend(e *logEntry) {
 		c.month, c.cents = e.Month, 0
 	}
 	b.expectEqual("entry", e.logPosition(), "month", c.month, e.Month)
-	b.addChecked("card", e.Card, "spend", &c.cents, e.SpendDelta)
+	addChecked(b, "card", e.Card, "spend", &c.cents, e.SpendDelta)
 	b.expectEqual("entry", e.logPosition(), "card's spend", c.cents, e.SpendCents)
 }
 
@@ -146,13 +147,13 @@ func (b *shardTotals) foldAuthorization(e *logEntry) {
 		sum = &authorization{}
 		b.authorizations[id] = sum
 	}
-	b.addChecked("authorization", id, "held", &sum.Held, e.HoldDelta)
+	addChecked(b, "authorization", id, "held", &sum.Held, e.HoldDelta)
 	switch {
 	case e.Decision == "unmatched":
 	case e.Posted > 0:
-		b.addChecked("authorization", id, "cleared", &sum.Cleared, e.Posted)
+		addChecked(b, "authorization", id, "cleared", &sum.Cleared, e.Posted)
 	case e.Posted < 0:
-		b.addChecked("authorization", id, "refunded", &sum.Refunded, -e.Posted)
+		addChecked(b, "authorization", id, "refunded", &sum.Refunded, -e.Posted)
 	}
 	b.expectEqual("entry", e.logPosition(), "held after", sum.Held, after.Held)
 	b.expectEqual("entry", e.logPosition(), "cleared after", sum.Cleared, after.Cleared)

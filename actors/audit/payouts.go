@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // payout is the state of a payout by its events; its record must equal it.
 type payout struct {
-	ID          string `json:"id"`
-	Status      string `json:"status"`
-	AmountCents int64  `json:"amountCents"`
+	ID          string      `json:"id"`
+	Status      string      `json:"status"`
+	AmountCents money.Cents `json:"amountCents"`
 }
 
 // payoutOpen reports whether dollars are reserved for a payout of a status.
@@ -55,7 +56,7 @@ func (b *shardTotals) payoutCreated(e *persistence.Event) error {
 func (b *shardTotals) payoutMoved(e *persistence.Event) error {
 	var p struct {
 		Payout, From, To string
-		AmountCents      int64
+		AmountCents      money.Cents
 		Postings         []posting
 	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -68,14 +69,14 @@ func (b *shardTotals) payoutMoved(e *persistence.Event) error {
 	if ends {
 		b.addReserved(e, -p.AmountCents)
 	}
-	paid := int64(0)
+	paid := money.Cents(0)
 	switch {
 	case p.To == "settled":
 		paid = p.AmountCents
 	case p.To == "returned":
 		paid = -p.AmountCents
 	}
-	want := map[string]int64{}
+	want := map[string]money.Cents{}
 	if paid != 0 {
 		want["usd"], want["bank"] = -paid, paid
 	}
@@ -90,9 +91,9 @@ func (b *shardTotals) payoutMoved(e *persistence.Event) error {
 }
 
 // addReserved adds to the reservations of open payouts.
-func (b *shardTotals) addReserved(e *persistence.Event, cents int64) {
+func (b *shardTotals) addReserved(e *persistence.Event, cents money.Cents) {
 	a := b.accountOf(e.Workspace)
-	b.addChecked("workspace", e.Workspace, "reserved", &a.reserved, cents)
+	addChecked(b, "workspace", e.Workspace, "reserved", &a.reserved, cents)
 	if cents > 0 {
 		a.openPayouts++
 	} else {
@@ -102,10 +103,10 @@ func (b *shardTotals) addReserved(e *persistence.Event, cents int64) {
 
 // addLedgerCents adds dollars of a journal event, also to the authorizer's expected sum if it has
 // applied the event.
-func (b *shardTotals) addLedgerCents(e *persistence.Event, cents int64) {
+func (b *shardTotals) addLedgerCents(e *persistence.Event, cents money.Cents) {
 	a := b.accountOf(e.Workspace)
-	b.addChecked("workspace", e.Workspace, "ledger cents", &a.ledger, cents)
+	addChecked(b, "workspace", e.Workspace, "ledger cents", &a.ledger, cents)
 	if e.Position <= b.followed {
-		b.addChecked("workspace", e.Workspace, "followed ledger cents", &a.followed, cents)
+		addChecked(b, "workspace", e.Workspace, "followed ledger cents", &a.followed, cents)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // physicalFeeCents is the fee of a physical card that no balance unlocks.
@@ -22,7 +23,7 @@ type physicalCards struct {
 type physicalOrder struct {
 	ID           string      `json:"id"`
 	UnlockMethod string      `json:"unlockMethod"`
-	FeeCents     int64       `json:"feeCents"`
+	FeeCents     money.Cents `json:"feeCents"`
 	Card         orderedCard `json:"card"`
 }
 
@@ -38,7 +39,7 @@ func (b *shardTotals) physicalOrdered(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	o, fee := p.Order, int64(0)
+	o, fee := p.Order, money.Cents(0)
 	if o.UnlockMethod == "premium_99" {
 		fee = physicalFeeCents
 	}
@@ -53,7 +54,7 @@ func (b *shardTotals) physicalOrdered(e *persistence.Event) error {
 func (b *shardTotals) physicalRefused(e *persistence.Event) error {
 	var p struct {
 		Order    string
-		FeeCents int64
+		FeeCents money.Cents
 		Postings []posting
 	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -66,8 +67,8 @@ func (b *shardTotals) physicalRefused(e *persistence.Event) error {
 }
 
 // feeMoved debits a fee from the workspace's dollars; a negative fee is refunded.
-func (b *shardTotals) feeMoved(e *persistence.Event, postings []posting, fee int64) {
-	want := map[string]int64{}
+func (b *shardTotals) feeMoved(e *persistence.Event, postings []posting, fee money.Cents) {
+	want := map[string]money.Cents{}
 	if fee != 0 {
 		want["usd"], want["fees"] = -fee, fee
 	}

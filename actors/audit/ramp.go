@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // rampTotals are the events of the ramp between dollars and USDC, by id.
@@ -44,29 +45,32 @@ type (
 	}
 	// rampTerms are the members that an order copies from its quote, in cents.
 	rampTerms struct {
-		Direction   string `json:"direction"`
-		AmountCents int64  `json:"amountCents"`
-		MaxFeeCents int64  `json:"maxFeeCents"`
-		WalletID    string `json:"walletId"`
+		Direction   string      `json:"direction"`
+		AmountCents money.Cents `json:"amountCents"`
+		MaxFeeCents money.Cents `json:"maxFeeCents"`
+		WalletID    string      `json:"walletId"`
 	}
 	rampOrder struct {
-		ID       string `json:"id"`
-		QuoteID  string `json:"quoteId"`
-		Status   string `json:"status"`
-		FeeCents int64  `json:"feeCents"`
-		TxHash   string `json:"txHash"`
+		ID       string      `json:"id"`
+		QuoteID  string      `json:"quoteId"`
+		Status   string      `json:"status"`
+		FeeCents money.Cents `json:"feeCents"`
+		TxHash   string      `json:"txHash"`
 		rampTerms
 	}
 	rampSession struct {
-		ID          string `json:"id"`
-		Direction   string `json:"direction"`
-		Status      string `json:"status"`
-		AmountCents int64  `json:"amountCents"`
+		ID          string      `json:"id"`
+		Direction   string      `json:"direction"`
+		Status      string      `json:"status"`
+		AmountCents money.Cents `json:"amountCents"`
 	}
 )
 
 // openRampOrders are the sum, in cents, and the number of a workspace's open ramp orders.
-type openRampOrders struct{ cents, orders int64 }
+type openRampOrders struct {
+	cents  money.Cents
+	orders int64
+}
 
 // rampOrderOpen reports whether an order of a status is open.
 func rampOrderOpen(status string) bool { return status == "created" || status == "processing" }
@@ -169,7 +173,7 @@ func (ramp *rampTotals) rampOrdered(e *persistence.Event) error {
 	if o.Direction == "onramp" {
 		from = "usd"
 	}
-	ramp.expectRampPostings(e, p.Postings, map[string]int64{from: -o.AmountCents, "ramp": o.AmountCents})
+	ramp.expectRampPostings(e, p.Postings, map[string]money.Cents{from: -o.AmountCents, "ramp": o.AmountCents})
 	return nil
 }
 
@@ -183,7 +187,7 @@ func rampMoveAllowed(from, to string) bool {
 func (ramp *rampTotals) rampMoved(e *persistence.Event) error {
 	var p struct {
 		Order, Direction, From, To, TxHash string
-		AmountCents, FeeCents              int64
+		AmountCents, FeeCents              money.Cents
 		Postings                           []posting
 	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -201,7 +205,7 @@ func (ramp *rampTotals) rampMoved(e *persistence.Event) error {
 	if p.FeeCents < 0 || p.FeeCents > most || p.To == "processing" && p.FeeCents != most {
 		ramp.expectEqual("ramp_order", p.Order, "fee", most, p.FeeCents)
 	}
-	want, into := map[string]int64{}, int64(0)
+	want, into := map[string]money.Cents{}, money.Cents(0)
 	switch p.To + " " + p.Direction {
 	case "completed onramp", "failed offramp", "failed withdraw":
 		into = p.AmountCents - p.FeeCents
@@ -219,16 +223,16 @@ func (ramp *rampTotals) rampMoved(e *persistence.Event) error {
 	return nil
 }
 
-func (ramp *rampTotals) addOpenOrders(e *persistence.Event, orders, cents int64) {
+func (ramp *rampTotals) addOpenOrders(e *persistence.Event, orders int64, cents money.Cents) {
 	o := ramp.open[e.Workspace]
 	o.orders += orders
-	ramp.addChecked("workspace", e.Workspace, "ramp", &o.cents, cents)
+	addChecked(ramp.shardTotals, "workspace", e.Workspace, "ramp", &o.cents, cents)
 	ramp.open[e.Workspace] = o
 }
 
 // expectRampPostings adds and compares postings. Their dollars are credits that the authorizer
 // applies.
-func (ramp *rampTotals) expectRampPostings(e *persistence.Event, postings []posting, want map[string]int64) {
+func (ramp *rampTotals) expectRampPostings(e *persistence.Event, postings []posting, want map[string]money.Cents) {
 	moved := ramp.addPostings(e, postings)
 	ramp.expectPostings(e, moved, want)
 	ramp.addLedgerCents(e, moved["usd"])
@@ -247,7 +251,7 @@ func (ramp *rampTotals) rampSessionImported(e *persistence.Event) error {
 func (ramp *rampTotals) rampSessionMoved(e *persistence.Event) error {
 	var p struct {
 		Session, Direction, From, To string
-		AmountCents                  int64
+		AmountCents                  money.Cents
 		Postings                     []posting
 	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -259,7 +263,7 @@ func (ramp *rampTotals) rampSessionMoved(e *persistence.Event) error {
 	ramp.expectEqual("ramp_session", p.Session, "may go from "+p.From+" to "+p.To, true,
 		rampOrderOpen(p.From) && (p.To == "completed" || p.To == "failed"))
 	ramp.sessions[p.Session] = rampSession{p.Session, p.Direction, p.To, p.AmountCents}
-	want := map[string]int64{}
+	want := map[string]money.Cents{}
 	switch p.Direction + " " + p.To {
 	case "onramp completed", "offramp failed":
 		want["stablecoin"], want["ramp"] = p.AmountCents, -p.AmountCents
@@ -287,7 +291,8 @@ func (ramp *rampTotals) rampRecord(r *persistence.Record) error {
 // compareOpenRamp compares the open quotes and orders of a workspace's balance with the events.
 func (ramp *rampTotals) compareOpenRamp(r *persistence.Record) error {
 	var d struct {
-		RampCents, OpenRampOrders int64
+		RampCents      money.Cents
+		OpenRampOrders int64
 		// An earlier version stored the quotes and open orders in the state.
 		RampQuotes []rampQuote
 		RampOrders []rampOrder

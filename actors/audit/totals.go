@@ -42,14 +42,14 @@ type stream struct{ kind, id string }
 
 // account is a workspace's money in cents, summed from postings and log entries.
 type account struct {
-	usd, suspense, coins     int64 // from postings; coins are stablecoins
-	ledger, followed         int64 // credits of journal events; those the authorizer has applied
-	card, hold               int64 // from relayed entries, and from the rest of the log once it is read
-	wsSeq                    uint64
-	month                    uint32
-	monthSpend               int64
-	pending, pendingDeposits int64
-	reserved, openPayouts    int64
+	usd, suspense, coins         money.Cents // from postings; coins are stablecoins
+	ledger, followed             money.Cents // credits of journal events; those the authorizer has applied
+	card, hold                   money.Cents // from relayed entries, and from the rest of the log once it is read
+	wsSeq                        uint64
+	month                        uint32
+	monthSpend                   money.Cents
+	pending, reserved            money.Cents
+	pendingDeposits, openPayouts int64
 }
 
 // cardTotals are a card's newest terms, the terms that the authorizer has applied, and its spend
@@ -58,15 +58,15 @@ type cardTotals struct {
 	terms, followed cardTerms
 	version         uint64 // stream version of followed
 	month           uint32
-	cents           int64
+	cents           money.Cents
 }
 
 // transfer is the effect of one transfer on its workspace, in cents.
 type transfer struct {
 	workspace string
-	usd       int64
-	suspense  int64
-	coins     int64
+	usd       money.Cents
+	suspense  money.Cents
+	coins     money.Cents
 }
 
 func newShardTotals(shard ident.Shard) *shardTotals {
@@ -93,11 +93,11 @@ func (b *shardTotals) expectEqual(kind, id, what string, expected, actual any) {
 	}
 }
 
-// addChecked adds cents to a total. An overflow is a finding and leaves the total as it was.
-func (b *shardTotals) addChecked(kind, id, what string, total *int64, cents int64) {
-	added, err := money.Add(*total, cents)
+// addChecked adds an amount to a total. An overflow is a finding and leaves the total as it was.
+func addChecked[A money.Amount](b *shardTotals, kind, id, what string, total *A, amount A) {
+	added, err := money.Add(*total, amount)
 	if err != nil {
-		b.expectEqual(kind, id, what, "a sum that fits", fmt.Sprintf("%d + %d", *total, cents))
+		b.expectEqual(kind, id, what, "a sum that fits", fmt.Sprintf("%d + %d", *total, amount))
 		return
 	}
 	*total = added
@@ -265,7 +265,7 @@ func (b *shardTotals) depositCreated(e *persistence.Event) error {
 	}
 	a := b.accountOf(e.Workspace)
 	a.pendingDeposits++
-	b.addChecked("workspace", e.Workspace, "incoming", &a.pending, p.Deposit.AmountUsdCents)
+	addChecked(b, "workspace", e.Workspace, "incoming", &a.pending, p.Deposit.AmountUsdCents)
 	b.deposits[p.Deposit.ID] = deposit{p.Deposit.ID, "pending", p.Deposit.AmountUsdCents}
 	return nil
 }
@@ -273,7 +273,7 @@ func (b *shardTotals) depositCreated(e *persistence.Event) error {
 func (b *shardTotals) depositSettled(e *persistence.Event) error {
 	var p struct {
 		Deposit        string
-		AmountUsdCents int64
+		AmountUsdCents money.Cents
 		Postings       []posting
 	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -283,7 +283,7 @@ func (b *shardTotals) depositSettled(e *persistence.Event) error {
 	b.expectEqual("deposit", p.Deposit, "settled from", deposit{p.Deposit, "pending", p.AmountUsdCents}, announced)
 	a := b.accountOf(e.Workspace)
 	a.pendingDeposits--
-	b.addChecked("workspace", e.Workspace, "incoming", &a.pending, -announced.AmountUsdCents)
+	addChecked(b, "workspace", e.Workspace, "incoming", &a.pending, -announced.AmountUsdCents)
 	b.deposits[p.Deposit] = deposit{p.Deposit, "settled", p.AmountUsdCents}
 	b.foldBankCredit(e, p.AmountUsdCents, p.Postings)
 	return nil
@@ -303,15 +303,15 @@ func (b *shardTotals) depositReceived(e *persistence.Event) error {
 }
 
 // foldBankCredit adds dollars that came from the bank.
-func (b *shardTotals) foldBankCredit(e *persistence.Event, cents int64, postings []posting) {
+func (b *shardTotals) foldBankCredit(e *persistence.Event, cents money.Cents, postings []posting) {
 	moved := b.addPostings(e, postings)
-	b.expectPostings(e, moved, map[string]int64{"usd": cents, "bank": -cents})
+	b.expectPostings(e, moved, map[string]money.Cents{"usd": cents, "bank": -cents})
 	b.addLedgerCents(e, moved["usd"])
 }
 
 // expectPostings compares the sums that an event's postings added to each account with the expected
 // sums.
-func (b *shardTotals) expectPostings(e *persistence.Event, got, want map[string]int64) {
+func (b *shardTotals) expectPostings(e *persistence.Event, got, want map[string]money.Cents) {
 	for _, account := range slices.Sorted(maps.Keys(got)) {
 		if _, known := want[account]; !known {
 			b.expectEqual("event", e.ID, "postings to "+account, 0, got[account])
@@ -324,29 +324,30 @@ func (b *shardTotals) expectPostings(e *persistence.Event, got, want map[string]
 
 // addPostings adds the postings of an event and returns the sum by account. Each transfer must sum
 // to zero.
-func (b *shardTotals) addPostings(e *persistence.Event, postings []posting) (moved map[string]int64) {
-	a, sums, order := b.accountOf(e.Workspace), map[string]int64{}, []string{}
-	moved = map[string]int64{}
+func (b *shardTotals) addPostings(e *persistence.Event, postings []posting) (moved map[string]money.Cents) {
+	a, sums, order := b.accountOf(e.Workspace), map[string]money.Cents{}, []string{}
+	moved = map[string]money.Cents{}
 	for _, p := range postings {
 		if _, known := sums[p.Transfer]; !known {
 			order = append(order, p.Transfer)
 		}
+		cents := p.Amount.Cents()
 		total, account := sums[p.Transfer], moved[p.Account]
-		b.addChecked("transfer", p.Transfer, "sum", &total, p.Cents)
-		b.addChecked("event", e.ID, "postings to "+p.Account, &account, p.Cents)
+		addChecked(b, "transfer", p.Transfer, "sum", &total, cents)
+		addChecked(b, "event", e.ID, "postings to "+p.Account, &account, cents)
 		sums[p.Transfer], moved[p.Account] = total, account
 		t := b.transfers[p.Transfer]
 		t.workspace = e.Workspace
 		switch p.Account {
 		case "usd":
-			t.usd += p.Cents
-			b.addChecked("workspace", e.Workspace, "usd", &a.usd, p.Cents)
+			t.usd += cents
+			addChecked(b, "workspace", e.Workspace, "usd", &a.usd, cents)
 		case "suspense":
-			t.suspense += p.Cents
-			b.addChecked("workspace", e.Workspace, "suspense", &a.suspense, p.Cents)
+			t.suspense += cents
+			addChecked(b, "workspace", e.Workspace, "suspense", &a.suspense, cents)
 		case "stablecoin":
-			t.coins += p.Cents
-			b.addChecked("workspace", e.Workspace, "stablecoins", &a.coins, p.Cents)
+			t.coins += cents
+			addChecked(b, "workspace", e.Workspace, "stablecoins", &a.coins, cents)
 		}
 		b.transfers[p.Transfer] = t
 	}
@@ -364,7 +365,7 @@ func (b *shardTotals) foldRelayed(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	var cleared, unmatched int64
+	var cleared, unmatched money.Cents
 	for i := range p.Entries {
 		n := &p.Entries[i]
 		b.expectEqual("entry", n.logPosition(), "workspace", e.Workspace, n.Workspace)
@@ -378,7 +379,7 @@ func (b *shardTotals) foldRelayed(e *persistence.Event) error {
 			cleared += n.Posted
 		}
 	}
-	b.expectPostings(e, b.addPostings(e, p.Postings), map[string]int64{"usd": -cleared, "suspense": -unmatched,
+	b.expectPostings(e, b.addPostings(e, p.Postings), map[string]money.Cents{"usd": -cleared, "suspense": -unmatched,
 		"network": cleared + unmatched})
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"purser/authorizer/hold"
+	"purser/persistence/money"
 )
 
 // The events and documents of each card message are encoded by hand, because package json took more
@@ -51,13 +52,17 @@ func appendPostings(dst []byte, postings []Posting) []byte {
 		if postings[i].Currency != "" {
 			dst = hold.AppendString(append(dst, `,"currency":`...), string(postings[i].Currency))
 		}
-		dst = append(appendCents(dst, `,"cents":`, postings[i].Cents), '}')
+		dst = append(appendInteger(dst, `,"cents":`, int64(postings[i].Amount)), '}')
 	}
 	return append(dst, ']')
 }
 
-func appendCents(dst []byte, member string, cents int64) []byte {
-	return strconv.AppendInt(append(dst, member...), cents, 10)
+func appendCents(dst []byte, member string, cents money.Cents) []byte {
+	return appendInteger(dst, member, int64(cents))
+}
+
+func appendInteger(dst []byte, member string, n int64) []byte {
+	return strconv.AppendInt(append(dst, member...), n, 10)
 }
 
 // AppendJSON implements decision.Appender.

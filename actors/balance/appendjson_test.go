@@ -18,15 +18,15 @@ import (
 func TestAppendJSONWritesTheBytesOfPackageJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := func(what string) string { return rapid.String().Draw(t, what) }
-		cents := func(what string) int64 { return rapid.Int64().Draw(t, what) }
+		cents := func(what string) money.Cents { return money.Cents(rapid.Int64().Draw(t, what)) }
 		at := decision.StampOf(start)
 		entry := hold.Entry{Kind: hold.Clearing, Decision: hold.Posted, Workspace: workspaceID,
 			NetworkID: text("network id"),
 			At:        at.UnixMilli()}
 		posting := balance.Posting{Transfer: text("transfer"), Account: text("account"),
 			Currency: money.Currency(text("currency")),
-			Cents:    cents("cents")}
-		postings := rapid.SampledFrom([][]balance.Posting{nil, {}, {posting, {Cents: 1}}}).Draw(t, "postings")
+			Amount:   cents("cents").Minor()}
+		postings := rapid.SampledFrom([][]balance.Posting{nil, {}, {posting, {Amount: 1}}}).Draw(t, "postings")
 		entries := rapid.SampledFrom([][]hold.Entry{nil, {}, {entry}, {entry, entry}}).Draw(t, "entries")
 		compared := &hold.Checked{LimitCents: cents("limit"), SpentCents: cents("spent"), AskedCents: 1}
 		checked := rapid.SampledFrom([]*hold.Checked{nil, compared}).Draw(t, "checked")
@@ -60,7 +60,7 @@ func TestAppendJSONLeavesNoFieldOut(t *testing.T) {
 	entry := hold.Entry{Kind: hold.Clearing, Decision: hold.Posted, Workspace: workspaceID, At: at.UnixMilli()}
 	for _, v := range []decision.Appender{
 		balance.Relayed{Workspace: "ws_1", Entries: []hold.Entry{entry}, At: at,
-			Postings: []balance.Posting{{Transfer: "tg_1", Account: "usd", Currency: "EUR", Cents: 1}}},
+			Postings: []balance.Posting{{Transfer: "tg_1", Account: "usd", Currency: "EUR", Amount: 1}}},
 		balance.Authorization{ID: "auth_1", NetworkID: "n-1", Decision: "approved", Reason: "approved",
 			ResponseCode: "00",
 			AmountCents:  1, HeldCents: 2, ClearedCents: 3, RefundedCents: 4, Status: "held", At: at,

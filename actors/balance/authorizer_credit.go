@@ -9,7 +9,7 @@ import (
 // Credit returns the dollars that an event adds to the authorizer's ledgerCents, and the
 // reservation that it settles ("" for none). Relayed entries add nothing: the authorizer decided
 // them and counts them itself. The result ok is false for an event that concerns no dollars.
-func Credit(e decision.Event) (workspace string, cents int64, settles string, ok bool) {
+func Credit(e decision.Event) (workspace string, cents money.Cents, settles string, ok bool) {
 	switch e := e.(type) {
 	case DepositSettled:
 		return e.Workspace, e.AmountUsdCents, "", true
@@ -38,10 +38,10 @@ func Credit(e decision.Event) (workspace string, cents int64, settles string, ok
 }
 
 // dollarsOf is the sum that postings add to AccountUSD.
-func dollarsOf(postings []Posting) (cents int64) {
+func dollarsOf(postings []Posting) (cents money.Cents) {
 	for _, p := range postings {
 		if p.Account == AccountUSD {
-			cents = money.MustAdd(cents, p.Cents)
+			cents = money.MustAdd(cents, p.Amount.Cents())
 		}
 	}
 	return cents

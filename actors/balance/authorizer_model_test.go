@@ -5,14 +5,15 @@ import (
 
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // authorizerModel is a card authorizer of one workspace without storage: it decides messages with
 // hold.Decide and keeps the entries that the relay would bring.
 type authorizerModel struct {
 	now     time.Time
-	ledger  int64
-	card    int64
+	ledger  money.Cents
+	card    money.Cents
 	spends  map[string]*hold.Spend // by card
 	holds   map[string]*hold.Hold  // by the network id of their first message
 	entries []hold.Entry
@@ -86,8 +87,8 @@ func (n *authorizerModel) spend(card string) *hold.Spend {
 	return n.spends[card]
 }
 
-func (n *authorizerModel) held() int64 {
-	sum := int64(0)
+func (n *authorizerModel) held() money.Cents {
+	sum := money.Cents(0)
 	for _, h := range n.holds {
 		sum += h.Held
 	}

@@ -18,6 +18,7 @@ import (
 	"purser/actors/fault"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // apply decides a command, which must be accepted, and folds its events as decoded from the
@@ -30,10 +31,10 @@ func apply(t require.TestingT, s *balance.State, at time.Time, command any) deci
 }
 
 // postingSums are the sums of a workspace's accounts, from the postings of its events alone.
-type postingSums map[string]int64
+type postingSums map[string]money.Cents
 
 func (b postingSums) add(t require.TestingT, events []decision.Event) {
-	sums := map[string]int64{}
+	sums := map[string]money.Minor{}
 	for _, e := range events {
 		var postings []balance.Posting
 		switch e := e.(type) {
@@ -49,8 +50,8 @@ func (b postingSums) add(t require.TestingT, events []decision.Event) {
 			postings = e.Postings
 		}
 		for _, p := range postings {
-			b[p.Account] += p.Cents
-			sums[p.Transfer] += p.Cents
+			b[p.Account] += p.Amount.Cents()
+			sums[p.Transfer] += p.Amount
 		}
 	}
 	for group, sum := range sums {
@@ -68,7 +69,7 @@ func TestBalanceAgreesWithTheAuthorizerAndWithItsPostings(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0:
 				deposits++
-				cents := rapid.Int64Range(1, 3_000_000).Draw(t, "cents")
+				cents := money.Cents(rapid.Int64Range(1, 3_000_000).Draw(t, "cents"))
 				d := apply(t, &s, n.now, balance.ReceiveDeposit{
 					Workspace: workspaceID.Format(ident.Workspace), EventID: fmt.Sprint("b", deposits),
 					AmountUsdCents: cents,
@@ -83,7 +84,7 @@ func TestBalanceAgreesWithTheAuthorizerAndWithItsPostings(t *testing.T) {
 			case 3:
 				relayed = relaySome(t, n, &s, b, relayed)
 			}
-			require.Equal(t, b["usd"], s.UsdCents)
+			require.Equal(t, money.Cents(b["usd"]), s.UsdCents)
 			require.Equal(t, s.LedgerCents+s.CardCents+s.HoldCents, s.UsdCents)
 			require.Equal(t, n.ledger, s.LedgerCents)
 			require.Zero(t, b["usd"]+b["bank"]+b["network"]+b["suspense"])
@@ -106,7 +107,8 @@ func drawCardMessage(t *rapid.T, n *authorizerModel) {
 		hold.TimeoutReturn,
 	}).Draw(t, "kind")
 	m := hold.Message{
-		Kind: kind, ID: card + fmt.Sprint(len(n.entries)), Amount: rapid.Int64Range(0, 1_200_000).Draw(t, "amount"),
+		Kind: kind, ID: card + fmt.Sprint(len(n.entries)),
+		Amount:          money.Cents(rapid.Int64Range(0, 1_200_000).Draw(t, "amount")),
 		PartialApproval: rapid.Bool().Draw(t, "partial"), Final: rapid.Bool().Draw(t, "final"),
 	}
 	switch {
@@ -283,7 +285,7 @@ func TestEntriesThatWouldBreakTheBooksAreRefused(t *testing.T) {
 	foreign := good
 	foreign.WsSeq, foreign.Workspace = 2, ident.Derive(9, start, "another")
 	const least = math.MinInt64
-	unbalanced := func(card, held int64) []hold.Entry {
+	unbalanced := func(card, held money.Cents) []hold.Entry {
 		return with(good, func(e *hold.Entry) { e.CardDelta, e.HoldDelta = card, held })
 	}
 	for name, c := range map[string]struct {
@@ -318,7 +320,7 @@ func with(e hold.Entry, change func(*hold.Entry)) []hold.Entry {
 	return []hold.Entry{e}
 }
 
-func clearing(e hold.Entry, cents int64) []hold.Entry {
+func clearing(e hold.Entry, cents money.Cents) []hold.Entry {
 	e.CardDelta, e.Posted, e.SpendDelta, e.Decision = -cents, cents, cents, hold.Posted
 	e.Spend = hold.Spend{Month: 202511, Cents: cents}
 	return []hold.Entry{e}

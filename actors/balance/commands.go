@@ -12,7 +12,7 @@ import (
 type CreateDeposit struct {
 	Workspace, ID  string
 	Rail           string // ach, fednow or wire
-	AmountUsdCents int64
+	AmountUsdCents money.Cents
 	ExpectedAt     time.Time
 }
 
@@ -27,7 +27,7 @@ type SettleDeposit struct {
 // ReceiveDeposit is the bank's report of an unannounced transfer. Its reply is a Deposit.
 type ReceiveDeposit struct {
 	Workspace, EventID string
-	AmountUsdCents     int64
+	AmountUsdCents     money.Cents
 	Rail               string
 	Reference          string // text of the sender
 }
@@ -55,7 +55,7 @@ type KeepUnmatched struct {
 // repeat gets the answer of the first.
 type CreditCheckout struct {
 	Workspace, Session string
-	Cents              int64
+	Cents              money.Cents
 }
 
 // ReceiveStablecoin is the stablecoin partner's report of a deposit. It has no reply. It is refused
@@ -64,7 +64,7 @@ type CreditCheckout struct {
 type ReceiveStablecoin struct {
 	Workspace, EventID   string // the partner's, claimed once for 90 days
 	Asset, Chain, TxHash string
-	AmountUsdCents       int64
+	AmountUsdCents       money.Cents
 }
 
 // Recipient is the payee of a payout, from the recipient's own record.
@@ -75,7 +75,7 @@ type Recipient struct {
 }
 
 // PayoutLimits bound the payouts ordered in one UTC day, in cents.
-type PayoutLimits struct{ KeyCents, WorkspaceCents int64 }
+type PayoutLimits struct{ KeyCents, WorkspaceCents money.Cents }
 
 // CreatePayout orders a payout. Its reply is a Payout. It is refused with limit_exceeded,
 // quote_used, quote_expired or quote_mismatch, and by the runtime with insufficient_funds.
@@ -84,7 +84,7 @@ type CreatePayout struct {
 	Recipient          Recipient
 	Rail               string
 	SameDay            bool
-	AmountCents        int64
+	AmountCents        money.Cents
 	Description        string
 	Quote              *Quote // as its record has it; nil without a quote
 	UETR               string // of a wire abroad

@@ -393,7 +393,7 @@ func (b conversions) applyConversionCreated(e ConversionCreated) {
 	b.ConversionQuoteLocks.useQuote(q.LockExpiresAt)
 	b.orders.conversions.storeOrder(e.Conversion.ID, e.Conversion)
 	b.OpenConversions++
-	addToSum(&b.BuyingMinor, e.Conversion.Buy, 1)
+	addToSum(&b.BuyingMinor, e.Conversion.Buy)
 	b.postCurrencies(e.Postings)
 }
 
@@ -407,7 +407,7 @@ func (b conversions) applyConversionMoved(e ConversionMoved) {
 	b.orders.conversions.storeOrder(after.ID, after)
 	if before.isOpen() && !after.isOpen() {
 		b.OpenConversions--
-		addToSum(&b.BuyingMinor, after.Buy, -1)
+		addToSum(&b.BuyingMinor, after.Buy.negated())
 	}
 }
 

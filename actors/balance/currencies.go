@@ -390,7 +390,7 @@ func (s *State) mustCurrencyIndex(c money.Currency) int {
 func (b currencies) applyPayinAnnounced(e PayinAnnounced) {
 	b.orders.payins.storeOrder(e.Payin.ID, e.Payin)
 	b.OpenPayins++
-	addToSum(&b.PendingMinor, e.Payin.Amount, 1)
+	addToSum(&b.PendingMinor, e.Payin.Amount)
 	if b.PaidIn == nil {
 		b.PaidIn = map[money.Currency]money.Minor{}
 	}
@@ -405,7 +405,7 @@ func (b currencies) applyPayinArrived(e PayinArrived) {
 	p.Status = PayinDone
 	b.orders.payins.storeOrder(p.ID, p)
 	b.OpenPayins--
-	addToSum(&b.PendingMinor, p.Amount, -1)
+	addToSum(&b.PendingMinor, p.Amount.negated())
 	b.postCurrencies(e.Postings)
 }
 
@@ -415,10 +415,10 @@ func (s *State) postCurrencies(postings []Posting) {
 		switch p.Account {
 		case AccountCurrency:
 			a := &s.Currencies[s.mustCurrencyIndex(p.currencyOrUSD())]
-			a.AvailableMinor = money.MustAdd(a.AvailableMinor, p.Cents)
+			a.AvailableMinor = money.MustAdd(a.AvailableMinor, p.Amount)
 		case AccountCurrencyHeld:
 			a := &s.Currencies[s.mustCurrencyIndex(p.currencyOrUSD())]
-			a.HeldMinor = money.MustAdd(a.HeldMinor, p.Cents)
+			a.HeldMinor = money.MustAdd(a.HeldMinor, p.Amount)
 		}
 	}
 }
@@ -442,8 +442,8 @@ func (t *currencyTransfer) transferGroup() string {
 // moveAmount debits an amount from one account and credits it to another.
 func (t *currencyTransfer) moveAmount(from, to string, a Amount) {
 	t.legs = append(t.legs, Posting{Transfer: t.transferGroup(), Account: from, Currency: a.Currency,
-		Cents: -a.AmountMinor},
-		Posting{Transfer: t.transferGroup(), Account: to, Currency: a.Currency, Cents: a.AmountMinor})
+		Amount: -a.AmountMinor},
+		Posting{Transfer: t.transferGroup(), Account: to, Currency: a.Currency, Amount: a.AmountMinor})
 }
 
 func (t *currencyTransfer) balancedPostings() []Posting {

@@ -53,7 +53,7 @@ func (s *scenario) currencyStep(t *testing.T, a arguments) string {
 		return s.send(t, balance.QuoteConversion{Workspace: workspace, ID: id(ident.CurrencyQuote), Rate: rate,
 			Firm: firm,
 			Pair: balance.QuotePair{Sell: money.Currency(sell), Buy: money.Currency(buy), FixedSide: side,
-				AmountMinor: a.cents("amount")}})
+				AmountMinor: a.minor("amount")}})
 	case "convert":
 		return s.send(t, balance.CreateConversion{Workspace: workspace, ID: id(ident.Conversion),
 			Quote: s.pairs[s.id(a.text("quote"))]})
@@ -75,7 +75,7 @@ var currencySteps = []string{"set-up", "open", "pay-in", "currency-timer", "desk
 	"desk-answers", "desk-reports", "desk-has-not", "currencies"}
 
 func amountOf(a arguments) balance.Amount {
-	return balance.Amount{Currency: money.Currency(a.text("currency")), AmountMinor: a.cents("amount")}
+	return balance.Amount{Currency: money.Currency(a.text("currency")), AmountMinor: a.minor("amount")}
 }
 
 func (s *scenario) currencies() string {
@@ -165,12 +165,12 @@ type conversionFixture struct {
 	now        time.Time
 	id         string
 	conversion balance.Conversion
-	sums       map[string]int64
+	sums       map[string]money.Minor
 	reports    int
 }
 
 func newConversionFixture(t *testing.T) *conversionFixture {
-	r := &conversionFixture{t: t, records: orderRecords{}, now: start, sums: map[string]int64{},
+	r := &conversionFixture{t: t, records: orderRecords{}, now: start, sums: map[string]money.Minor{},
 		id: ident.Derive(77, start, "one").Format(ident.Conversion)}
 	ws := workspaceID.Format(ident.Workspace)
 	require.NoError(t, r.send(balance.Onboard{Workspace: ws}))
@@ -212,7 +212,7 @@ func (r *conversionFixture) applyDecision(d decision.Decision) {
 	for _, e := range d.Events {
 		r.state.Apply(e)
 		for _, p := range minorPostings(e) {
-			r.sums[p.Account+" "+string(p.Currency)] += p.Cents
+			r.sums[p.Account+" "+string(p.Currency)] += p.Amount
 		}
 	}
 	for _, record := range d.Records {
@@ -224,7 +224,7 @@ func (r *conversionFixture) applyDecision(d decision.Decision) {
 
 // requireBalanced compares the balances with the sums of all postings.
 func (r *conversionFixture) requireBalanced() {
-	totals := map[string]int64{}
+	totals := map[string]money.Minor{}
 	for _, account := range slices.Sorted(maps.Keys(r.sums)) {
 		_, currency, _ := strings.Cut(account, " ")
 		totals[currency] += r.sums[account]

@@ -5,6 +5,7 @@ import (
 
 	"purser/actors/decision"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Decide returns the events, reply, records, claims and timers that follow from a command, and
@@ -168,7 +169,7 @@ func (s *State) checkTotals() {
 
 // mustAgree panics unless the count and the sum of open orders agree: neither is negative, and the
 // sum is zero exactly when the count is.
-func mustAgree(orders string, open int, sum int64) {
+func mustAgree[A money.Amount](orders string, open int, sum A) {
 	if open < 0 || sum < 0 || (open == 0) != (sum == 0) {
 		panic(fmt.Sprintf("BUG: %d open %s of %d", open, orders, sum))
 	}

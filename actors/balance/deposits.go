@@ -155,7 +155,7 @@ func (s *State) applyDepositArrival(d Deposit) {
 }
 
 // canAddCents reports whether the balance can add all amounts without an overflow.
-func (s *State) canAddCents(amounts ...int64) bool {
+func (s *State) canAddCents(amounts ...money.Cents) bool {
 	after := *s
 	for _, cents := range amounts {
 		if after.addLedgerCents(cents) != nil {
@@ -165,7 +165,7 @@ func (s *State) canAddCents(amounts ...int64) bool {
 	return true
 }
 
-func checkDeposit(rail string, cents int64) error {
+func checkDeposit(rail string, cents money.Cents) error {
 	if !slices.Contains([]string{"ach", "fednow", "wire"}, rail) {
 		return fault.New(fault.InvalidBody, "rail: ach, fednow or wire")
 	}

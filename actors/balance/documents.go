@@ -5,6 +5,7 @@ import (
 
 	"purser/actors/decision"
 	"purser/authorizer/hold"
+	"purser/persistence/money"
 )
 
 // Record kinds that this package writes.
@@ -27,7 +28,7 @@ type Deposit struct {
 	ID             string         `json:"id"`
 	Status         string         `json:"status"` // pending or settled
 	Rail           string         `json:"rail"`
-	AmountUsdCents int64          `json:"amountUsdCents"`
+	AmountUsdCents money.Cents    `json:"amountUsdCents"`
 	ExpectedAt     decision.Stamp `json:"expectedAt"`
 }
 
@@ -38,7 +39,7 @@ type LedgerEntry struct {
 	// payout_return, physical_card_fee, ramp_onramp, ramp_offramp or ramp_reversal.
 	Source        string         `json:"source"`
 	Direction     string         `json:"direction"` // debit or credit
-	AmountCents   int64          `json:"amountCents"`
+	AmountCents   money.Cents    `json:"amountCents"`
 	Reference     string         `json:"reference"`
 	TransferGroup string         `json:"transferGroup"`
 	CardID        *string        `json:"cardId"`
@@ -47,11 +48,11 @@ type LedgerEntry struct {
 	// CreatedAt. BalanceCents are the workspace's dollars after the line; lines of other accounts
 	// have none. Lines stored by an older version have neither.
 	BookedAt     *decision.Stamp `json:"bookedAt,omitempty"`
-	BalanceCents *int64          `json:"balanceCents,omitempty"`
+	BalanceCents *money.Cents    `json:"balanceCents,omitempty"`
 }
 
 // Signed is the amount that the line adds to its account, in cents.
-func (l LedgerEntry) Signed() int64 {
+func (l LedgerEntry) Signed() money.Cents {
 	if l.Direction == "debit" {
 		return -l.AmountCents
 	}
@@ -65,10 +66,10 @@ type Authorization struct {
 	Decision      string         `json:"decision"`
 	Reason        string         `json:"reason"`
 	ResponseCode  string         `json:"responseCode"`
-	AmountCents   int64          `json:"amountCents"`
-	HeldCents     int64          `json:"heldCents"`
-	ClearedCents  int64          `json:"clearedCents"`
-	RefundedCents int64          `json:"refundedCents"`
+	AmountCents   money.Cents    `json:"amountCents"`
+	HeldCents     money.Cents    `json:"heldCents"`
+	ClearedCents  money.Cents    `json:"clearedCents"`
+	RefundedCents money.Cents    `json:"refundedCents"`
 	Status        string         `json:"status"`
 	Checked       *hold.Checked  `json:"checked"`
 	Merchant      Merchant       `json:"merchant"`
@@ -101,8 +102,8 @@ func (x AuthorizationIndex) All() []string {
 
 // CardSpend is the sum that a card authorized and cleared in a month (year × 100 + month).
 type CardSpend struct {
-	Month uint32 `json:"month"`
-	Cents int64  `json:"cents"`
+	Month uint32      `json:"month"`
+	Cents money.Cents `json:"cents"`
 }
 
 // Unmatched is a report that matched nothing. Body is the partner's text as received.

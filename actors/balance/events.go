@@ -6,13 +6,13 @@ import (
 	"purser/persistence/money"
 )
 
-// Posting moves Cents into an account, or out of it when negative. The postings of one transfer sum
+// Posting moves Amount into an account, or out of it when negative. The postings of one transfer sum
 // to zero in each currency.
 type Posting struct {
 	Transfer string         `json:"transfer"` // tg_ id
 	Account  string         `json:"account"`
-	Currency money.Currency `json:"currency,omitempty"` // "" for dollars; otherwise Cents are minor units of it
-	Cents    int64          `json:"cents"`
+	Currency money.Currency `json:"currency,omitempty"` // "" for dollars
+	Amount   money.Minor    `json:"cents"`              // in minor units of the currency
 }
 
 // currencyOrUSD is the currency of the posting's amount.
@@ -35,7 +35,7 @@ type DepositSettled struct {
 	Workspace      string         `json:"workspace"`
 	Deposit        string         `json:"deposit"`
 	EventID        string         `json:"eventId"` // the bank's
-	AmountUsdCents int64          `json:"amountUsdCents"`
+	AmountUsdCents money.Cents    `json:"amountUsdCents"`
 	Postings       []Posting      `json:"postings"`
 	At             decision.Stamp `json:"at"`
 }
@@ -54,7 +54,7 @@ type DepositReceived struct {
 type CheckoutCredited struct {
 	Workspace      string         `json:"workspace"`
 	Session        string         `json:"session"`
-	AmountUsdCents int64          `json:"amountUsdCents"`
+	AmountUsdCents money.Cents    `json:"amountUsdCents"`
 	Postings       []Posting      `json:"postings"`
 	At             decision.Stamp `json:"at"`
 }
@@ -67,7 +67,7 @@ type StablecoinReceived struct {
 	Asset          string         `json:"asset"`
 	Chain          string         `json:"chain"`
 	TxHash         string         `json:"txHash"`
-	AmountUsdCents int64          `json:"amountUsdCents"`
+	AmountUsdCents money.Cents    `json:"amountUsdCents"`
 	Postings       []Posting      `json:"postings"`
 	At             decision.Stamp `json:"at"`
 }
@@ -103,7 +103,7 @@ type PayoutMoved struct {
 	Payout      string         `json:"payout"`
 	From        string         `json:"from"`
 	To          string         `json:"to"`
-	AmountCents int64          `json:"amountCents"`
+	AmountCents money.Cents    `json:"amountCents"`
 	EventID     string         `json:"eventId,omitempty"` // the bank's, when it reported the move
 	Postings    []Posting      `json:"postings"`
 	At          decision.Stamp `json:"at"`
@@ -126,7 +126,7 @@ type PhysicalCardOrdered struct {
 type PhysicalCardRefused struct {
 	Workspace string         `json:"workspace"`
 	Order     string         `json:"order"`
-	FeeCents  int64          `json:"feeCents"`
+	FeeCents  money.Cents    `json:"feeCents"`
 	Postings  []Posting      `json:"postings"`
 	At        decision.Stamp `json:"at"`
 }

@@ -25,10 +25,10 @@ func TestEventsAreReadForEver(t *testing.T) {
 		AmountUsdCents: 1500, ExpectedAt: stamp,
 	}
 	group := ident.Derive(77, start, "group").Format(ident.TransferGroup)
-	postings := []balance.Posting{{Transfer: group, Account: "usd", Cents: 1500},
-		{Transfer: group, Account: "bank", Cents: -1500}}
-	coins := []balance.Posting{{Transfer: group, Account: "stablecoin", Cents: 1500},
-		{Transfer: group, Account: "chain", Cents: -1500}}
+	postings := []balance.Posting{{Transfer: group, Account: "usd", Amount: 1500},
+		{Transfer: group, Account: "bank", Amount: -1500}}
+	coins := []balance.Posting{{Transfer: group, Account: "stablecoin", Amount: 1500},
+		{Transfer: group, Account: "chain", Amount: -1500}}
 	clearing := hold.Entry{
 		Seq: 9, WsSeq: 3, At: start.UnixMilli(), Kind: hold.Clearing, Decision: hold.Posted,
 		Reason: hold.ReasonForcedPost, Shard: 4, Workspace: workspaceID, Card: cardID, NetworkID: "n-1",
@@ -69,10 +69,10 @@ func TestEventsAreReadForEver(t *testing.T) {
 	}
 	payin := balance.Payin{ID: deposit.ID, Status: balance.PayinPending,
 		Amount: balance.Amount{Currency: "EUR", AmountMinor: 1500}, ExpectedAt: stamp}
-	euros := []balance.Posting{{Transfer: group, Account: "bank", Currency: "EUR", Cents: -1500},
-		{Transfer: group, Account: "currency", Currency: "EUR", Cents: 1500}}
-	ramped := []balance.Posting{{Transfer: group, Account: "stablecoin", Cents: -1500},
-		{Transfer: group, Account: "ramp", Cents: 1500}}
+	euros := []balance.Posting{{Transfer: group, Account: "bank", Currency: "EUR", Amount: -1500},
+		{Transfer: group, Account: "currency", Currency: "EUR", Amount: 1500}}
+	ramped := []balance.Posting{{Transfer: group, Account: "stablecoin", Amount: -1500},
+		{Transfer: group, Account: "ramp", Amount: 1500}}
 	decisiontest.RequireGoldens(t, balance.DecodeEvent,
 		balance.PhysicalCardOrdered{Workspace: workspace, Order: order, Postings: postings},
 		balance.PhysicalCardRefused{Workspace: workspace, Order: order.ID, FeeCents: 9_900, Postings: postings,

@@ -171,13 +171,13 @@ func (s *State) Loaded() int {
 // Forget drops the orders in memory. Their records must include every staged decision.
 func (s *State) Forget() { s.orders = orders{} }
 
-// addToSum adds sign × a to the sum of its currency, and deletes a sum that becomes zero. A
-// negative sum panics.
-func addToSum(sums *map[money.Currency]money.Minor, a Amount, sign money.Minor) {
+// addToSum adds a to the sum of its currency, and deletes a sum that becomes zero. A negative sum
+// panics.
+func addToSum(sums *map[money.Currency]money.Minor, a Amount) {
 	if *sums == nil {
 		*sums = make(map[money.Currency]money.Minor)
 	}
-	after := money.MustAdd((*sums)[a.Currency], sign*a.AmountMinor)
+	after := money.MustAdd((*sums)[a.Currency], a.AmountMinor)
 	if after < 0 {
 		panic(fmt.Sprintf("BUG: %d %s of open orders", after, a.Currency))
 	}
@@ -216,11 +216,11 @@ func (s *State) UnmarshalJSON(document []byte) error {
 	}
 	s.OpenPayins += len(former.Payins)
 	for _, p := range former.Payins {
-		addToSum(&s.PendingMinor, p.Amount, 1)
+		addToSum(&s.PendingMinor, p.Amount)
 	}
 	s.OpenConversions += len(former.Conversions)
 	for _, c := range former.Conversions {
-		addToSum(&s.BuyingMinor, c.Buy, 1)
+		addToSum(&s.BuyingMinor, c.Buy)
 	}
 	s.OpenRampOrders += len(former.RampOrders)
 	for _, q := range former.Quotes {

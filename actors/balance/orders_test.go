@@ -103,7 +103,8 @@ func TestAStateThatEmbedsItsOrdersIsMigrated(t *testing.T) {
 		require.Equal(t, balance.DepositDone, reply.(balance.Deposit).Status)
 	}
 	do(balance.DirectPayout{ID: id(ident.Payout, "wire")})
-	require.Equal(t, map[string]int64{"key_2": 1500}, s.PaidOut.Keys, "the cancelled wire is given back to its key")
+	require.Equal(t, map[string]money.Cents{"key_2": 1500}, s.PaidOut.Keys,
+		"the cancelled wire is given back to its key")
 	require.True(t, do(balance.SubmitPayout{ID: id(ident.Payout, "p1")}).(balance.Submission).Send)
 	for _, name := range []string{"p1", "p2", "p3"} {
 		do(balance.ReportPayout{EventID: name, ID: id(ident.Payout, name), Outcome: balance.PayoutSettled})
@@ -121,7 +122,7 @@ func TestAStateThatEmbedsItsOrdersIsMigrated(t *testing.T) {
 // and the next day starts at zero.
 func TestTheAPIKeysThatOrderPayoutsOnADayAreBounded(t *testing.T) {
 	w := newWire(t)
-	w.state.PaidOut.Keys = map[string]int64{"key_old": 1}
+	w.state.PaidOut.Keys = map[string]money.Cents{"key_old": 1}
 	for i := range balance.MaxPayoutKeys - 1 {
 		w.state.PaidOut.Keys[fmt.Sprint("key_", i)] = 1
 	}

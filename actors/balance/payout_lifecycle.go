@@ -9,6 +9,7 @@ import (
 
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/persistence/money"
 )
 
 // Statuses of a payout. Dollars are reserved for an open payout (isOpen).
@@ -95,8 +96,8 @@ type Payout struct {
 	Rail           string         `json:"rail"`
 	Status         string         `json:"status"`
 	CounterpartyID string         `json:"counterpartyId"`
-	AmountCents    int64          `json:"amountCents"`
-	FeeCents       int64          `json:"feeCents"`
+	AmountCents    money.Cents    `json:"amountCents"`
+	FeeCents       money.Cents    `json:"feeCents"`
 	SameDay        bool           `json:"sameDay"`
 	QuoteID        *string        `json:"quoteId"`
 	Buy            *Amount        `json:"buy,omitempty"` // amount that the recipient gets by the quote
@@ -170,7 +171,7 @@ func (p Payout) afterMove(e PayoutMoved) Payout {
 }
 
 // effect is the change that a move makes to LedgerCents, ReservedCents and UsdCents.
-type effect struct{ ledger, reserved, usd int64 }
+type effect struct{ ledger, reserved, usd money.Cents }
 
 func effectOfStep(p Payout, step payoutStep) effect {
 	to, _ := p.nextStatus(step)
@@ -179,7 +180,7 @@ func effectOfStep(p Payout, step payoutStep) effect {
 
 // effectOfMove is the money that a move between two statuses changes: the reservation of an open
 // payout leaves the workspace or becomes available again.
-func effectOfMove(from, to string, cents int64) effect {
+func effectOfMove(from, to string, cents money.Cents) effect {
 	switch {
 	case to == PayoutReturned:
 		return effect{ledger: cents, usd: cents}
@@ -196,9 +197,9 @@ func effectOfMove(from, to string, cents int64) effect {
 // DayTotal is the sum of the payouts ordered on a UTC day, in total and by the key_ id that ordered
 // them. Cancelled and failed payouts do not count.
 type DayTotal struct {
-	Day   string           `json:"day"`
-	Cents int64            `json:"cents"`
-	Keys  map[string]int64 `json:"keys"`
+	Day   string                 `json:"day"`
+	Cents money.Cents            `json:"cents"`
+	Keys  map[string]money.Cents `json:"keys"`
 }
 
 func dayOf(at decision.Stamp) string { return at.UTC().Format(time.DateOnly) }
@@ -212,10 +213,10 @@ func (t DayTotal) onDay(day string) DayTotal {
 }
 
 // addingCents is the total after cents were added to a key. PayoutLimits bound the sums.
-func (t DayTotal) addingCents(key string, cents int64) DayTotal {
+func (t DayTotal) addingCents(key string, cents money.Cents) DayTotal {
 	keys := maps.Clone(t.Keys)
 	if keys == nil {
-		keys = map[string]int64{}
+		keys = map[string]money.Cents{}
 	}
 	if keys[key] += cents; keys[key] == 0 {
 		delete(keys, key)

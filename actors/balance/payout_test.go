@@ -75,7 +75,7 @@ func (s *scenario) quote(t *testing.T, a arguments) string {
 		Workspace: workspaceID.Format(ident.Workspace), ID: id, Rate: rate,
 		Recipient: balance.Recipient{ID: "rcp_" + a.text("to"), International: !a.d.HasArg("domestic"),
 			Currency: "EUR"},
-		Buy: balance.Amount{Currency: money.Currency(a.text("currency")), AmountMinor: a.cents("amount")},
+		Buy: balance.Amount{Currency: money.Currency(a.text("currency")), AmountMinor: a.minor("amount")},
 	})
 }
 
@@ -312,8 +312,8 @@ type payoutModel struct {
 	records        orderRecords
 	known          map[string]balance.Payout
 	ids            []string
-	deposited      int64
-	ledger, booked int64 // sums of balance.Credit, and of the postings
+	deposited      money.Cents
+	ledger, booked money.Cents // sums of balance.Credit, and of the postings
 }
 
 const modelDayLimit = 2_000
@@ -326,7 +326,7 @@ func (m *payoutModel) step(t *rapid.T, i int) {
 	}).Draw(t, "what")
 	switch command {
 	case "deposit":
-		cents := rapid.Int64Range(1, 2_000).Draw(t, "cents")
+		cents := money.Cents(rapid.Int64Range(1, 2_000).Draw(t, "cents"))
 		m.deposited += cents
 		m.send(t, balance.ReceiveDeposit{
 			Workspace: workspaceID.Format(ident.Workspace), EventID: fmt.Sprint(i), AmountUsdCents: cents, Rail: "ach",
@@ -343,7 +343,7 @@ func (m *payoutModel) step(t *rapid.T, i int) {
 				fmt.Sprint(i)).Format(ident.Payout),
 			Key: "key_1", Rail: rail, Recipient: balance.Recipient{ID: "rcp_1", International: abroad},
 			Description: "x",
-			AmountCents: rapid.Int64Range(1, 1_000).Draw(t, "cents"),
+			AmountCents: money.Cents(rapid.Int64Range(1, 1_000).Draw(t, "cents")),
 			Limits:      balance.PayoutLimits{KeyCents: modelDayLimit, WorkspaceCents: modelDayLimit},
 		})
 		return
@@ -383,7 +383,7 @@ func (m *payoutModel) send(t *rapid.T, command any) {
 			return
 		}
 		defer func() {
-			require.GreaterOrEqual(t, m.state.LedgerCents+m.state.CardCents, int64(0),
+			require.GreaterOrEqual(t, m.state.LedgerCents+m.state.CardCents, money.Cents(0),
 				"no order takes more than is there")
 		}()
 	}
@@ -414,18 +414,18 @@ func (m *payoutModel) addPostings(t *rapid.T, e decision.Event) {
 	case balance.PayoutMoved:
 		legs = e.Postings
 	}
-	sum := int64(0)
+	sum := money.Minor(0)
 	for _, p := range legs {
-		sum += p.Cents
+		sum += p.Amount
 		if p.Account == balance.AccountUSD {
-			m.booked += p.Cents
+			m.booked += p.Amount.Cents()
 		}
 	}
 	require.Zero(t, sum)
 }
 
 func (m *payoutModel) checkSums(t *rapid.T) {
-	gone, held, ordered := int64(0), int64(0), int64(0)
+	gone, held, ordered := money.Cents(0), money.Cents(0), money.Cents(0)
 	for _, p := range m.known {
 		switch p.Status {
 		case balance.PayoutSettled:
@@ -444,5 +444,5 @@ func (m *payoutModel) checkSums(t *rapid.T) {
 	require.Equal(t, m.ledger, m.state.LedgerCents)
 	require.Equal(t, held, m.state.ReservedCents)
 	require.Equal(t, ordered, m.state.PaidOut.Cents)
-	require.LessOrEqual(t, ordered, int64(modelDayLimit))
+	require.LessOrEqual(t, ordered, money.Cents(modelDayLimit))
 }

@@ -302,7 +302,7 @@ func (b payouts) movePayout(m decision.Meta, p Payout, step payoutStep, eventID 
 	return after, d
 }
 
-func (s *State) payoutTransfer(p Payout, to string, usd int64, at time.Time) transfer {
+func (s *State) payoutTransfer(p Payout, to string, usd money.Cents, at time.Time) transfer {
 	source := sourcePayout
 	if usd > 0 {
 		source = sourcePayoutReturn

@@ -41,7 +41,7 @@ type PhysicalOrder struct {
 	Status       string         `json:"status"`
 	Finish       string         `json:"finish"`
 	UnlockMethod string         `json:"unlockMethod"`
-	FeeCents     int64          `json:"feeCents"`
+	FeeCents     money.Cents    `json:"feeCents"`
 	Card         OrderedCard    `json:"card"`
 	ArrivesFrom  string         `json:"arrivesFrom"` // US bank days between which it should arrive
 	ArrivesTo    string         `json:"arrivesTo"`
@@ -51,13 +51,13 @@ type PhysicalOrder struct {
 // OrderedCard is the card to mint for an order. The caller draws its id, token and last four
 // digits.
 type OrderedCard struct {
-	ID                   string `json:"id"`
-	Token                string `json:"token"`
-	Last4                string `json:"last4"`
-	CardholderID         string `json:"cardholderId,omitempty"`
-	MonthlyLimitUsdCents int64  `json:"monthlyLimitUsdCents"`
-	PerTxnLimitUsdCents  int64  `json:"perTxnLimitUsdCents"`
-	Fixture              bool   `json:"fixture"`
+	ID                   string      `json:"id"`
+	Token                string      `json:"token"`
+	Last4                string      `json:"last4"`
+	CardholderID         string      `json:"cardholderId,omitempty"`
+	MonthlyLimitUsdCents money.Cents `json:"monthlyLimitUsdCents"`
+	PerTxnLimitUsdCents  money.Cents `json:"perTxnLimitUsdCents"`
+	Fixture              bool        `json:"fixture"`
 }
 
 // PhysicalText is the personal part of an order.
@@ -158,7 +158,7 @@ func (b physicalCards) refusePhysical(m decision.Meta, c RefusePhysicalCard) (de
 	return d, nil
 }
 
-func feeTransfer(workspace string, o PhysicalOrder, cents int64, at decision.Stamp) transfer {
+func feeTransfer(workspace string, o PhysicalOrder, cents money.Cents, at decision.Stamp) transfer {
 	cause := "physical/ordered/"
 	if cents > 0 {
 		cause = "physical/refused/"

@@ -15,7 +15,7 @@ type transfer struct {
 	workspace   string
 	account     string
 	counterpart string
-	cents       int64
+	cents       money.Cents
 	source      string
 	reference   string
 	card        *string
@@ -30,8 +30,8 @@ func (t transfer) transferGroup() string {
 // balancedPostings are the two legs of the transfer.
 func (t transfer) balancedPostings() []Posting {
 	group := t.transferGroup()
-	legs := []Posting{{Transfer: group, Account: t.account, Cents: t.cents},
-		{Transfer: group, Account: t.counterpart, Cents: -t.cents}}
+	legs := []Posting{{Transfer: group, Account: t.account, Amount: t.cents.Minor()},
+		{Transfer: group, Account: t.counterpart, Amount: -t.cents.Minor()}}
 	mustSumToZero(legs)
 	return legs
 }
@@ -48,7 +48,7 @@ func (t transfer) ledgerRecord() decision.Record {
 		entry.Direction, entry.AmountCents = "debit", -t.cents
 	}
 	if t.account == AccountUSD {
-		entry.BalanceCents = new(int64) // set by bookLines
+		entry.BalanceCents = new(money.Cents) // set by bookLines
 	}
 	return decision.Record{Kind: RecordLedgerEntry, ID: id, Document: entry}
 }
@@ -78,10 +78,10 @@ func mustSumToZero(postings []Posting) {
 		transfer string
 		currency money.Currency
 	}
-	sums := map[part]int64{}
+	sums := map[part]money.Minor{}
 	for _, p := range postings {
 		key := part{p.Transfer, p.currencyOrUSD()}
-		sums[key] = money.MustAdd(sums[key], p.Cents)
+		sums[key] = money.MustAdd(sums[key], p.Amount)
 	}
 	for key, sum := range sums {
 		if sum != 0 {

@@ -20,11 +20,16 @@ const (
 // QuoteLock is the time for which a quote's rate is firm.
 const QuoteLock = 120 * time.Second
 
+// MaxQuoteMinor is the most that one quote buys, in minor units of the currency bought.
+const MaxQuoteMinor money.Minor = 1_000_000_000_000
+
 // Amount is money in minor units of its currency.
 type Amount struct {
 	Currency    money.Currency `json:"currency"`
 	AmountMinor money.Minor    `json:"amountMinor"`
 }
+
+func (a Amount) negated() Amount { return Amount{a.Currency, -a.AmountMinor} }
 
 // Quote is a firm rate for one wire abroad: Sell, in dollars, buys exactly Buy. Rate is units
 // bought for one dollar.
@@ -56,8 +61,8 @@ func (c *LockQuote) CheckBody() error {
 	if _, served := c.Buy.Currency.Exponent(); !served || c.Buy.Currency == money.USD {
 		return otherCurrency()
 	}
-	if c.Buy.AmountMinor <= 0 || c.Buy.AmountMinor > money.MaxAmount {
-		return fault.New(fault.InvalidAmount, fmt.Sprintf("amountMinor: 1 to %d", money.MaxAmount))
+	if c.Buy.AmountMinor <= 0 || c.Buy.AmountMinor > MaxQuoteMinor {
+		return fault.New(fault.InvalidAmount, fmt.Sprintf("amountMinor: 1 to %d", MaxQuoteMinor))
 	}
 	return nil
 }
@@ -77,8 +82,8 @@ func (b payouts) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, err
 	if c.Buy.Currency != c.Recipient.Currency {
 		return decision.Decision{}, otherCurrency()
 	}
-	cents, err := c.Rate.Cost(money.USD, c.Buy.Currency, c.Buy.AmountMinor)
-	if err != nil || cents < 1 || cents > money.MaxAmount {
+	sell, err := c.Rate.Cost(money.USD, c.Buy.Currency, c.Buy.AmountMinor)
+	if err != nil || sell < 1 || sell.Cents() > money.MaxAmount {
 		return decision.Decision{}, fault.New(fault.InvalidAmount,
 			fmt.Sprintf("amountMinor: worth 1 to %d cents", money.MaxAmount))
 	}
@@ -88,7 +93,7 @@ func (b payouts) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, err
 			MaxOpenQuotes))
 	}
 	q := Quote{
-		ID: c.ID, Status: QuoteLocked, CounterpartyID: c.Recipient.ID, Sell: Amount{money.USD, cents}, Buy: c.Buy,
+		ID: c.ID, Status: QuoteLocked, CounterpartyID: c.Recipient.ID, Sell: Amount{money.USD, sell}, Buy: c.Buy,
 		Rate: c.Rate.String(), LockExpiresAt: decision.StampOf(m.At.Add(QuoteLock)), CreatedAt: now,
 	}
 	return decision.Decision{
@@ -111,7 +116,7 @@ func (b payouts) checkQuote(m decision.Meta, c CreatePayout) error {
 		return fault.New(fault.QuoteExpired, "the quote's rate is no longer firm")
 	case c.Quote.CounterpartyID != c.Recipient.ID:
 		return fault.New(fault.QuoteMismatch, "counterpartyId: not the recipient of the quote")
-	case c.Quote.Sell.AmountMinor != c.AmountCents:
+	case c.Quote.Sell.AmountMinor.Cents() != c.AmountCents:
 		return fault.New(fault.QuoteMismatch, "amountCents: not the amount that the quote sells")
 	}
 	return nil

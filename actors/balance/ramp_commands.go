@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"purser/actors/decision"
+	"purser/persistence/money"
 )
 
 // Directions of a ramp quote: dollars to USDC, USDC to dollars, and USDC to a wallet that the
@@ -39,9 +40,9 @@ type RampQuote struct {
 	ID           string         `json:"id"`
 	Status       string         `json:"status"` // locked or used
 	Direction    string         `json:"direction"`
-	AmountCents  int64          `json:"amountCents"`
-	MaxFeeCents  int64          `json:"maxFeeCents"`
-	ReceiveCents int64          `json:"receiveCents"`
+	AmountCents  money.Cents    `json:"amountCents"`
+	MaxFeeCents  money.Cents    `json:"maxFeeCents"`
+	ReceiveCents money.Cents    `json:"receiveCents"`
 	WalletID     string         `json:"walletId,omitempty"`
 	ExpiresAt    decision.Stamp `json:"expiresAt"`
 	CreatedAt    decision.Stamp `json:"createdAt"`
@@ -54,9 +55,9 @@ type RampOrder struct {
 	QuoteID     string         `json:"quoteId"`
 	Direction   string         `json:"direction"`
 	Status      string         `json:"status"`
-	AmountCents int64          `json:"amountCents"`
-	MaxFeeCents int64          `json:"maxFeeCents"`
-	FeeCents    int64          `json:"feeCents"`
+	AmountCents money.Cents    `json:"amountCents"`
+	MaxFeeCents money.Cents    `json:"maxFeeCents"`
+	FeeCents    money.Cents    `json:"feeCents"`
 	WalletID    string         `json:"walletId,omitempty"`
 	TxHash      string         `json:"txHash,omitempty"`
 	CreatedAt   decision.Stamp `json:"createdAt"`
@@ -70,7 +71,7 @@ type RampSession struct {
 	ID          string         `json:"id"`
 	Direction   string         `json:"direction"` // onramp or offramp
 	Status      string         `json:"status"`    // created, processing, completed or failed
-	AmountCents int64          `json:"amountCents"`
+	AmountCents money.Cents    `json:"amountCents"`
 	HostedURL   string         `json:"hostedUrl,omitempty"` // in the record only
 	CreatedAt   decision.Stamp `json:"createdAt"`
 	UpdatedAt   decision.Stamp `json:"updatedAt"`
@@ -82,7 +83,7 @@ type RampSession struct {
 // wallet.
 type QuoteRamp struct {
 	Workspace, ID, Direction string
-	AmountCents, FeeCents    int64
+	AmountCents, FeeCents    money.Cents
 	WalletID                 string // withdrawals only
 }
 
@@ -110,8 +111,8 @@ type RefuseRampOrder struct{ ID string }
 type ReportRamp struct {
 	EventID     string // the partner's, claimed once for 90 days
 	ID, Outcome string
-	FeeCents    *int64 // the fee charged; nil for the quote's MaxFeeCents
-	TxHash      string // of a completed withdrawal
+	FeeCents    *money.Cents // the fee charged; nil for the quote's MaxFeeCents
+	TxHash      string       // of a completed withdrawal
 	Session     *RampSession
 }
 

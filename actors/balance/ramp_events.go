@@ -1,6 +1,9 @@
 package balance
 
-import "purser/actors/decision"
+import (
+	"purser/actors/decision"
+	"purser/persistence/money"
+)
 
 // Record kinds of the ramp.
 const (
@@ -30,8 +33,8 @@ type RampMoved struct {
 	Direction   string         `json:"direction"`
 	From        string         `json:"from"`
 	To          string         `json:"to"`
-	AmountCents int64          `json:"amountCents"`
-	FeeCents    int64          `json:"feeCents"`
+	AmountCents money.Cents    `json:"amountCents"`
+	FeeCents    money.Cents    `json:"feeCents"`
 	TxHash      string         `json:"txHash,omitempty"`
 	EventID     string         `json:"eventId,omitempty"` // the partner's, when it reported the move
 	Postings    []Posting      `json:"postings"`
@@ -54,7 +57,7 @@ type RampSessionMoved struct {
 	Direction   string         `json:"direction"`
 	From        string         `json:"from"`
 	To          string         `json:"to"`
-	AmountCents int64          `json:"amountCents"`
+	AmountCents money.Cents    `json:"amountCents"`
 	EventID     string         `json:"eventId"` // the partner's
 	Postings    []Posting      `json:"postings"`
 	At          decision.Stamp `json:"at"`

@@ -94,7 +94,7 @@ func (o *RampOrder) fundingTransfer(workspace string) transfer {
 }
 
 // closingTransfer is the transfer that ends an order; moves is false for a withdrawal that arrived.
-func (o *RampOrder) closingTransfer(workspace, to string, fee int64, at time.Time) (t transfer, moves bool) {
+func (o *RampOrder) closingTransfer(workspace, to string, fee money.Cents, at time.Time) (t transfer, moves bool) {
 	t = o.fundingTransfer(workspace)
 	t.cause, t.at = "ramp/"+to+"/"+o.ID, at
 	switch {
@@ -383,11 +383,11 @@ func (b ramps) postRamp(postings []Posting) {
 	for _, p := range postings {
 		switch p.Account {
 		case AccountUSD:
-			if err := b.addLedgerCents(p.Cents); err != nil {
+			if err := b.addLedgerCents(p.Amount.Cents()); err != nil {
 				panic("BUG: ramp's dollars after their check: " + err.Error())
 			}
 		case AccountStablecoin:
-			b.StablecoinCents = money.MustAdd(b.StablecoinCents, p.Cents)
+			b.StablecoinCents = money.MustAdd(b.StablecoinCents, p.Amount.Cents())
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // rampRecords are the ramp's records by id.
@@ -246,14 +247,14 @@ type rampFixture struct {
 	state    balance.State
 	records  orderRecords
 	order    balance.RampOrder
-	sums     map[string]int64
-	credited int64 // sum of balance.Credit
+	sums     map[string]money.Cents
+	credited money.Cents // sum of balance.Credit
 	reserved map[string]bool
 	reports  int
 }
 
 func newRampFixture(t *testing.T, direction string) *rampFixture {
-	r := &rampFixture{t: t, records: orderRecords{}, sums: map[string]int64{}, reserved: map[string]bool{}}
+	r := &rampFixture{t: t, records: orderRecords{}, sums: map[string]money.Cents{}, reserved: map[string]bool{}}
 	ws := workspaceID.Format(ident.Workspace)
 	require.NoError(t, r.send(balance.ReceiveDeposit{Workspace: ws, EventID: "b", AmountUsdCents: 50_000,
 		Rail: "wire"}))
@@ -299,7 +300,7 @@ func (r *rampFixture) applyDecision(d decision.Decision) {
 			delete(r.reserved, settles)
 		}
 		for _, p := range rampPostings(e) {
-			r.sums[p.Account] += p.Cents
+			r.sums[p.Account] += p.Amount.Cents()
 		}
 	}
 	for _, record := range d.Records {
@@ -311,7 +312,7 @@ func (r *rampFixture) applyDecision(d decision.Decision) {
 
 // requireBalanced compares the accounts with the sums of all postings.
 func (r *rampFixture) requireBalanced() {
-	total := int64(0)
+	total := money.Cents(0)
 	for _, account := range slices.Sorted(maps.Keys(r.sums)) {
 		total += r.sums[account]
 	}
@@ -321,7 +322,7 @@ func (r *rampFixture) requireBalanced() {
 	require.Equal(r.t, r.state.LedgerCents, r.credited)
 	require.Empty(r.t, r.reserved)
 	if r.state.RampCents != 0 {
-		require.Equal(r.t, int64(10_000), r.sums[balance.AccountRamp], "while it is open")
+		require.Equal(r.t, money.Cents(10_000), r.sums[balance.AccountRamp], "while it is open")
 	}
 }
 

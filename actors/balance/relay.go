@@ -265,11 +265,11 @@ func merchantOf(m hold.Merchant) Merchant {
 // unmatchedEntry is the record of a clearing or refund for an unknown card.
 func unmatchedEntry(e *hold.Entry) decision.Record {
 	body, err := json.Marshal(struct {
-		CardID      *string  `json:"cardId"`
-		AmountCents int64    `json:"amountCents"`
-		Currency    string   `json:"currency"`
-		PostedCents int64    `json:"postedCents"`
-		Merchant    Merchant `json:"merchant"`
+		CardID      *string     `json:"cardId"`
+		AmountCents money.Cents `json:"amountCents"`
+		Currency    string      `json:"currency"`
+		PostedCents money.Cents `json:"postedCents"`
+		Merchant    Merchant    `json:"merchant"`
 	}{cardOf(e), e.Amount, string(e.Currency[:]), e.Posted, merchantOf(e.Merchant)})
 	if err != nil {
 		panic("BUG: unmatched entry: " + err.Error())

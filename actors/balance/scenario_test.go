@@ -18,6 +18,7 @@ import (
 	"purser/actors/fault"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // scenario is one workspace with its cards. Amounts are cents. hold.Decide decides the card
@@ -205,10 +206,10 @@ func postings(out *strings.Builder, events []decision.Event) {
 			legs = rampPostings(e)
 		}
 		for i := 0; i < len(legs); i += 2 {
-			fmt.Fprintf(out, "  %s %+d, %s %+d\n", legs[i].Account, legs[i].Cents, legs[i+1].Account, legs[i+1].Cents)
+			fmt.Fprintf(out, "  %s %+d, %s %+d\n", legs[i].Account, legs[i].Amount, legs[i+1].Account, legs[i+1].Amount)
 		}
 		for _, p := range minorPostings(e) {
-			fmt.Fprintf(out, "  %s %+d %s\n", p.Account, p.Cents, p.Currency)
+			fmt.Fprintf(out, "  %s %+d %s\n", p.Account, p.Amount, p.Currency)
 		}
 	}
 }
@@ -316,7 +317,10 @@ func (a arguments) text(key string) (value string) {
 	return value
 }
 
-func (a arguments) cents(key string) (value int64) {
+func (a arguments) minor(key string) money.Minor {
+	value := int64(0)
 	a.d.MaybeScanArgs(a.t, key, &value)
-	return value
+	return money.Minor(value)
 }
+
+func (a arguments) cents(key string) money.Cents { return a.minor(key).Cents() }

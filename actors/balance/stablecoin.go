@@ -89,7 +89,7 @@ func (c *ReceiveStablecoin) transferKey() string {
 	return fmt.Sprintf("%s/%s/%s/%d/%s", c.Workspace, c.Chain, c.Asset, c.AmountUsdCents, hash)
 }
 
-func chainCredit(workspace string, cents int64, source, reference, cause string, at time.Time) transfer {
+func chainCredit(workspace string, cents money.Cents, source, reference, cause string, at time.Time) transfer {
 	return transfer{workspace: workspace, account: AccountStablecoin, counterpart: AccountChain, cents: cents,
 		source:    source,
 		reference: reference, cause: cause, at: at}
@@ -110,7 +110,7 @@ func checkStablecoin(c ReceiveStablecoin) error {
 }
 
 // applyStablecoin folds a stablecoin credit; its decision checked that the sum fits.
-func (s *State) applyStablecoin(workspace string, cents int64) {
+func (s *State) applyStablecoin(workspace string, cents money.Cents) {
 	s.Workspace = workspace
 	s.StablecoinCents = money.MustAdd(s.StablecoinCents, cents)
 }

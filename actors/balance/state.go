@@ -48,26 +48,26 @@ var (
 // always equals LedgerCents + CardCents + HoldCents + ReservedCents. Of orders State has sums and
 // counts only: each order is a record of its own (orders.go).
 type State struct {
-	Workspace     string `json:"workspace"`
-	UsdCents      int64  `json:"usdCents"`      // the workspace's dollars, held and reserved ones included
-	HoldCents     int64  `json:"holdCents"`     // held by open authorizations
-	CardCents     int64  `json:"cardCents"`     // running sum of the relayed entries' CardDelta
-	LedgerCents   int64  `json:"ledgerCents"`   // from journal events; an open payout is already debited
-	ReservedCents int64  `json:"reservedCents"` // reserved by open payouts
-	WsSeq         uint64 `json:"wsSeq"`         // of the last relayed entry
+	Workspace     string      `json:"workspace"`
+	UsdCents      money.Cents `json:"usdCents"`      // the workspace's dollars, held and reserved ones included
+	HoldCents     money.Cents `json:"holdCents"`     // held by open authorizations
+	CardCents     money.Cents `json:"cardCents"`     // running sum of the relayed entries' CardDelta
+	LedgerCents   money.Cents `json:"ledgerCents"`   // from journal events; an open payout is already debited
+	ReservedCents money.Cents `json:"reservedCents"` // reserved by open payouts
+	WsSeq         uint64      `json:"wsSeq"`         // of the last relayed entry
 	// StablecoinCents are stablecoins in cents, one for one. UsdCents does not include them.
-	StablecoinCents int64 `json:"stablecoinCents,omitempty"`
+	StablecoinCents money.Cents `json:"stablecoinCents,omitempty"`
 	// SuspenseCents are what clearings (negative) and refunds (positive) for unknown cards add up
 	// to. Only the system workspace has them.
-	SuspenseCents int64       `json:"suspenseCents"`
+	SuspenseCents money.Cents `json:"suspenseCents"`
 	Month         money.Month `json:"month"`
-	MonthSpend    int64       `json:"monthSpend"` // authorized and cleared on all cards in Month
+	MonthSpend    money.Cents `json:"monthSpend"` // authorized and cleared on all cards in Month
 
-	OpenDeposits  int        `json:"openDeposits,omitempty"`  // pending deposits
-	IncomingCents int64      `json:"incomingCents,omitempty"` // sum of pending deposits
-	OpenPayouts   int        `json:"openPayouts,omitempty"`
-	PaidOut       DayTotal   `json:"paidOut"`
-	QuoteLocks    QuoteLocks `json:"quoteLocks,omitempty"`
+	OpenDeposits  int         `json:"openDeposits,omitempty"`  // pending deposits
+	IncomingCents money.Cents `json:"incomingCents,omitempty"` // sum of pending deposits
+	OpenPayouts   int         `json:"openPayouts,omitempty"`
+	PaidOut       DayTotal    `json:"paidOut"`
+	QuoteLocks    QuoteLocks  `json:"quoteLocks,omitempty"`
 
 	Onboarded  bool              `json:"onboarded,omitempty"`  // set up for conversions
 	Currencies []CurrencyAccount `json:"currencies,omitempty"` // in the order of their opening
@@ -83,9 +83,9 @@ type State struct {
 	ConversionQuoteLocks QuoteLocks `json:"conversionQuoteLocks,omitempty"`
 	OpenConversions      int        `json:"openConversions,omitempty"`
 
-	RampQuoteLocks QuoteLocks `json:"rampQuoteLocks,omitempty"`
-	OpenRampOrders int        `json:"openRampOrders,omitempty"`
-	RampCents      int64      `json:"rampCents,omitempty"` // funded by open ramp orders
+	RampQuoteLocks QuoteLocks  `json:"rampQuoteLocks,omitempty"`
+	OpenRampOrders int         `json:"openRampOrders,omitempty"`
+	RampCents      money.Cents `json:"rampCents,omitempty"` // funded by open ramp orders
 
 	orders orders
 }
@@ -99,18 +99,18 @@ type View struct {
 // Account is one account of a View, in cents.
 type Account struct {
 	Account        string         `json:"account"` // usd or stablecoin
-	AvailableCents int64          `json:"availableCents"`
-	IncomingCents  int64          `json:"incomingCents"`
-	HeldCents      int64          `json:"heldCents"`
+	AvailableCents money.Cents    `json:"availableCents"`
+	IncomingCents  money.Cents    `json:"incomingCents"`
+	HeldCents      money.Cents    `json:"heldCents"`
 	AsOf           decision.Stamp `json:"asOf"`
 }
 
 // Snapshot is the older summary of a balance, in cents.
 type Snapshot struct {
-	FiatUsdCents       int64 `json:"fiatUsdCents"`
-	StablecoinUsdCents int64 `json:"stablecoinUsdCents"`
-	TotalUsdCents      int64 `json:"totalUsdCents"`
-	MonthSpendUsdCents int64 `json:"monthSpendUsdCents"`
+	FiatUsdCents       money.Cents `json:"fiatUsdCents"`
+	StablecoinUsdCents money.Cents `json:"stablecoinUsdCents"`
+	TotalUsdCents      money.Cents `json:"totalUsdCents"`
+	MonthSpendUsdCents money.Cents `json:"monthSpendUsdCents"`
 }
 
 // View shows the balance at now. Held is the sum of open authorization holds and payout
@@ -137,7 +137,7 @@ func (s *State) View(now time.Time) View {
 }
 
 // totalCents is dollars and stablecoins together, capped at math.MaxInt64.
-func (s *State) totalCents() int64 {
+func (s *State) totalCents() money.Cents {
 	total, err := money.Add(s.UsdCents, s.StablecoinCents)
 	if err != nil {
 		return math.MaxInt64
@@ -147,7 +147,7 @@ func (s *State) totalCents() int64 {
 
 // addLedgerCents adds dollars to LedgerCents, or fails when a sum overflows an int64. After an
 // error the state is invalid.
-func (s *State) addLedgerCents(cents int64) error {
+func (s *State) addLedgerCents(cents money.Cents) error {
 	ledger, err := money.Add(s.LedgerCents, cents)
 	if err != nil {
 		return err

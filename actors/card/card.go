@@ -60,8 +60,8 @@ type View struct {
 	State                string         `json:"state"`
 	Last4                string         `json:"last4"`
 	PartnerCardToken     string         `json:"partnerCardToken"`
-	MonthlyLimitUsdCents int64          `json:"monthlyLimitUsdCents"`
-	PerTxnLimitUsdCents  int64          `json:"perTxnLimitUsdCents"`
+	MonthlyLimitUsdCents money.Cents    `json:"monthlyLimitUsdCents"`
+	PerTxnLimitUsdCents  money.Cents    `json:"perTxnLimitUsdCents"`
 	AllowedMccs          *[]string      `json:"allowedMccs"`
 	AllowedMerchants     *[]string      `json:"allowedMerchants"`
 	Physical             bool           `json:"physical"`
@@ -77,8 +77,8 @@ type Mint struct {
 	Last4                   string
 	HolderKind, HolderLabel string // kind is agent or human
 	CardholderID            string // "" for none
-	MonthlyLimitUsdCents    int64
-	PerTxnLimitUsdCents     int64
+	MonthlyLimitUsdCents    money.Cents
+	PerTxnLimitUsdCents     money.Cents
 	AllowedMccs             *[]string
 	AllowedMerchants        *[]string
 	Physical, Fixture       bool
@@ -88,8 +88,8 @@ type Mint struct {
 // Update changes the fields that are not nil, or are Set. An empty Update is refused.
 type Update struct {
 	State                *string      `json:"state"`
-	MonthlyLimitUsdCents *int64       `json:"monthlyLimitUsdCents"`
-	PerTxnLimitUsdCents  *int64       `json:"perTxnLimitUsdCents"`
+	MonthlyLimitUsdCents *money.Cents `json:"monthlyLimitUsdCents"`
+	PerTxnLimitUsdCents  *money.Cents `json:"perTxnLimitUsdCents"`
 	AllowedMccs          OptionalList `json:"allowedMccs"`
 	AllowedMerchants     OptionalList `json:"allowedMerchants"`
 }

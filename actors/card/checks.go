@@ -6,6 +6,7 @@ import (
 
 	"purser/actors/fault"
 	"purser/authorizer/hold"
+	"purser/persistence/money"
 )
 
 func networkState(state string) (hold.CardState, bool) {
@@ -48,10 +49,10 @@ func (c Update) validate() error {
 	return checkAllowlists(c.AllowedMccs.Value, c.AllowedMerchants.Value)
 }
 
-func checkLimits(monthly, perTxn *int64) error {
+func checkLimits(monthly, perTxn *money.Cents) error {
 	for _, limit := range []struct {
 		field string
-		cents *int64
+		cents *money.Cents
 	}{{"monthlyLimitUsdCents", monthly}, {"perTxnLimitUsdCents", perTxn}} {
 		if limit.cents != nil && (*limit.cents <= 0 || *limit.cents > MaxLimit) {
 			return invalidBody("%s: 1 to %d", limit.field, MaxLimit)

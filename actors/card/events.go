@@ -5,20 +5,21 @@ import (
 
 	"purser/actors/decision"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Terms is the complete rule by which a swipe is authorized. Every event of a card carries it, so
 // that a follower needs only the newest event. Limits are in cents. A null allowlist allows
 // everything, an empty one nothing.
 type Terms struct {
-	Token                string    `json:"token"`
-	Card                 string    `json:"card"`
-	Workspace            string    `json:"workspace"`
-	State                string    `json:"state"`
-	MonthlyLimitUsdCents int64     `json:"monthlyLimitUsdCents"`
-	PerTxnLimitUsdCents  int64     `json:"perTxnLimitUsdCents"`
-	AllowedMccs          *[]string `json:"allowedMccs"`
-	AllowedMerchants     *[]string `json:"allowedMerchants"`
+	Token                string      `json:"token"`
+	Card                 string      `json:"card"`
+	Workspace            string      `json:"workspace"`
+	State                string      `json:"state"`
+	MonthlyLimitUsdCents money.Cents `json:"monthlyLimitUsdCents"`
+	PerTxnLimitUsdCents  money.Cents `json:"perTxnLimitUsdCents"`
+	AllowedMccs          *[]string   `json:"allowedMccs"`
+	AllowedMerchants     *[]string   `json:"allowedMerchants"`
 }
 
 // Minted records a new card.

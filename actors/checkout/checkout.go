@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"purser/actors/decision"
+	"purser/persistence/money"
 )
 
 // Limits of a session.
@@ -77,13 +78,13 @@ const (
 
 // State is a session. The zero State is a session that does not exist.
 type State struct {
-	ID             string   `json:"id"`
-	Workspace      string   `json:"workspace"`
-	Status         string   `json:"status"`
-	AmountUsdCents int64    `json:"amountUsdCents"`
-	Assets         []string `json:"assets"`
-	Chains         []string `json:"chains"`
-	Pairs          []Pair   `json:"pairs"` // pairs that can be paid
+	ID             string      `json:"id"`
+	Workspace      string      `json:"workspace"`
+	Status         string      `json:"status"`
+	AmountUsdCents money.Cents `json:"amountUsdCents"`
+	Assets         []string    `json:"assets"`
+	Chains         []string    `json:"chains"`
+	Pairs          []Pair      `json:"pairs"` // pairs that can be paid
 	// dollars per coin, for coins that are not dollars; fixed for the life of the link
 	Prices           map[string]string `json:"prices"`
 	SettlementOption string            `json:"settlementOption"`
@@ -102,9 +103,9 @@ type State struct {
 	PayerAddress string          `json:"payerAddress,omitempty"`
 	Simulated    bool            `json:"simulated,omitempty"`
 	// the largest shortfall with which the link completes
-	ToleranceCents int64 `json:"toleranceCents,omitempty"`
+	ToleranceCents money.Cents `json:"toleranceCents,omitempty"`
 	// the shortfall with which the link completed
-	ShortfallCents int64           `json:"shortfallCents,omitempty"`
+	ShortfallCents money.Cents     `json:"shortfallCents,omitempty"`
 	CreditedAt     *decision.Stamp `json:"creditedAt,omitempty"`
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"purser/actors/checkout"
 	"purser/actors/decision"
+	"purser/persistence/money"
 )
 
 // selectedLink returns a session of 25 dollars that accepts USDC and ETH on Ethereum and Arbitrum,
@@ -60,7 +61,8 @@ func TestSessionSizeIsBounded(t *testing.T) {
 		require.Equal(t, checkout.NotedNew, seen("USDC", "250000", n+1), "dust leaves places free")
 	}
 	require.Equal(t, checkout.NotedFull, seen("USDC", "25000000", checkout.MaxPayments+1))
-	require.Equal(t, int64(checkout.MaxSmallPayments)+25*(checkout.MaxPayments-checkout.MaxSmallPayments), s.Money().ReceivedCents)
+	const received money.Cents = checkout.MaxSmallPayments + 25*(checkout.MaxPayments-checkout.MaxSmallPayments)
+	require.Equal(t, received, s.Money().ReceivedCents)
 	require.GreaterOrEqual(t, s.Money().ReceivedCents, s.AmountUsdCents, "full of payments, and paid")
 
 	for block := range 3 * checkout.MaxSightings {
@@ -92,7 +94,7 @@ func TestSessionSizeIsBounded(t *testing.T) {
 func TestUnitsAreTheLeastThatPayTheAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := selectedLink(t)
-		s.AmountUsdCents = rapid.Int64Range(1, checkout.MaxAmountCents).Draw(t, "cents")
+		s.AmountUsdCents = money.Cents(rapid.Int64Range(1, checkout.MaxAmountCents).Draw(t, "cents"))
 		asset := rapid.SampledFrom([]string{"USDC", "ETH"}).Draw(t, "asset")
 		s.Prices["ETH"] = rapid.SampledFrom([]string{"3150.42", "0.07", "99999.9999999999", "3"}).Draw(t, "price")
 		units := s.UnitsOf(asset, s.AmountUsdCents)
@@ -133,9 +135,9 @@ func TestToleranceIsWithinItsBounds(t *testing.T) {
 		require.ErrorContains(t, err, "0 to 50, 0 to 1", text)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		amount := rapid.Int64Range(1, checkout.MaxAmountCents).Draw(t, "cents")
+		amount := money.Cents(rapid.Int64Range(1, checkout.MaxAmountCents).Draw(t, "cents"))
 		tolerance := checkout.Tolerance{BasisPoints: rapid.Int64Range(0, 50).Draw(t, "points"),
-			Cents: rapid.Int64Range(0, 1).Draw(t, "cent")}
+			Cents: money.Cents(rapid.Int64Range(0, 1).Draw(t, "cent"))}
 		most := tolerance.ShortfallFor(amount)
 		require.Less(t, most, amount)
 		require.LessOrEqual(t, most, max(amount/200, 1))
@@ -168,5 +170,5 @@ func TestImpossibleObservationsAreRefused(t *testing.T) {
 	huge.Amount, huge.Confirmations = "99999999999999999999999999999999999999999999", 12
 	decideAndApply(t, s, huge)
 	require.Equal(t, checkout.Completed, s.Status)
-	require.Equal(t, int64(2_500-1_000_000_000_000), s.Money().DueCents)
+	require.Equal(t, money.Cents(2_500-1_000_000_000_000), s.Money().DueCents)
 }

@@ -2,13 +2,15 @@ package checkout
 
 import (
 	"time"
+
+	"purser/persistence/money"
 )
 
 // Create creates a link. Every pair has its address, and Prices has each of its priced coins. The
 // reply is a View.
 type Create struct {
 	ID, Workspace    string
-	AmountUsdCents   int64
+	AmountUsdCents   money.Cents
 	Text             Text
 	Accepted         Accepted
 	Indexes          map[string]uint32 // index of each family's address

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"purser/actors/decision"
+	"purser/persistence/money"
 )
 
 // Created records a new link. The merchant's text is in RecordText only. Links of versions without
@@ -12,7 +13,7 @@ import (
 type Created struct {
 	ID               string            `json:"id"`
 	Workspace        string            `json:"workspace"`
-	AmountUsdCents   int64             `json:"amountUsdCents"`
+	AmountUsdCents   money.Cents       `json:"amountUsdCents"`
 	Assets           []string          `json:"assets"`
 	Chains           []string          `json:"chains"`
 	Pairs            []Pair            `json:"pairs"`
@@ -20,7 +21,7 @@ type Created struct {
 	Prices           map[string]string `json:"prices"`
 	SettlementOption string            `json:"settlementOption"`
 	Sandbox          bool              `json:"sandbox"`
-	ToleranceCents   int64             `json:"toleranceCents,omitempty"`
+	ToleranceCents   money.Cents       `json:"toleranceCents,omitempty"`
 	Counted          bool              `json:"counted,omitempty"`
 	ExpiresAt        decision.Stamp    `json:"expiresAt"`
 	At               decision.Stamp    `json:"at"`
@@ -91,8 +92,8 @@ type SessionCompleted struct {
 	ID             string         `json:"id"`
 	Workspace      string         `json:"workspace"`
 	From           string         `json:"from"`
-	AmountUsdCents int64          `json:"amountUsdCents"`
-	ShortfallCents int64          `json:"shortfallCents,omitempty"`
+	AmountUsdCents money.Cents    `json:"amountUsdCents"`
+	ShortfallCents money.Cents    `json:"shortfallCents,omitempty"`
 	TxHash         string         `json:"txHash"`
 	PayerAddress   string         `json:"payerAddress"`
 	Simulated      bool           `json:"simulated,omitempty"`
@@ -105,8 +106,8 @@ type SessionCompleted struct {
 type SessionCredited struct {
 	ID             string         `json:"id"`
 	Workspace      string         `json:"workspace"`
-	AmountUsdCents int64          `json:"amountUsdCents"`
-	ShortfallCents int64          `json:"shortfallCents,omitempty"`
+	AmountUsdCents money.Cents    `json:"amountUsdCents"`
+	ShortfallCents money.Cents    `json:"shortfallCents,omitempty"`
 	TxHash         string         `json:"txHash"`
 	PayerAddress   string         `json:"payerAddress"`
 	At             decision.Stamp `json:"at"`

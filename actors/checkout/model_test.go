@@ -11,6 +11,7 @@ import (
 
 	"purser/actors/checkout"
 	"purser/actors/decision"
+	"purser/persistence/money"
 )
 
 // Size of a random history.
@@ -28,15 +29,15 @@ type linkModel struct {
 	ends, lives       time.Time // the end, and the end by the time to live
 	picked, cancelled bool
 	completed         int
-	short             int64
+	short             money.Cents
 	closed            bool
 	closedAs          string
-	tolerance         int64
+	tolerance         money.Cents
 	payments          [modelPayments]modelPayment
 }
 
 type modelPayment struct {
-	cents             int64
+	cents             money.Cents
 	good, late, known bool
 	blocks            [modelBlocks]struct {
 		here  bool
@@ -55,7 +56,7 @@ func (p *modelPayment) shown() (live bool, shown int) {
 
 // sums returns the counted payments on chain, the unconfirmed ones among them, their confirmed
 // cents, and all received cents. ever reports whether a counted payment was ever observed.
-func (m *linkModel) sums() (there, waiting int, confirmed, received int64, ever bool) {
+func (m *linkModel) sums() (there, waiting int, confirmed, received money.Cents, ever bool) {
 	for i := range m.payments {
 		p := &m.payments[i]
 		live, shown := p.shown()
@@ -189,7 +190,7 @@ func (m *linkModel) complete() {
 
 // dueCents returns the missing part of the amount without the accepted shortfall, negative after an
 // overpayment.
-func (m *linkModel) dueCents(received int64) int64 {
+func (m *linkModel) dueCents(received money.Cents) money.Cents {
 	if missing := modelCents - received; missing <= 0 {
 		return missing
 	}
@@ -210,7 +211,7 @@ type randomHistory struct {
 	model linkModel
 	// a completion is never undone and never repeated
 	completions int
-	credit      int64
+	credit      money.Cents
 }
 
 func (h *randomHistory) sendCommand(command any) error {
@@ -326,8 +327,7 @@ func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 			lives:     h.now.Add(checkout.DefaultExpires),
 			tolerance: tolerance.ShortfallFor(modelCents)}
 		for i := range h.model.payments {
-			h.model.payments[i].cents = rapid.SampledFrom([]int64{500, 1_240, 1_250, 2_490, 2_500, 4_000}).Draw(t,
-				"cents")
+			h.model.payments[i].cents = rapid.SampledFrom([]money.Cents{500, 1_240, 1_250, 2_490, 2_500, 4_000}).Draw(t, "cents")
 			h.model.payments[i].good = rapid.IntRange(0, 5).Draw(t, "good") > 0
 		}
 		for range rapid.IntRange(1, modelSteps).Draw(t, "steps") {
@@ -337,7 +337,7 @@ func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 			require.Equal(t, checkout.Money{ReceivedCents: received, DueCents: h.model.dueCents(received)},
 				h.state.Money())
 			require.Equal(t, h.model.completed, h.completions)
-			require.Equal(t, int64(h.model.completed)*(modelCents-h.model.short), h.credit)
+			require.Equal(t, money.Cents(h.model.completed)*(modelCents-h.model.short), h.credit)
 			require.Equal(t, h.model.picked && !h.model.closed, h.state.Watching)
 		}
 	})

@@ -103,10 +103,10 @@ func (l paymentList) matching(q *Payment, blockHash string) int {
 type Money struct {
 	// ReceivedCents is the worth of all payments in accepted coins that the chains hold, including
 	// late and unconfirmed ones.
-	ReceivedCents int64
+	ReceivedCents money.Cents
 	// DueCents is the amount asked less ReceivedCents, negative after an overpayment. An accepted
 	// shortfall is not due.
-	DueCents int64
+	DueCents money.Cents
 }
 
 // Money returns the sums over the payments.
@@ -121,7 +121,7 @@ func (s *State) Money() Money {
 
 // worthCents returns the worth of the selected payments in cents. It adds the units of each asset
 // first and rounds down once. The result is at most money.MaxAmount.
-func (s *State) worthCents(which func(*Payment) bool) int64 {
+func (s *State) worthCents(which func(*Payment) bool) money.Cents {
 	units := map[string]*big.Int{}
 	for i := range s.Payments {
 		p := &s.Payments[i]
@@ -135,7 +135,7 @@ func (s *State) worthCents(which func(*Payment) bool) int64 {
 		}
 		sum.Add(sum, parseUnits(p.Units))
 	}
-	total := int64(0)
+	total := money.Cents(0)
 	for asset, sum := range units {
 		total = min(money.MaxAmount, total+s.centsOf(asset, sum))
 	}
@@ -152,13 +152,13 @@ func parseUnits(text string) *big.Int {
 }
 
 // centsOf returns the worth of units of an asset in cents, rounded down, at most money.MaxAmount.
-func (s *State) centsOf(asset string, units *big.Int) int64 {
+func (s *State) centsOf(asset string, units *big.Int) money.Cents {
 	worth := new(big.Rat).Mul(new(big.Rat).SetInt(units), s.centsPerUnit(asset))
 	cents := new(big.Int).Quo(worth.Num(), worth.Denom())
-	if most := big.NewInt(money.MaxAmount); cents.Cmp(most) > 0 {
+	if most := big.NewInt(int64(money.MaxAmount)); cents.Cmp(most) > 0 {
 		return money.MaxAmount
 	}
-	return cents.Int64()
+	return money.Cents(cents.Int64())
 }
 
 // sendableDecimals is the number of decimals of a coin that a person can send: wallets and
@@ -167,9 +167,9 @@ const sendableDecimals = 8
 
 // UnitsOf returns the smallest units of an asset that pay an amount, rounded up to sendableDecimals
 // of the coin.
-func (s *State) UnitsOf(asset string, cents int64) *big.Int {
+func (s *State) UnitsOf(asset string, cents money.Cents) *big.Int {
 	step := powerOfTen(max(0, unitDecimals(asset)-sendableDecimals))
-	steps := new(big.Rat).Quo(new(big.Rat).SetInt64(cents), s.centsPerUnit(asset))
+	steps := new(big.Rat).Quo(new(big.Rat).SetInt64(int64(cents)), s.centsPerUnit(asset))
 	steps.Quo(steps, new(big.Rat).SetInt(step))
 	up := new(big.Int).Sub(steps.Denom(), big.NewInt(1))
 	return up.Mul(up.Quo(up.Add(up, steps.Num()), steps.Denom()), step)
@@ -199,7 +199,7 @@ func powerOfTen(of int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big
 // paymentTotals sums the counted payments.
 type paymentTotals struct {
 	live, unconfirmed int
-	confirmedCents    int64
+	confirmedCents    money.Cents
 }
 
 func (s *State) totalPayments() paymentTotals {

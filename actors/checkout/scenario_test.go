@@ -17,6 +17,7 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
+	"purser/persistence/money"
 )
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -128,11 +129,12 @@ func (s *scenario) create(t *testing.T, a arguments) string {
 	for i := range accepted.Pairs {
 		accepted.Pairs[i].Address = addressOf(accepted.Pairs[i].Chain)
 	}
-	c := checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: int64(a.number("cents", 2_500)),
+	c := checkout.Create{ID: "cs_1", Workspace: "ws_1", AmountUsdCents: money.Cents(a.number("cents", 2_500)),
 		Accepted: accepted,
 		Expires:  a.duration("expires", checkout.DefaultExpires), SettlementOption: checkout.HoldStablecoin,
-		Prices:    map[string]string{"ETH": "3150.42", "BTC": "97000"},
-		Tolerance: checkout.Tolerance{BasisPoints: int64(a.number("points", 0)), Cents: int64(a.number("cent", 0))},
+		Prices: map[string]string{"ETH": "3150.42", "BTC": "97000"},
+		Tolerance: checkout.Tolerance{BasisPoints: int64(a.number("points", 0)),
+			Cents: money.Cents(a.number("cent", 0))},
 		Text: checkout.Text{SuccessURL: a.text("success", "https://shop.example/thanks"), CancelURL: a.text("back", ""),
 			Description: merchantText, MerchantReference: strings.Repeat("é", a.number("reference", 1)),
 			Metadata: map[string]json.RawMessage{"note": json.RawMessage(`"` + strings.Repeat("x",

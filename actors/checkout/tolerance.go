@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"purser/persistence/money"
 )
 
 // Bounds of a Tolerance: 0.5 % of the amount, and one cent.
@@ -15,14 +17,17 @@ const (
 // Tolerance is the shortfall that a link accepts: basis points of its amount, rounded down to whole
 // cents, or a number of cents, whichever is more. The zero Tolerance accepts no shortfall. A link
 // stores the resulting cents when it is created; a customer never sees them.
-type Tolerance struct{ BasisPoints, Cents int64 }
+type Tolerance struct {
+	BasisPoints int64
+	Cents       money.Cents
+}
 
 // ParseTolerance reads "basis points,cents".
 func ParseTolerance(text string) (Tolerance, error) {
 	points, cents, two := strings.Cut(text, ",")
 	p, errPoints := strconv.ParseInt(strings.TrimSpace(points), 10, 64)
 	c, errCents := strconv.ParseInt(strings.TrimSpace(cents), 10, 64)
-	t := Tolerance{BasisPoints: p, Cents: c}
+	t := Tolerance{BasisPoints: p, Cents: money.Cents(c)}
 	if !two || errPoints != nil || errCents != nil || !t.IsValid() {
 		return Tolerance{}, fmt.Errorf("%q is not basis points and cents with a comma: 0 to %d, 0 to %d", text,
 			MaxToleranceBasisPoints, MaxToleranceCents)
@@ -38,8 +43,8 @@ func (t Tolerance) IsValid() bool {
 
 // ShortfallFor returns the largest accepted shortfall, in cents, for a link of an amount. The
 // result is less than the amount.
-func (t Tolerance) ShortfallFor(amountCents int64) int64 {
-	return min(max(amountCents*t.BasisPoints/10_000, t.Cents), amountCents-1)
+func (t Tolerance) ShortfallFor(amountCents money.Cents) money.Cents {
+	return min(max(amountCents.BasisPoints(t.BasisPoints), t.Cents), amountCents-1)
 }
 
 // isFilled reports whether the confirmed payments complete the link. A shortfall is accepted only

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"purser/actors/decision"
+	"purser/persistence/money"
 )
 
 // View is a session as the merchant sees it, without the merchant's text.
 type View struct {
 	ID                 string            `json:"id"`
 	Status             string            `json:"status"`
-	AmountUsdCents     int64             `json:"amountUsdCents"`
-	ReceivedUsdCents   int64             `json:"receivedUsdCents"`
-	DueUsdCents        int64             `json:"dueUsdCents"`
-	ToleranceUsdCents  int64             `json:"toleranceUsdCents"`
-	ShortfallUsdCents  int64             `json:"shortfallUsdCents"` // accepted; the credit is the amount less this
+	AmountUsdCents     money.Cents       `json:"amountUsdCents"`
+	ReceivedUsdCents   money.Cents       `json:"receivedUsdCents"`
+	DueUsdCents        money.Cents       `json:"dueUsdCents"`
+	ToleranceUsdCents  money.Cents       `json:"toleranceUsdCents"`
+	ShortfallUsdCents  money.Cents       `json:"shortfallUsdCents"` // accepted; the credit is the amount less this
 	AcceptedAssets     []string          `json:"acceptedAssets"`
 	AcceptedChains     []string          `json:"acceptedChains"`
 	ReceivingAddresses []Pair            `json:"receivingAddresses"`
@@ -121,9 +122,9 @@ type CustomerView struct {
 	Asset              *string         `json:"asset"`              // the pair of the first counted payment
 	Chain              *string         `json:"chain"`
 	Address            *string         `json:"address"`
-	AmountUsdCents     int64           `json:"amountUsdCents"`
-	ReceivedUsdCents   int64           `json:"receivedUsdCents"`
-	DueUsdCents        int64           `json:"dueUsdCents"`
+	AmountUsdCents     money.Cents     `json:"amountUsdCents"`
+	ReceivedUsdCents   money.Cents     `json:"receivedUsdCents"`
+	DueUsdCents        money.Cents     `json:"dueUsdCents"`
 	Confirmations      Confirmed       `json:"confirmations"`
 	Sandbox            bool            `json:"sandbox"`
 	Cancelled          bool            `json:"cancelled"`

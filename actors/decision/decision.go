@@ -3,7 +3,11 @@
 // Decision in one batch or none of it, and releases the reply only after the commit.
 package decision
 
-import "time"
+import (
+	"time"
+
+	"purser/persistence/money"
+)
 
 // Event is a fact of one stream. Its type carries a version ("card.frozen.v1"). A stored event is
 // never rewritten; the package that declares it decodes every version it ever wrote. Events hold
@@ -61,7 +65,7 @@ type Once struct {
 // and an event of the batch settles the reservation. A refused reservation is insufficient_funds.
 type Debit struct {
 	Reservation string
-	Cents       int64
+	Cents       money.Cents
 }
 
 // Decision is the outcome of a command. Without events, records, timers and onces there is nothing

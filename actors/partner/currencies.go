@@ -3,6 +3,8 @@ package partner
 import (
 	"context"
 	"time"
+
+	"purser/persistence/money"
 )
 
 // ReceivingDetails are the details of one rail by which money reaches a balance in a currency.
@@ -17,7 +19,7 @@ type ReceivingDetails struct {
 type OfferRequest struct {
 	Sell, Buy   string // currencies
 	FixedSide   string // sell or buy
-	AmountMinor int64
+	AmountMinor money.Minor
 }
 
 // Offer is a firm rate, spread included, in units bought for one unit sold. It can be used for the

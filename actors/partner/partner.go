@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"purser/persistence/money"
 )
 
 // ErrFull says that a partner takes no orders now. It kept nothing, so that a retry is safe.
@@ -18,11 +20,11 @@ var ErrFull = errors.New("partner takes no more orders now")
 
 // Deposit is a bank transfer that a customer announced.
 type Deposit struct {
-	ID             string    `json:"id"` // dep_…
-	WorkspaceID    string    `json:"workspaceId"`
-	Rail           string    `json:"rail"` // ach, fednow or wire
-	AmountUsdCents int64     `json:"amountUsdCents"`
-	ExpectedAt     time.Time `json:"expectedAt"`
+	ID             string      `json:"id"` // dep_…
+	WorkspaceID    string      `json:"workspaceId"`
+	Rail           string      `json:"rail"` // ach, fednow or wire
+	AmountUsdCents money.Cents `json:"amountUsdCents"`
+	ExpectedAt     time.Time   `json:"expectedAt"`
 }
 
 // Bank is the partner that holds the dollars.

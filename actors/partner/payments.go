@@ -3,6 +3,8 @@ package partner
 import (
 	"context"
 	"errors"
+
+	"purser/persistence/money"
 )
 
 // Account is a recipient's bank account. It is personal data: senders neither log nor store it.
@@ -21,19 +23,18 @@ type Account struct {
 
 // Payment is an order to pay a recipient, or a deal of the desk on RailFX.
 type Payment struct {
-	Reference   string `json:"reference"` // ours; the bank's reports name it
-	Account     string `json:"account"`   // token of the recipient's account
-	Rail        string `json:"rail"`      // ach, wire, realtime or intl_wire
-	SameDay     bool   `json:"sameDay,omitempty"`
-	AmountCents int64  `json:"amountCents"`
-	Description string `json:"description"`
-	UETR        string `json:"uetr,omitempty"` // wires abroad only
+	Reference   string      `json:"reference"` // ours; the bank's reports name it
+	Account     string      `json:"account"`   // token of the recipient's account
+	Rail        string      `json:"rail"`      // ach, wire, realtime or intl_wire
+	SameDay     bool        `json:"sameDay,omitempty"`
+	AmountMinor money.Minor `json:"amountCents"` // cents, but on RailFX minor units of SellCurrency
+	Description string      `json:"description"`
+	UETR        string      `json:"uetr,omitempty"` // wires abroad only
 	// BuyCurrency and BuyMinor are the amount that the recipient gets by a quote; "" and 0 without
 	// one.
-	BuyCurrency string `json:"buyCurrency,omitempty"`
-	BuyMinor    int64  `json:"buyMinor,omitempty"`
-	// SellCurrency is the currency of AmountCents on RailFX, in its minor units; RailFX has no
-	// account.
+	BuyCurrency string      `json:"buyCurrency,omitempty"`
+	BuyMinor    money.Minor `json:"buyMinor,omitempty"`
+	// SellCurrency is the currency of AmountMinor on RailFX, which has no account.
 	SellCurrency string `json:"sellCurrency,omitempty"`
 }
 

@@ -1,13 +1,17 @@
 package partner
 
-import "context"
+import (
+	"context"
+
+	"purser/persistence/money"
+)
 
 // Ramp converts between dollars and USDC, and sends USDC to wallets. Every method is idempotent by
 // the id that it gets. The partner reports the outcome of an order later, signed.
 type Ramp interface {
 	// Fee is the highest fee of an order of cents, in cents. ErrRefused says that the partner does
 	// not take such an order.
-	Fee(ctx context.Context, direction string, cents int64) (int64, error)
+	Fee(ctx context.Context, direction string, cents money.Cents) (money.Cents, error)
 	// Link registers a workspace under the id of its account. ErrRefused says that the partner
 	// refuses the workspace.
 	Link(ctx context.Context, account, workspaceID string) error
@@ -31,7 +35,7 @@ type RampOrder struct {
 	ID          string      `json:"id"`
 	WorkspaceID string      `json:"workspaceId"`
 	Direction   string      `json:"direction"` // onramp, offramp or withdraw
-	AmountCents int64       `json:"amountCents"`
-	MaxFeeCents int64       `json:"maxFeeCents"`
+	AmountCents money.Cents `json:"amountCents"`
+	MaxFeeCents money.Cents `json:"maxFeeCents"`
 	Wallet      *RampWallet `json:"wallet,omitempty"`
 }

@@ -11,6 +11,7 @@ import (
 	"purser/actors/webhook"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Announcement is an event as the endpoints of a workspace receive it: the event type that they
@@ -38,10 +39,10 @@ func announceCheckout(e persistence.Event) (Announcement, error) {
 		return Announcement{}, fmt.Errorf("a credit is %T", event)
 	}
 	body, err := json.Marshal(struct {
-		ID             string `json:"id"`
-		AmountUsdCents int64  `json:"amountUsdCents"`
-		TxHash         string `json:"txHash"`
-		PayerAddress   string `json:"payerAddress"`
+		ID             string      `json:"id"`
+		AmountUsdCents money.Cents `json:"amountUsdCents"`
+		TxHash         string      `json:"txHash"`
+		PayerAddress   string      `json:"payerAddress"`
 	}{credited.ID, credited.AmountUsdCents, credited.TxHash, credited.PayerAddress})
 	return Announcement{Event: webhook.CheckoutCompleted, Body: string(body)}, err
 }

@@ -60,7 +60,7 @@ func (v *conversions) sendConversion(ctx context.Context, workspace, id string) 
 const deskAccount = "desk"
 
 func dealOf(v balance.Conversion) partner.Payment {
-	return partner.Payment{Reference: v.ID, Account: deskAccount, Rail: partner.RailFX, AmountCents: v.Sell.AmountMinor,
+	return partner.Payment{Reference: v.ID, Account: deskAccount, Rail: partner.RailFX, AmountMinor: v.Sell.AmountMinor,
 		SellCurrency: string(v.Sell.Currency), BuyCurrency: string(v.Buy.Currency), BuyMinor: v.Buy.AmountMinor}
 }
 

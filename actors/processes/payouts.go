@@ -82,7 +82,7 @@ func (p *payouts) sendPayout(ctx context.Context, e persistence.Event, id string
 
 func paymentOf(p balance.Payout, description, token string) partner.Payment {
 	payment := partner.Payment{Reference: p.Reference, Account: token, Rail: p.Rail, SameDay: p.SameDay,
-		AmountCents: p.AmountCents, Description: description, UETR: p.UETR}
+		AmountMinor: p.AmountCents.Minor(), Description: description, UETR: p.UETR}
 	if p.Buy != nil {
 		payment.BuyCurrency, payment.BuyMinor = string(p.Buy.Currency), p.Buy.AmountMinor
 	}

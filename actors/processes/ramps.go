@@ -12,6 +12,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/partner"
 	"purser/actors/ramp"
+	"purser/persistence/money"
 )
 
 // Limits of the calls to the ramp's partner.
@@ -45,7 +46,7 @@ func newRamps(runtime Runtime, c *Config) *Ramps {
 
 // RampFee asks the partner for the highest fee of an order of so many cents. The error is
 // capability_unavailable without a partner, and for an order that the partner does not take.
-func (r *Ramps) RampFee(ctx context.Context, direction string, cents int64) (int64, error) {
+func (r *Ramps) RampFee(ctx context.Context, direction string, cents money.Cents) (money.Cents, error) {
 	if r.ramp == nil {
 		return 0, fault.New(fault.CapabilityUnavailable, "there is no partner for the ramp")
 	}

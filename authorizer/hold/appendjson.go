@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // The journal takes thousands of entries per second. AppendJSON writes them by hand, byte for byte
@@ -30,20 +31,22 @@ func (e *Entry) AppendJSON(dst []byte) ([]byte, error) {
 	w.textUnlessEmpty(`,"originalId":`, e.OriginalID)
 	w.dst = append(w.dst, `,"fingerprint":"`...)
 	w.dst = append(hex.AppendEncode(w.dst, e.Fingerprint[:]), '"')
-	w.writeNumber(`,"amountCents":`, e.Amount)
-	w.unlessZero(`,"approvedCents":`, e.Approved)
+	w.writeCents(`,"amountCents":`, e.Amount)
+	w.centsUnlessZero(`,"approvedCents":`, e.Approved)
 	if e.Currency != ([3]byte{}) {
 		w.textUnlessEmpty(`,"currency":`, string(e.Currency[:]))
 	}
 	w.writeMerchant(&e.Merchant)
 	w.unlessFalse(`,"final":true`, e.Final)
 	w.unlessFalse(`,"tombstone":true`, e.Tombstone)
-	w.writeNumber(`,"cardDeltaCents":`, e.CardDelta)
-	w.writeNumber(`,"holdDeltaCents":`, e.HoldDelta)
-	w.writeNumber(`,"spendDeltaCents":`, e.SpendDelta)
-	w.unlessZero(`,"postedCents":`, e.Posted)
-	w.unlessZero(`,"month":`, int64(e.Spend.Month))
-	w.writeNumber(`,"monthSpendCents":`, e.Spend.Cents)
+	w.writeCents(`,"cardDeltaCents":`, e.CardDelta)
+	w.writeCents(`,"holdDeltaCents":`, e.HoldDelta)
+	w.writeCents(`,"spendDeltaCents":`, e.SpendDelta)
+	w.centsUnlessZero(`,"postedCents":`, e.Posted)
+	if e.Spend.Month != 0 {
+		w.writeNumber(`,"month":`, int64(e.Spend.Month))
+	}
+	w.writeCents(`,"monthSpendCents":`, e.Spend.Cents)
 	w.writeChecked(e.HasChecked, e.Checked)
 	if !e.After.ID.IsZero() {
 		w.writeHold(&e.After)
@@ -65,9 +68,11 @@ func (w *writer) writeCount(member string, n uint64) {
 	w.dst = strconv.AppendUint(append(w.dst, member...), n, 10)
 }
 
-func (w *writer) unlessZero(member string, n int64) {
-	if n != 0 {
-		w.writeNumber(member, n)
+func (w *writer) writeCents(member string, c money.Cents) { w.writeNumber(member, int64(c)) }
+
+func (w *writer) centsUnlessZero(member string, c money.Cents) {
+	if c != 0 {
+		w.writeCents(member, c)
 	}
 }
 
@@ -146,13 +151,13 @@ func (w *writer) writeHold(h *Hold) {
 	if h.ExpiresAt != 0 {
 		w.writeTime(`,"expiresAt":`, h.ExpiresAt)
 	}
-	w.writeNumber(`,"amountCents":`, h.Asked)
-	w.writeNumber(`,"approvedCents":`, h.Approved)
-	w.writeNumber(`,"heldCents":`, h.Held)
-	w.writeNumber(`,"clearedCents":`, h.Cleared)
-	w.writeNumber(`,"refundedCents":`, h.Refunded)
+	w.writeCents(`,"amountCents":`, h.Asked)
+	w.writeCents(`,"approvedCents":`, h.Approved)
+	w.writeCents(`,"heldCents":`, h.Held)
+	w.writeCents(`,"clearedCents":`, h.Cleared)
+	w.writeCents(`,"refundedCents":`, h.Refunded)
 	w.writeNumber(`,"month":`, int64(h.Month))
-	w.writeNumber(`,"monthCents":`, h.MonthCents)
+	w.writeCents(`,"monthCents":`, h.MonthCents)
 	w.writeName(`,"decision":`, decisionNames, uint8(h.Decision))
 	w.writeName(`,"reason":`, reasonNames, uint8(h.Reason))
 	w.writeName(`,"status":`, statusNames, uint8(h.Status))
@@ -164,9 +169,9 @@ func (w *writer) writeHold(h *Hold) {
 // AppendJSON appends the compared amounts, in the encoding of package json.
 func (c Checked) AppendJSON(dst []byte) []byte {
 	w := writer{dst: dst}
-	w.writeNumber(`{"limitCents":`, c.LimitCents)
-	w.writeNumber(`,"spentCents":`, c.SpentCents)
-	w.writeNumber(`,"askedCents":`, c.AskedCents)
+	w.writeCents(`{"limitCents":`, c.LimitCents)
+	w.writeCents(`,"spentCents":`, c.SpentCents)
+	w.writeCents(`,"askedCents":`, c.AskedCents)
 	return append(w.dst, '}')
 }
 

@@ -109,7 +109,7 @@ func TestAnEntryIsWrittenByHandAsPackageJSONWritesIt(t *testing.T) {
 
 func drawEntry(t *rapid.T) Entry {
 	cents := func(what string) money.Cents {
-		return rapid.OneOf(rapid.Just(int64(0)), rapid.Int64()).Draw(t, what)
+		return money.Cents(rapid.OneOf(rapid.Just(int64(0)), rapid.Int64()).Draw(t, what))
 	}
 	id := func(what string) (id ident.UUID) {
 		copy(id[:], rapid.OneOf(rapid.Just(make([]byte, len(id))),

@@ -35,16 +35,16 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	dst = appendString(dst, e.NetworkID)
 	dst = appendString(dst, e.OriginalID)
 	dst = append(dst, e.Fingerprint[:]...)
-	dst = binary.AppendVarint(dst, e.Amount)
-	dst = binary.AppendVarint(dst, e.Approved)
+	dst = appendCents(dst, e.Amount)
+	dst = appendCents(dst, e.Approved)
 	dst = append(dst, e.Currency[:]...)
 	dst = appendMerchant(dst, &e.Merchant)
 	dst = appendBool(dst, e.Final)
 	dst = appendBool(dst, e.Tombstone)
-	dst = binary.AppendVarint(dst, e.CardDelta)
-	dst = binary.AppendVarint(dst, e.HoldDelta)
-	dst = binary.AppendVarint(dst, e.SpendDelta)
-	dst = binary.AppendVarint(dst, e.Posted)
+	dst = appendCents(dst, e.CardDelta)
+	dst = appendCents(dst, e.HoldDelta)
+	dst = appendCents(dst, e.SpendDelta)
+	dst = appendCents(dst, e.Posted)
 	dst = appendSpend(dst, &e.Spend)
 	dst = appendChecked(dst, e.HasChecked, &e.Checked)
 	known := !e.After.ID.IsZero()
@@ -66,9 +66,9 @@ func DecodeEntry(b []byte, e *Entry) error {
 		Reason: Reason(d.readEnum(reasonNames)),
 		Shard:  ident.Shard(d.readByte()), Workspace: d.readUUID(), Card: d.readUUID(),
 		NetworkID: d.readString(), OriginalID: d.readString(), Fingerprint: d.readUUID(),
-		Amount: d.readVarint(), Approved: d.readVarint(), Currency: d.readCurrency(), Merchant: d.readMerchant(),
+		Amount: d.readCents(), Approved: d.readCents(), Currency: d.readCurrency(), Merchant: d.readMerchant(),
 		Final: d.readBool(), Tombstone: d.readBool(),
-		CardDelta: d.readVarint(), HoldDelta: d.readVarint(), SpendDelta: d.readVarint(), Posted: d.readVarint(),
+		CardDelta: d.readCents(), HoldDelta: d.readCents(), SpendDelta: d.readCents(), Posted: d.readCents(),
 		Spend: d.readSpend(),
 	}
 	e.HasChecked, e.Checked = d.readChecked()
@@ -99,8 +99,8 @@ func AppendRule(dst []byte, r *Rule) []byte {
 	dst = append(dst, r.Workspace[:]...)
 	dst = binary.AppendUvarint(dst, r.Version)
 	dst = append(dst, byte(r.State))
-	dst = binary.AppendVarint(dst, r.PerTxnCents)
-	dst = binary.AppendVarint(dst, r.MonthCents)
+	dst = appendCents(dst, r.PerTxnCents)
+	dst = appendCents(dst, r.MonthCents)
 	dst = appendCount(dst, r.MCCs == nil, len(r.MCCs))
 	for _, mcc := range r.MCCs {
 		dst = binary.BigEndian.AppendUint16(dst, mcc)
@@ -121,7 +121,7 @@ func DecodeRule(b []byte, r *Rule) error {
 	copy(r.Token[:], d.takeBytes(len(r.Token)))
 	r.Card, r.Workspace, r.Version = d.readUUID(), d.readUUID(), d.readUvarint()
 	r.State = CardState(d.readEnum(cardStateNames))
-	r.PerTxnCents, r.MonthCents = d.readVarint(), d.readVarint()
+	r.PerTxnCents, r.MonthCents = d.readCents(), d.readCents()
 	if n, ok := d.readCount(2); ok {
 		r.MCCs = make([]uint16, n)
 		for i := range r.MCCs {
@@ -155,17 +155,19 @@ func appendHold(dst []byte, h *Hold) []byte {
 	dst = appendString(dst, h.NetworkID)
 	dst = binary.AppendVarint(dst, h.At)
 	dst = binary.AppendVarint(dst, h.ExpiresAt)
-	dst = binary.AppendVarint(dst, h.Asked)
-	dst = binary.AppendVarint(dst, h.Approved)
-	dst = binary.AppendVarint(dst, h.Held)
-	dst = binary.AppendVarint(dst, h.Cleared)
-	dst = binary.AppendVarint(dst, h.Refunded)
+	dst = appendCents(dst, h.Asked)
+	dst = appendCents(dst, h.Approved)
+	dst = appendCents(dst, h.Held)
+	dst = appendCents(dst, h.Cleared)
+	dst = appendCents(dst, h.Refunded)
 	dst = binary.AppendUvarint(dst, uint64(h.Month))
-	dst = binary.AppendVarint(dst, h.MonthCents)
+	dst = appendCents(dst, h.MonthCents)
 	dst = append(dst, byte(h.Decision), byte(h.Reason), byte(h.Status))
 	dst = appendChecked(dst, h.HasChecked, &h.Checked)
 	return appendMerchant(dst, &h.Merchant)
 }
+
+func appendCents(dst []byte, c money.Cents) []byte { return binary.AppendVarint(dst, int64(c)) }
 
 func appendMerchant(dst []byte, m *Merchant) []byte {
 	dst = appendString(dst, m.ID)
@@ -175,7 +177,7 @@ func appendMerchant(dst []byte, m *Merchant) []byte {
 }
 
 func appendSpend(dst []byte, s *Spend) []byte {
-	return binary.AppendVarint(binary.AppendUvarint(dst, uint64(s.Month)), s.Cents)
+	return appendCents(binary.AppendUvarint(dst, uint64(s.Month)), s.Cents)
 }
 
 func appendChecked(dst []byte, has bool, c *Checked) []byte {
@@ -183,9 +185,9 @@ func appendChecked(dst []byte, has bool, c *Checked) []byte {
 	if !has {
 		return dst
 	}
-	dst = binary.AppendVarint(dst, c.LimitCents)
-	dst = binary.AppendVarint(dst, c.SpentCents)
-	return binary.AppendVarint(dst, c.AskedCents)
+	dst = appendCents(dst, c.LimitCents)
+	dst = appendCents(dst, c.SpentCents)
+	return appendCents(dst, c.AskedCents)
 }
 
 func appendString(dst []byte, s string) []byte {
@@ -279,6 +281,8 @@ func (d *decoder) readVarint() int64 {
 	return int64(u>>1) ^ -int64(u&1)
 }
 
+func (d *decoder) readCents() money.Cents { return money.Cents(d.readVarint()) }
+
 func (d *decoder) readUUID() (u [16]byte) {
 	copy(u[:], d.takeBytes(len(u)))
 	return u
@@ -315,13 +319,13 @@ func (d *decoder) readMonth() money.Month {
 	return money.Month(v)
 }
 
-func (d *decoder) readSpend() Spend { return Spend{Month: d.readMonth(), Cents: d.readVarint()} }
+func (d *decoder) readSpend() Spend { return Spend{Month: d.readMonth(), Cents: d.readCents()} }
 
 func (d *decoder) readChecked() (has bool, c Checked) {
 	if !d.readBool() {
 		return false, c
 	}
-	return true, Checked{LimitCents: d.readVarint(), SpentCents: d.readVarint(), AskedCents: d.readVarint()}
+	return true, Checked{LimitCents: d.readCents(), SpentCents: d.readCents(), AskedCents: d.readCents()}
 }
 
 func (d *decoder) readMerchant() Merchant {
@@ -332,9 +336,9 @@ func (d *decoder) readHold() Hold {
 	h := Hold{
 		ID: d.readUUID(), Card: d.readUUID(), Workspace: d.readUUID(), NetworkID: d.readString(), At: d.readVarint(),
 		ExpiresAt: d.readVarint(),
-		Asked:     d.readVarint(), Approved: d.readVarint(), Held: d.readVarint(), Cleared: d.readVarint(),
-		Refunded: d.readVarint(),
-		Month:    d.readMonth(), MonthCents: d.readVarint(),
+		Asked:     d.readCents(), Approved: d.readCents(), Held: d.readCents(), Cleared: d.readCents(),
+		Refunded: d.readCents(),
+		Month:    d.readMonth(), MonthCents: d.readCents(),
 		Decision: Decision(d.readEnum(decisionNames)), Reason: Reason(d.readEnum(reasonNames)),
 		Status: Status(d.readEnum(statusNames)),
 	}

@@ -29,7 +29,7 @@ var (
 	})
 	maybeUUID = rapid.OneOf(rapid.Just(ident.UUID{}), anyUUID)
 	anyTime   = rapid.Int64Range(-1<<40, 1<<45)
-	anyCents  = rapid.Int64()
+	anyCents  = centsOf(rapid.Int64())
 	anySpend  = rapid.Custom(func(t *rapid.T) hold.Spend {
 		return hold.Spend{Month: money.Month(rapid.Uint32().Draw(t, "month")), Cents: anyCents.Draw(t, "cents")}
 	})
@@ -110,6 +110,15 @@ var (
 		return r
 	})
 )
+
+// centsOf draws amounts from a generator of numbers.
+func centsOf(numbers *rapid.Generator[int64]) *rapid.Generator[money.Cents] {
+	return rapid.Map(numbers, func(n int64) money.Cents { return money.Cents(n) })
+}
+
+func centsBetween(low, high int64) *rapid.Generator[money.Cents] {
+	return centsOf(rapid.Int64Range(low, high))
+}
 
 func TestBinaryFormsReadBackAsTheyWere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

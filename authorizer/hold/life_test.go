@@ -94,7 +94,9 @@ func message(kind hold.Kind, amount money.Cents) hold.Message {
 		Merchant: hold.Merchant{Name: "Shop", MCC: 1}}
 }
 
-func drawAmount(t *rapid.T) money.Cents { return rapid.Int64Range(1, 60).Draw(t, "amount") }
+func drawAmount(t *rapid.T) money.Cents {
+	return centsBetween(1, 60).Draw(t, "amount")
+}
 
 // pick draws an existing authorization, or skips the step.
 func (l *life) pick(t *rapid.T) int {
@@ -105,7 +107,7 @@ func (l *life) pick(t *rapid.T) int {
 }
 
 func (l *life) authorize(t *rapid.T) {
-	m := message(hold.Authorization, rapid.Int64Range(0, 60).Draw(t, "amount"))
+	m := message(hold.Authorization, centsBetween(0, 60).Draw(t, "amount"))
 	m.PartialApproval = rapid.Bool().Draw(t, "partial")
 	v := l.view(nil)
 	var e hold.Entry
@@ -271,11 +273,11 @@ func TestLifeAgreesWithTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &life{
 			now:       time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC).UnixMilli(),
-			funds:     rapid.Int64Range(0, 300).Draw(t, "funds"),
+			funds:     centsBetween(0, 300).Draw(t, "funds"),
 			movements: map[money.Month]money.Cents{},
 			rule: hold.Rule{Card: ident.Derive(3, time.UnixMilli(1), "card"), State: hold.CardActive,
-				PerTxnCents: rapid.Int64Range(0, 100).Draw(t, "limit"),
-				MonthCents:  rapid.Int64Range(0, 300).Draw(t, "month")},
+				PerTxnCents: centsBetween(0, 100).Draw(t, "limit"),
+				MonthCents:  centsBetween(0, 300).Draw(t, "month")},
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"":          l.check,
@@ -284,8 +286,8 @@ func TestLifeAgreesWithTheModel(t *testing.T) {
 			"refund": l.refund, "expire": l.expire, "timeOut": l.timeOut,
 			"time": func(t *rapid.T) { l.now += rapid.Int64Range(-3, 20).Draw(t, "days") * 86_400_000 },
 			"rule": func(t *rapid.T) {
-				l.rule.PerTxnCents = rapid.Int64Range(0, 100).Draw(t, "limit")
-				l.rule.MonthCents = rapid.Int64Range(0, 300).Draw(t, "month")
+				l.rule.PerTxnCents = centsBetween(0, 100).Draw(t, "limit")
+				l.rule.MonthCents = centsBetween(0, 300).Draw(t, "month")
 				l.rule.State = rapid.SampledFrom([]hold.CardState{1, 1, 1, 2, 3}).Draw(t, "state")
 			},
 			"deposit": func(t *rapid.T) { l.funds += drawAmount(t) },

@@ -300,7 +300,7 @@ func cents(t *testing.T, d *datadriven.TestData, key string) money.Cents {
 	require.True(t, found && len(part) == 2, "%s=%s is not dollars and cents", key, s)
 	n, err := strconv.ParseInt(whole+part, 10, 64)
 	require.NoError(t, err)
-	return n
+	return money.Cents(n)
 }
 
 func dollars(c money.Cents) string {

@@ -241,7 +241,7 @@ func (b *body) readValue(f field) {
 	case fieldCardToken:
 		b.setCardToken(b.readString())
 	case fieldAmount:
-		b.setAmount(b.readInteger())
+		b.setAmount(money.Cents(b.readInteger()))
 	case fieldCurrency:
 		b.setCurrency(b.readString())
 	case fieldMerchant:
@@ -313,7 +313,7 @@ func (b *body) setCardToken(s string) {
 }
 
 // setAmount accepts only amounts in range, so later code need not check.
-func (b *body) setAmount(cents int64) {
+func (b *body) setAmount(cents money.Cents) {
 	if cents < 0 || cents > money.MaxAmount || cents == 0 && b.kind != hold.Authorization {
 		b.refuseValue(badAmount)
 		return

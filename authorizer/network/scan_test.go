@@ -455,7 +455,8 @@ func reference(kind hold.Kind, text []byte) (m hold.Message, accepted bool) {
 	if m.Kind == hold.Authorization {
 		least = 0
 	}
-	m.Amount, _ = read(s, "amountCents", func(n int64) bool { return n >= least && n <= money.MaxAmount })
+	amount, _ := read(s, "amountCents", func(n int64) bool { return n >= least && n <= int64(money.MaxAmount) })
+	m.Amount = money.Cents(amount)
 	m.WholeHold = kind == hold.Reversal && m.Amount == 0
 	if token, ok := read(s, "cardToken", anything[string]); ok {
 		m.Token, _ = ident.ParseToken([]byte(token))

@@ -331,7 +331,7 @@ func AppendAnswer(dst []byte, m *hold.Message, a *hold.Answer) []byte {
 		dst = appendDecision(appendAuthorization(dst, a), m, a)
 	case hold.Reversal:
 		dst = appendAuthorization(dst, a)
-		dst = strconv.AppendInt(append(dst, `,"heldAmountCents":`...), a.Held, 10)
+		dst = strconv.AppendInt(append(dst, `,"heldAmountCents":`...), int64(a.Held), 10)
 	default:
 		dst = appendQuoted(append(dst, `,"status":`...), a.Decision.String())
 	}
@@ -350,7 +350,7 @@ func appendDecision(dst []byte, m *hold.Message, a *hold.Answer) []byte {
 	dst = appendQuoted(append(dst, `,"decision":`...), a.Decision.String())
 	dst = appendQuoted(append(dst, `,"reason":`...), a.Reason.String())
 	dst = appendQuoted(append(dst, `,"responseCode":`...), a.Reason.ResponseCode(a.Approved < m.Amount))
-	dst = strconv.AppendInt(append(dst, `,"approvedAmountCents":`...), a.Approved, 10)
+	dst = strconv.AppendInt(append(dst, `,"approvedAmountCents":`...), int64(a.Approved), 10)
 	if a.Reason == hold.ReasonInvalidRequest {
 		dst = appendQuoted(append(dst, `,"message":`...), a.Message)
 	}

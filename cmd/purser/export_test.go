@@ -36,7 +36,7 @@ func TestExportNACHA(t *testing.T) {
 	token, err := m.partners.bank.Tokenize(t.Context(), account)
 	require.NoError(t, err)
 	day := calendar.SendingDay(now, bankday.CutOffACH).Format(time.DateOnly)
-	require.NoError(t, m.partners.bank.Pay(t.Context(), partner.Payment{Account: token, Rail: "ach", AmountCents: 4_200,
+	require.NoError(t, m.partners.bank.Pay(t.Context(), partner.Payment{Account: token, Rail: "ach", AmountMinor: 4_200,
 		Description: "rent", Reference: ident.Derive(16, time.UnixMilli(1), "one").Format(ident.Payout)}))
 	export := func(day string, flags ...string) (string, error) {
 		var out strings.Builder

@@ -174,7 +174,7 @@ func (s *rampCustomer) runUntilKilled(t *testing.T, p *process, seed uint64, rou
 func (s *rampCustomer) placeOrder(ctx context.Context, p *process, r *rand.Rand) bool {
 	o := &rampOrder{direction: rampDirections[r.IntN(len(rampDirections))],
 		cents: (100+r.Int64N(100))*100 + rampEndings[r.IntN(len(rampEndings))]}
-	ask := fields{"direction": o.direction, "amount": money.FormatDollars(o.cents)}
+	ask := fields{"direction": o.direction, "amount": money.FormatDollars(money.Cents(o.cents))}
 	if o.direction == "withdraw" {
 		ask["walletId"] = s.wallet
 	}

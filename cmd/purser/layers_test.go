@@ -53,7 +53,7 @@ var (
 
 		"actors": {
 			"actors/balance", "actors/decision", "actors/fault", "authorizer", "authorizer/hold",
-			"persistence", "persistence/ident",
+			"persistence", "persistence/ident", "persistence/money",
 		},
 		"actors/agent":        {"actors/agent/intent", "actors/decision", "actors/fault"},
 		"actors/agent/intent": {},
@@ -75,12 +75,12 @@ var (
 		"actors/checkout/address":      {},
 		"actors/clock":                 {},
 		"actors/counterparty":          {"actors/decision", "actors/fault", "persistence/money"},
-		"actors/decision":              {},
+		"actors/decision":              {"persistence/money"},
 		"actors/decision/decisiontest": {"actors/decision", "actors/fault"},
 		"actors/derivation":            {"actors/decision", "actors/fault"},
 		"actors/fairshare":             {},
 		"actors/fault":                 {},
-		"actors/partner":               {},
+		"actors/partner":               {"persistence/money"},
 		"actors/partner/bankhttp":      {"actors/partner", "actors/partner/sandbox"},
 		"actors/partner/chain":         {"actors/partner"},
 		"actors/partner/sandbox": {
@@ -155,7 +155,8 @@ var (
 			"actors/partner/sandbox", "actors/processes", "authorizer", "authorizer/hold",
 			"cmd/purser/adminport", "cmd/purser/buildinfo", "cmd/purser/datadir", "cmd/purser/settings",
 			"httpapi", "persistence", "persistence/archive", "persistence/book", "persistence/ident",
-			"persistence/kafka", "persistence/pebblegate", "persistence/pebblejournal", "persistence/pgjournal",
+			"persistence/kafka", "persistence/money", "persistence/pebblegate", "persistence/pebblejournal",
+			"persistence/pgjournal",
 		},
 		"cmd/purser/tuning": {},
 	}

@@ -142,7 +142,7 @@ func (s *Statement) newDocument(t totals) document {
 	return d
 }
 
-func balanceOf(code string, cents int64, at time.Time) balance {
+func balanceOf(code string, cents money.Cents, at time.Time) balance {
 	return balance{Code: code, Amount: amount{currency, formatMagnitude(cents)}, Direction: creditDebitIndicator(cents),
 		At: formatTime(at)}
 }
@@ -166,7 +166,7 @@ func entryOf(number int, l *Line) entry {
 }
 
 // formatMagnitude formats an amount without its sign, which the indicator has.
-func formatMagnitude(cents int64) string {
+func formatMagnitude(cents money.Cents) string {
 	text := money.FormatDollars(cents)
 	if cents < 0 {
 		return text[1:]
@@ -174,7 +174,7 @@ func formatMagnitude(cents int64) string {
 	return text
 }
 
-func creditDebitIndicator(cents int64) string {
+func creditDebitIndicator(cents money.Cents) string {
 	if cents < 0 {
 		return codeDebit
 	}

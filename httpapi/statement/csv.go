@@ -50,7 +50,7 @@ func (s *Statement) CSV(w io.Writer) error {
 	return out.Error()
 }
 
-func balanceRow(what string, at time.Time, cents int64) []string {
+func balanceRow(what string, at time.Time, cents money.Cents) []string {
 	row := make([]string, len(csvHeader))
 	row[0], row[1], row[5], row[6] = what, formatTime(at), money.FormatDollars(cents), currency
 	return row

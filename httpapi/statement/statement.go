@@ -32,8 +32,8 @@ type Statement struct {
 	From, To     time.Time // midnights of the first and of the last day, which the statement includes
 	Made         time.Time
 	Open         bool // the last day is not over: the closing balance is interim
-	OpeningCents int64
-	ClosingCents int64
+	OpeningCents money.Cents
+	ClosingCents money.Cents
 	Lines        []Line // oldest first
 }
 
@@ -41,9 +41,9 @@ type Statement struct {
 type Line struct {
 	ID            string
 	Source        string
-	Direction     string // Debit or Credit
-	AmountCents   int64  // positive
-	BalanceCents  int64  // after it
+	Direction     string      // Debit or Credit
+	AmountCents   money.Cents // positive
+	BalanceCents  money.Cents // after it
 	Reference     string
 	TransferGroup string
 	CardID        string    // "" for none
@@ -52,7 +52,7 @@ type Line struct {
 }
 
 // signedCents returns the line's change of the account.
-func (l *Line) signedCents() int64 {
+func (l *Line) signedCents() money.Cents {
 	if l.Direction == Debit {
 		return -l.AmountCents
 	}
@@ -62,7 +62,7 @@ func (l *Line) signedCents() int64 {
 // totals holds the sums of a statement's lines.
 type totals struct {
 	credits, debits         int
-	creditCents, debitCents int64
+	creditCents, debitCents money.Cents
 }
 
 // sumLines checks that the statement adds up, line by line, and returns its totals.

@@ -37,7 +37,7 @@ func month() *Statement {
 	return s
 }
 
-func (s *Statement) line(direction string, cents int64, source, reference, card string, late time.Duration) {
+func (s *Statement) line(direction string, cents money.Cents, source, reference, card string, late time.Duration) {
 	l := Line{ID: "le_01m7wd7tg0fvrbcv0cqzn0kab" + string(rune('a'+len(s.Lines))), Source: source, Direction: direction,
 		AmountCents: cents, Reference: reference, TransferGroup: "tg_01m7wd7tg0fvr94qynncm09hx0", CardID: card,
 		Booked: morning.Add(time.Duration(len(s.Lines)) * 4 * time.Hour)}
@@ -116,14 +116,14 @@ func TestHostileText(t *testing.T) {
 	definition := readDefinition(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &Statement{Account: "ws_1", From: morning.Truncate(24 * time.Hour), To: morning.Truncate(24 * time.Hour),
-			Made: morning, OpeningCents: rapid.Int64Range(-1e14, 1e14).Draw(rt, "opening")}
+			Made: morning, OpeningCents: money.Cents(rapid.Int64Range(-1e14, 1e14).Draw(rt, "opening"))}
 		s.ClosingCents = s.OpeningCents
 		for range rapid.IntRange(0, 5).Draw(rt, "lines") {
 			reference := rapid.OneOf(rapid.String(),
 				rapid.StringMatching(`[=+\-@\t\r\n"'<>&;|,\x00\x{7F}\x{202E}\x{FFFF}]{1,150}`),
 				rapid.Just(string(rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(rt, "bytes")))).Draw(rt, "reference")
 			s.line(rapid.SampledFrom([]string{Debit, Credit}).Draw(rt, "direction"),
-				rapid.Int64Range(0, 1e12).Draw(rt, "cents"),
+				money.Cents(rapid.Int64Range(0, 1e12).Draw(rt, "cents")),
 				"card_settlement", reference, "", 0)
 		}
 		text := s.written(rt, asCSV)

@@ -19,6 +19,7 @@ import (
 	"purser/persistence/book"
 	"purser/persistence/ident"
 	"purser/persistence/journaltest"
+	"purser/persistence/money"
 	"purser/persistence/pgjournal"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -69,10 +70,10 @@ func open(t pgtest.T, url string, identity persistence.Identity) *book.Book {
 
 // leg is a posting in the payload of an event.
 type leg struct {
-	Transfer string `json:"transfer"`
-	Account  string `json:"account"`
-	Cents    int64  `json:"cents"`
-	Currency string `json:"currency,omitempty"`
+	Transfer string      `json:"transfer"`
+	Account  string      `json:"account"`
+	Cents    money.Minor `json:"cents"`
+	Currency string      `json:"currency,omitempty"`
 }
 
 func event(position uint64, workspace string, legs ...leg) persistence.Event {
@@ -85,7 +86,7 @@ func event(position uint64, workspace string, legs ...leg) persistence.Event {
 }
 
 // deposit credits dollars from the bank.
-func deposit(position uint64, workspace string, cents int64) persistence.Event {
+func deposit(position uint64, workspace string, cents money.Minor) persistence.Event {
 	group := fmt.Sprintf("tg_%d", position)
 	return event(position, workspace, leg{group, "usd", cents, ""}, leg{group, "bank", -cents, ""})
 }
@@ -137,11 +138,11 @@ func requirePosition(t *testing.T, b *book.Book, want uint64) {
 	require.Equal(t, want, at)
 }
 
-func balances(t *testing.T, b *book.Book, workspace string) map[string]int64 {
+func balances(t *testing.T, b *book.Book, workspace string) map[string]money.Minor {
 	t.Helper()
 	accounts, err := b.Balances(t.Context(), workspace)
 	require.NoError(t, err)
-	found := map[string]int64{}
+	found := map[string]money.Minor{}
 	for _, a := range accounts {
 		found[a.Name+" "+a.Currency] = a.Balance
 	}
@@ -180,7 +181,7 @@ func TestReadsOfAWorkspace(t *testing.T) {
 		From: start.Add(2 * time.Second), Until: last.At, UntilNumber: last.Number})
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
-	require.Equal(t, int64(97_000), entries[0].Balance)
+	require.Equal(t, money.Minor(97_000), entries[0].Balance)
 
 	lines, err := b.TrialBalance(t.Context())
 	require.NoError(t, err)
@@ -217,7 +218,7 @@ func TestAnEventIsBookedOnce(t *testing.T) {
 		require.ErrorIs(t, one.Handle(t.Context(), shard, []persistence.Event{deposit(wrong, "ws_1", 10)}), persistence.ErrMoved)
 	}
 	requirePosition(t, other, pages*each)
-	require.Equal(t, map[string]int64{"usd USD": 600, "bank USD": -600}, balances(t, one, "ws_1"))
+	require.Equal(t, map[string]money.Minor{"usd USD": 600, "bank USD": -600}, balances(t, one, "ws_1"))
 	requireSound(t, url)
 }
 
@@ -246,7 +247,7 @@ func TestUnsoundEventChangesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			require.ErrorIs(t, b.Handle(t.Context(), shard, []persistence.Event{e}), book.ErrUnsound)
 			requirePosition(t, b, 1)
-			require.Equal(t, map[string]int64{"usd USD": 1 << 62, "bank USD": -(1 << 62)}, balances(t, b, "ws_1"))
+			require.Equal(t, map[string]money.Minor{"usd USD": 1 << 62, "bank USD": -(1 << 62)}, balances(t, b, "ws_1"))
 		})
 	}
 	mustHandle(t, b, raw(`{}`))
@@ -325,7 +326,7 @@ func TestNewIncarnationEmptiesTheBook(t *testing.T) {
 		require.ErrorIs(t, err, book.ErrRetired)
 	}
 	requirePosition(t, open(t, url, restored), 1)
-	require.Equal(t, map[string]int64{"usd USD": 30, "bank USD": -30}, balances(t, after, "ws_1"))
+	require.Equal(t, map[string]money.Minor{"usd USD": 30, "bank USD": -30}, balances(t, after, "ws_1"))
 	requireSound(t, url)
 }
 
@@ -407,6 +408,6 @@ func TestLargestPageIsBooked(t *testing.T) {
 	}
 	mustHandle(t, b, events...)
 	requirePosition(t, b, persistence.MaxHandle)
-	require.Equal(t, map[string]int64{"usd USD": -640, "network USD": 640}, balances(t, b, "ws_7"))
+	require.Equal(t, map[string]money.Minor{"usd USD": -640, "network USD": 640}, balances(t, b, "ws_7"))
 	requireSound(t, url)
 }

@@ -11,6 +11,7 @@ import (
 
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 	"purser/persistence/pgjournal"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -45,7 +46,7 @@ func TestACrashBetweenPositionAndPostings(t *testing.T) {
 	requirePosition(t, b, 1)
 	requireSound(t, url)
 	mustHandle(t, b, deposit(2, "ws_1", 5))
-	require.Equal(t, map[string]int64{"usd USD": 105, "bank USD": -105}, balances(t, b, "ws_1"))
+	require.Equal(t, map[string]money.Minor{"usd USD": 105, "bank USD": -105}, balances(t, b, "ws_1"))
 	requireSound(t, url)
 }
 
@@ -75,7 +76,7 @@ func TestALostAnswerToCommit(t *testing.T) {
 		require.ErrorIs(t, b.Handle(t.Context(), shard, []persistence.Event{event}), persistence.ErrMoved)
 	}
 	require.GreaterOrEqual(t, lost.Load(), int64(times))
-	require.Equal(t, map[string]int64{"usd USD": 200, "bank USD": -200}, balances(t, b, "ws_1"))
+	require.Equal(t, map[string]money.Minor{"usd USD": 200, "bank USD": -200}, balances(t, b, "ws_1"))
 	requireSound(t, database)
 }
 
@@ -112,7 +113,7 @@ func TestBookFollowsThroughServerStops(t *testing.T) {
 	}, bound, 10*time.Millisecond)
 	stop()
 	require.ErrorIs(t, <-ended, context.Canceled)
-	require.Equal(t, map[string]int64{"usd USD": 2 * each, "bank USD": -2 * each}, balances(t, b, "ws_1"))
+	require.Equal(t, map[string]money.Minor{"usd USD": 2 * each, "bank USD": -2 * each}, balances(t, b, "ws_1"))
 	requireSound(t, database)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"purser/persistence"
 	"purser/persistence/book"
+	"purser/persistence/money"
 )
 
 // modelBook is a model of the book in memory.
@@ -43,9 +44,9 @@ func drawTransfers(t *rapid.T, position uint64) []leg {
 		group := fmt.Sprintf("tg_%d_%d", position, n)
 		for range rapid.IntRange(1, 2).Draw(t, "parts") {
 			currency := rapid.SampledFrom([]string{"", "USD", "EUR", "USDC"}).Draw(t, "currency")
-			rest := int64(0)
+			rest := money.Minor(0)
 			for range rapid.IntRange(0, 3).Draw(t, "legs") {
-				cents := rapid.Int64Range(-1000, 1000).Draw(t, "cents")
+				cents := money.Minor(rapid.Int64Range(-1000, 1000).Draw(t, "cents"))
 				legs = append(legs, leg{group, drawAccount(t), cents, currency})
 				rest -= cents
 			}

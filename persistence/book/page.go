@@ -38,8 +38,9 @@ type accountKey struct{ workspace, name, currency string }
 // page.
 type account struct {
 	accountKey
-	id               int64 // 0 until queueOpen has read it
-	balance, entries int64
+	id      int64 // 0 until queueOpen has read it
+	balance money.Minor
+	entries int64
 }
 
 type transfer struct {
@@ -55,9 +56,10 @@ type posting struct {
 	leg, ordinal int
 	account      *account
 	at           time.Time
-	amount       int64
+	amount       money.Minor
 
-	number, balance int64 // set by numberPostings
+	number  int64       // set by numberPostings
+	balance money.Minor // set by numberPostings
 }
 
 // eventPostings is the part of an event payload with its postings.
@@ -65,12 +67,12 @@ type eventPostings struct {
 	Postings []eventPosting `json:"postings"`
 }
 
-// eventPosting is a posting in the payload of an event. Cents are minor units of the currency.
+// eventPosting is a posting in the payload of an event.
 type eventPosting struct {
-	Transfer string `json:"transfer"`
-	Account  string `json:"account"`
-	Currency string `json:"currency"`
-	Cents    *int64 `json:"cents"`
+	Transfer string       `json:"transfer"`
+	Account  string       `json:"account"`
+	Currency string       `json:"currency"`
+	Amount   *money.Minor `json:"cents"`
 }
 
 // readPage collects the postings of events, which are not empty. Its errors are ErrUnsound.
@@ -123,8 +125,8 @@ func (p *page) addEvent(e *persistence.Event) error {
 			ordinals[n.Transfer] = leg
 			p.transfers = append(p.transfers, transfer{e.Position, leg, n.Transfer, e.ID, e.Type, e.At})
 		}
-		p.postings = append(p.postings, posting{position: e.Position, leg: leg, ordinal: ordinal, at: e.At, amount: *n.Cents,
-			account: p.accountFor(accountKey{e.Workspace, n.Account, n.Currency})})
+		p.postings = append(p.postings, posting{position: e.Position, leg: leg, ordinal: ordinal, at: e.At,
+			amount: *n.Amount, account: p.accountFor(accountKey{e.Workspace, n.Account, n.Currency})})
 	}
 	return nil
 }
@@ -133,17 +135,17 @@ func (p *page) addEvent(e *persistence.Event) error {
 // zero per transfer and currency.
 func (m *eventPostings) checkBalanced() error {
 	type part struct{ transfer, currency string }
-	sums := map[part]int64{}
+	sums := map[part]money.Minor{}
 	for leg := range m.Postings {
 		n := &m.Postings[leg]
-		if n.Transfer == "" || n.Account == "" || n.Cents == nil {
+		if n.Transfer == "" || n.Account == "" || n.Amount == nil {
 			return fmt.Errorf("posting %d has no transfer, account or amount", leg)
 		}
 		if n.Currency == "" {
 			n.Currency = defaultCurrency
 		}
 		of := part{n.Transfer, n.Currency}
-		sum, err := money.Add(sums[of], *n.Cents)
+		sum, err := money.Add(sums[of], *n.Amount)
 		if err != nil {
 			return fmt.Errorf("transfer %s: %w", n.Transfer, err)
 		}
@@ -229,7 +231,7 @@ func (p *page) queueOpen(b *pgx.Batch) {
 		var n, id, balance, entries int64
 		_, err := pgx.ForEachRow(rows, []any{&n, &id, &balance, &entries}, func() error {
 			a := p.accounts[n-1]
-			a.id, a.balance, a.entries = id, balance, entries
+			a.id, a.balance, a.entries = id, money.Minor(balance), entries
 			return nil
 		})
 		return err
@@ -245,13 +247,14 @@ func (p *page) queuePostings(b *pgx.Batch) {
 	amount, balance := make([]int64, n), make([]int64, n)
 	for i, q := range p.postings {
 		position[i], leg[i], ordinal[i], account[i] = int64(q.position), int32(q.leg), int32(q.ordinal), q.account.id
-		currency[i], number[i], at[i], amount[i], balance[i] = q.account.currency, q.number, q.at, q.amount, q.balance
+		currency[i], number[i], at[i] = q.account.currency, q.number, q.at
+		amount[i], balance[i] = int64(q.amount), int64(q.balance)
 	}
 	b.Queue(sqlInsertPostings, int16(p.shard), position, leg, ordinal, account, currency, number, at, amount, balance)
 
 	id, balances, entries := make([]int64, len(p.accounts)), make([]int64, len(p.accounts)), make([]int64, len(p.accounts))
 	for i, a := range p.accounts {
-		id[i], balances[i], entries[i] = a.id, a.balance, a.entries
+		id[i], balances[i], entries[i] = a.id, int64(a.balance), a.entries
 	}
 	b.Queue(sqlSetBalances, id, balances, entries)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/persistence"
+	"purser/persistence/money"
 )
 
 // FuzzRead: for every payload, the postings read from an event belong to its transfers and sum to
@@ -34,7 +35,7 @@ func FuzzRead(f *testing.F) {
 			ordinal  int
 			currency string
 		}
-		sums, begun := map[part]int64{}, map[int]bool{}
+		sums, begun := map[part]money.Minor{}, map[int]bool{}
 		for _, tr := range p.transfers {
 			begun[tr.ordinal] = true
 		}

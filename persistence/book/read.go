@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Side is the normal balance of an account: debit for an asset, credit for a liability.
@@ -36,7 +37,8 @@ func normalSide(account string) Side {
 type Account struct {
 	Workspace, Name, Currency string
 	Side                      Side
-	Balance, Entries          int64
+	Balance                   money.Minor
+	Entries                   int64
 }
 
 // Entry is a posting with its transfer. Number counts the postings of the account, gapless from 1;
@@ -48,7 +50,8 @@ type Entry struct {
 	Workspace, Account, Currency string
 	Transfer, Event, Kind        string
 	At                           time.Time
-	Number, Amount, Balance      int64
+	Number                       int64
+	Amount, Balance              money.Minor
 }
 
 // Standing is the position and the accounts of a shard as of one moment. The position includes
@@ -64,7 +67,7 @@ type Standing struct {
 type Line struct {
 	Account, Currency string
 	Side              Side
-	Debits, Credits   int64
+	Debits, Credits   money.Minor
 }
 
 // Query selects entries of an account, newest first, with From <= At < Until. The page after an

@@ -4,11 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 )
 
 // Minor is an amount of a currency in its smallest units, 10^-Exponent of the currency.
-type Minor = int64
+type Minor int64
+
+// Cents is an amount of US dollars in cents. The caller knows that the amount's currency is USD, or
+// a coin worth one dollar in units of a cent.
+func (m Minor) Cents() Cents { return Cents(m) }
 
 // Currency is an ISO 4217 code.
 type Currency string
@@ -60,6 +65,9 @@ func ParseMinor(text string) (Minor, error) {
 
 const maxMinorDigits = 19
 
+// FormatMinor writes an amount as the interface does, in plain digits.
+func FormatMinor(m Minor) string { return strconv.FormatInt(int64(m), 10) }
+
 // Display writes an amount for people: "1234.50 EUR".
 func (c Currency) Display(amount Minor) string {
 	exponent, _ := c.Exponent()
@@ -67,7 +75,7 @@ func (c Currency) Display(amount Minor) string {
 	if amount < 0 {
 		sign = "-"
 	}
-	digits := fmt.Sprintf("%0*d", exponent+1, new(big.Int).Abs(big.NewInt(amount)))
+	digits := fmt.Sprintf("%0*d", exponent+1, new(big.Int).Abs(big.NewInt(int64(amount))))
 	if exponent > 0 {
 		digits = digits[:len(digits)-exponent] + "." + digits[len(digits)-exponent:]
 	}
@@ -184,12 +192,12 @@ func (r Rate) Proceeds(sell, buy Currency, amount Minor) (Minor, error) {
 	if !known || !alsoKnown || r.digits <= 0 {
 		return 0, fmt.Errorf("%w for %s and %s", ErrRate, sell, buy)
 	}
-	n := new(big.Int).Mul(big.NewInt(amount), big.NewInt(r.digits))
+	n := new(big.Int).Mul(big.NewInt(int64(amount)), big.NewInt(r.digits))
 	q := halfEven(n.Mul(n, power(buyExponent)), power(sellExponent+r.scale))
 	if !q.IsInt64() {
 		return 0, ErrOverflow
 	}
-	return q.Int64(), nil
+	return Minor(q.Int64()), nil
 }
 
 // Cost returns the amount of sell that buys an amount of buy, at a rate in units of buy per unit of
@@ -200,12 +208,12 @@ func (r Rate) Cost(sell, buy Currency, amount Minor) (Minor, error) {
 	if !known || !alsoKnown || r.digits <= 0 {
 		return 0, fmt.Errorf("%w for %s and %s", ErrRate, sell, buy)
 	}
-	n := new(big.Int).Mul(big.NewInt(amount), power(sellExponent+r.scale))
+	n := new(big.Int).Mul(big.NewInt(int64(amount)), power(sellExponent+r.scale))
 	q := halfEven(n, new(big.Int).Mul(big.NewInt(r.digits), power(buyExponent)))
 	if !q.IsInt64() {
 		return 0, ErrOverflow
 	}
-	return q.Int64(), nil
+	return Minor(q.Int64()), nil
 }
 
 // halfEven divides two positive numbers and rounds half to even.

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAmountsAreWholeNumbersInPlainDigits(t *testing.T) {
-	for text, want := range map[string]int64{"1": 1, "999": 999, "1000000000000000000": money.MaxMinor,
+	for text, want := range map[string]money.Minor{"1": 1, "999": 999, "1000000000000000000": money.MaxMinor,
 		"999999999999999999": 999_999_999_999_999_999} {
 		got, err := money.ParseMinor(text)
 		require.NoError(t, err, text)
@@ -27,8 +27,8 @@ func TestAmountsAreWholeNumbersInPlainDigits(t *testing.T) {
 		text := rapid.StringMatching(`[0-9]{1,20}`).Draw(t, "text")
 		got, err := money.ParseMinor(text)
 		want, parsed := strconv.ParseInt(text, 10, 64)
-		if fits := parsed == nil && want >= 1 && want <= money.MaxMinor && text[0] != '0'; fits != (err == nil) || fits &&
-			got != want {
+		fits := parsed == nil && want >= 1 && money.Minor(want) <= money.MaxMinor && text[0] != '0'
+		if fits != (err == nil) || fits && got != money.Minor(want) {
 			t.Fatalf("%s is %d, %v", text, got, err)
 		}
 	})
@@ -37,7 +37,7 @@ func TestAmountsAreWholeNumbersInPlainDigits(t *testing.T) {
 func TestAmountsAreShownWithTheDecimalsOfTheirCurrency(t *testing.T) {
 	for want, a := range map[string]struct {
 		currency money.Currency
-		minor    int64
+		minor    money.Minor
 	}{"0.05 EUR": {"EUR", 5}, "1234.50 EUR": {"EUR", 123_450}, "-0.05 EUR": {"EUR", -5}, "5 JPY": {"JPY", 5},
 		"0.005 KWD":                 {"KWD", 5},
 		"-9223372036854775.808 KWD": {"KWD", -1 << 63}} {
@@ -46,7 +46,7 @@ func TestAmountsAreShownWithTheDecimalsOfTheirCurrency(t *testing.T) {
 }
 
 func TestDecimalsOfACurrency(t *testing.T) {
-	f := func(c money.Currency, text string, want int64, fault error) {
+	f := func(c money.Currency, text string, want money.Minor, fault error) {
 		t.Helper()
 		got, err := c.ParseDecimal(text)
 		require.ErrorIs(t, err, fault)
@@ -76,8 +76,8 @@ func TestWhatACrossRateBuys(t *testing.T) {
 	require.EqualValues(t, 16_254, buy)
 	half, err := money.ParseRate("0.5")
 	require.NoError(t, err)
-	for sell, want := range map[int64]int64{1: 0, 3: 2, 5: 2, 7: 4} { // halves go to the even neighbour
-		got, err := half.Proceeds("EUR", "USD", sell)
+	for sell, want := range map[int64]money.Minor{1: 0, 3: 2, 5: 2, 7: 4} { // halves go to the even neighbour
+		got, err := half.Proceeds("EUR", "USD", money.Minor(sell))
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}

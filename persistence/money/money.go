@@ -1,12 +1,24 @@
 // Package money implements checked arithmetic of amounts in int64 smallest units. Purser uses no
-// floats for money, and refuses an operation that would overflow before it is written.
+// floats for money, and refuses an operation that would overflow before it is written. Cents and
+// Minor are different types: an amount changes from one to the other by Cents.Minor and Minor.Cents
+// alone, and to another currency by a Rate.
 package money
 
 import "errors"
 
 // Cents is an amount of US dollars in cents. Amounts in requests are positive and at most MaxAmount; balances may be
 // negative, for facts of the outside world (a clearing, a return) are never refused.
-type Cents = int64
+type Cents int64
+
+// Minor is the amount in the smallest unit of US dollars, which is the cent.
+func (c Cents) Minor() Minor { return Minor(c) }
+
+// BasisPoints is a part of an amount in hundredths of a percent, rounded towards zero to whole
+// cents. The product of both must fit into an int64.
+func (c Cents) BasisPoints(points int64) Cents { return c * Cents(points) / 10_000 }
+
+// Dollar is one US dollar.
+const Dollar Cents = 100
 
 // MaxAmount is the largest amount one request may carry.
 const MaxAmount Cents = 1_000_000_000_000
@@ -14,8 +26,11 @@ const MaxAmount Cents = 1_000_000_000_000
 // ErrOverflow: a sum does not fit into an int64.
 var ErrOverflow = errors.New("amount overflow")
 
+// Amount is an amount of money in one unit: amounts in different units do not add up.
+type Amount interface{ Cents | Minor }
+
 // Add sums amounts.
-func Add(a Cents, more ...Cents) (Cents, error) {
+func Add[A Amount](a A, more ...A) (A, error) {
 	for _, b := range more {
 		sum := a + b
 		if (sum > a) != (b > 0) && b != 0 {
@@ -27,7 +42,7 @@ func Add(a Cents, more ...Cents) (Cents, error) {
 }
 
 // MustAdd sums amounts that a check made earlier has bounded.
-func MustAdd(a Cents, more ...Cents) Cents {
+func MustAdd[A Amount](a A, more ...A) A {
 	sum, err := Add(a, more...)
 	if err != nil {
 		panic("BUG: amount overflow after its check")

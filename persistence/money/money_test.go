@@ -13,7 +13,7 @@ import (
 
 func TestAddIsCheckedAtTheEdges(t *testing.T) {
 	for _, c := range []struct {
-		a, b int64
+		a, b money.Cents
 		ok   bool
 	}{{math.MaxInt64, 1, false}, {math.MinInt64, -1, false}, {math.MaxInt64, 0, true}, {math.MinInt64, 0, true},
 		{math.MaxInt64, math.MinInt64, true}, {math.MaxInt64 - 1, 1, true}, {0, 0, true}} {

@@ -21,6 +21,7 @@ import (
 	"purser/actors/partner/sandbox"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 const secret = "a secret of both ends"
@@ -58,9 +59,9 @@ func newClient(t *testing.T, url, secret string) *bankhttp.Client {
 	return c
 }
 
-func payment(n int, account string, cents int64) partner.Payment {
+func payment(n int, account string, cents money.Minor) partner.Payment {
 	id := ident.Derive(77, start.Add(time.Duration(n)*time.Millisecond), "payment").Format(ident.Payout)
-	return partner.Payment{Reference: id, Account: account, Rail: "ach", AmountCents: cents, Description: "rent"}
+	return partner.Payment{Reference: id, Account: account, Rail: "ach", AmountMinor: cents, Description: "rent"}
 }
 
 var ada = partner.Account{Reference: "rcp_1", Kind: "us", Name: "Ada", RoutingNumber: "021000021",

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner"
+	"purser/persistence/money"
 )
 
 func TestTheClientReturnsALargeNACHAFile(t *testing.T) {
@@ -18,7 +19,7 @@ func TestTheClientReturnsALargeNACHAFile(t *testing.T) {
 	require.NoError(t, err)
 	const many = 700 // the file is larger than the limit of other answers
 	for n := range many {
-		require.NoError(t, bank.Pay(ctx, payment(n, token, int64(1_000+n%80))), fmt.Sprint(n))
+		require.NoError(t, bank.Pay(ctx, payment(n, token, money.Minor(1_000+n%80))), fmt.Sprint(n))
 	}
 	day := time.Date(2025, 11, 20, 0, 0, 0, 0, time.UTC)
 	var here, there bytes.Buffer

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner/sandbox"
+	"purser/persistence/money"
 )
 
 // A checkpoint has the orders of its time. Reports sent before it are sent again once, with the
@@ -14,7 +15,7 @@ import (
 func TestACheckpointReportsAgain(t *testing.T) {
 	d, fs := newReportServer(), vfs.NewMem()
 	b := d.openBank(t, fs)
-	for n, cents := range []int64{100, 191, 193} { // plain, twice, never
+	for n, cents := range []money.Cents{100, 191, 193} { // plain, twice, never
 		require.NoError(t, b.Expect(t.Context(), deposit(n, cents)))
 	}
 	d.advance(delay)
@@ -57,7 +58,7 @@ func TestACheckpointReportsAgain(t *testing.T) {
 func TestPaymentsReportAgain(t *testing.T) {
 	d, fs := newReportServer(), vfs.NewMem()
 	b := d.openBank(t, fs)
-	for n, ending := range []int64{0, sandbox.EndingFails, sandbox.EndingReturned, sandbox.EndingUnreported} {
+	for n, ending := range []money.Cents{0, sandbox.EndingFails, sandbox.EndingReturned, sandbox.EndingUnreported} {
 		require.NoError(t, b.Pay(t.Context(), payout(t, b, n, 1_000+ending)))
 	}
 	before := outcomes(t, d, b)

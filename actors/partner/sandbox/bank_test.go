@@ -18,6 +18,7 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 const delay = 2 * time.Second
@@ -35,7 +36,7 @@ type report struct {
 	ID, Type string
 	Data     struct {
 		DepositID, PayoutID, OrderID, TxHash string
-		FeeCents                             *int64
+		FeeCents                             *money.Cents
 	}
 }
 
@@ -82,7 +83,7 @@ func (d *reportServer) openBank(t *testing.T, fs vfs.FS) *sandbox.Bank {
 	return b
 }
 
-func deposit(n int, cents int64) partner.Deposit {
+func deposit(n int, cents money.Cents) partner.Deposit {
 	id := ident.Derive(7, time.UnixMilli(1_700_000_000_000), strconv.Itoa(n)).Format(ident.Deposit)
 	return partner.Deposit{ID: id, WorkspaceID: "ws", Rail: "ach", AmountUsdCents: cents}
 }
@@ -128,7 +129,7 @@ func TestMagicAmounts(t *testing.T) {
 	d := newReportServer()
 	b := d.openBank(t, vfs.NewMem())
 	defer b.Close()
-	for i, ending := range []int64{sandbox.EndingTwice, sandbox.EndingLate, sandbox.EndingNever} {
+	for i, ending := range []money.Cents{sandbox.EndingTwice, sandbox.EndingLate, sandbox.EndingNever} {
 		require.NoError(t, b.Expect(t.Context(), deposit(i, 5000+ending)))
 	}
 	d.advance(delay)

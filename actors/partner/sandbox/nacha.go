@@ -157,7 +157,7 @@ func (b *Bank) buildACHEntry(p *payment, number int) (*ach.EntryDetail, error) {
 	}
 	entry.SetRDFI(account.RoutingNumber)
 	entry.DFIAccountNumber = account.AccountNumber
-	entry.Amount = int(p.AmountCents)
+	entry.Amount = int(p.AmountMinor)
 	entry.IdentificationNumber = p.Reference[max(0, len(p.Reference)-maxACHID):]
 	entry.SetReceivingCompany(cmp.Or(printableASCII(account.Name, maxACHName), achNoName))
 	entry.SetTraceNumber(achBank[:8], number)

@@ -18,6 +18,7 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -50,11 +51,11 @@ func achBankOf(t *testing.T) (*achBank, map[string]string) {
 	return f, tokens
 }
 
-func (f *achBank) order(t *testing.T, n int, account, rail string, sameDay bool, cents int64) string {
+func (f *achBank) order(t *testing.T, n int, account, rail string, sameDay bool, cents money.Cents) string {
 	t.Helper()
 	reference := ident.Derive(16, time.UnixMilli(int64(n)), fmt.Sprint("payment ", n)).Format(ident.Payout)
 	require.NoError(t, f.bank.Pay(t.Context(), partner.Payment{Reference: reference, Account: account, Rail: rail,
-		SameDay: sameDay, AmountCents: cents, Description: fmt.Sprintf("Invoice %d", n)}))
+		SameDay: sameDay, AmountMinor: cents.Minor(), Description: fmt.Sprintf("Invoice %d", n)}))
 	return reference
 }
 
@@ -87,7 +88,7 @@ func TestNACHAFileOfADay(t *testing.T) {
 	f.order(t, 3, account["ada"], "wire", false, 77_700)
 	twice := f.order(t, 4, account["zoe"], "ach", false, 1_001)
 	require.NoError(t, f.bank.Pay(t.Context(), partner.Payment{Reference: twice, Account: account["zoe"], Rail: "ach",
-		AmountCents: 1_001}))
+		AmountMinor: 1_001}))
 	text, n := f.nacha(t, "2026-11-20")
 	require.Equal(t, 4, n, "one was ordered twice, and is paid twice")
 	file := readACH(t, text)
@@ -119,7 +120,7 @@ func TestNACHADays(t *testing.T) {
 		var err error
 		f.now, err = time.ParseInLocation("2006-01-02 15:04", moment, newYork)
 		require.NoError(t, err)
-		cents := int64(100_000 + n*100)
+		cents := money.Cents(100_000 + n*100)
 		f.order(t, 100+n, account["ada"], "ach", sameDay, cents)
 		text, _ := f.nacha(t, day)
 		for _, batch := range readACH(t, text).Batches {
@@ -150,7 +151,7 @@ func TestTextBeyondTheNACHAFormatIsReplacedOrCut(t *testing.T) {
 	require.NoError(t, err)
 	reference := ident.Derive(16, time.UnixMilli(9), "odd").Format(ident.Payout)
 	require.NoError(t, f.bank.Pay(t.Context(), partner.Payment{Reference: reference, Account: token, Rail: "ach",
-		AmountCents: 1_000, Description: strings.Repeat("é\r\n", 60)}))
+		AmountMinor: 1_000, Description: strings.Repeat("é\r\n", 60)}))
 	text, n := f.nacha(t, "2026-11-20")
 	require.Equal(t, 1, n)
 	readACH(t, text)
@@ -159,7 +160,7 @@ func TestTextBeyondTheNACHAFormatIsReplacedOrCut(t *testing.T) {
 	}
 	err = f.bank.Pay(t.Context(), partner.Payment{Reference: ident.Derive(16, time.UnixMilli(10),
 		"much").Format(ident.Payout),
-		Account: token, Rail: "ach", AmountCents: 99_999_999_99 + 1})
+		Account: token, Rail: "ach", AmountMinor: 99_999_999_99 + 1})
 	require.ErrorIs(t, err, partner.ErrRefused, "ten digits hold no more")
 }
 

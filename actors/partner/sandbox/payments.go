@@ -10,6 +10,7 @@ import (
 
 	"purser/actors/partner"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Magic endings of the amount of a payment. EndingTwice and EndingLate apply to its settlement.
@@ -72,16 +73,16 @@ func (p *payment) reportWith(left int) reportContent {
 // planPayment sets the reports of a payment by the ending of its amount.
 func planPayment(p partner.Payment, now time.Time, delay time.Duration) order {
 	o := order{Payment: &payment{Payment: p, Taken: now, Orders: 1}}
-	o.Payment.Outcomes, o.Due = planOutcomes(p.AmountCents, p.Rail != partner.RailFX, now, delay)
+	o.Payment.Outcomes, o.Due = planOutcomes(p.AmountMinor, p.Rail != partner.RailFX, now, delay)
 	o.Reports = len(o.Payment.Outcomes)
 	return o
 }
 
 // planOutcomes are the outcomes of an amount by its ending, and the due time of the first report.
 // Without returns EndingReturned is ignored.
-func planOutcomes(cents int64, returns bool, now time.Time, delay time.Duration) (outcomes []partner.Standing,
+func planOutcomes(amount money.Minor, returns bool, now time.Time, delay time.Duration) (outcomes []partner.Standing,
 	due time.Time) {
-	switch cents % 100 {
+	switch amount % 100 {
 	case EndingTwice:
 		return []partner.Standing{partner.Settled, partner.Settled}, now.Add(delay)
 	case EndingLate:
@@ -125,7 +126,7 @@ func (b *Bank) Pay(ctx context.Context, p partner.Payment) error {
 	if err := b.recordOrder(p); err != nil {
 		return err
 	}
-	switch p.AmountCents % 100 {
+	switch p.AmountMinor % 100 {
 	case EndingNever, EndingAfterLapse:
 		<-ctx.Done()
 		return ctx.Err()
@@ -140,8 +141,8 @@ func (b *Bank) recordOrder(p partner.Payment) error {
 	if err != nil {
 		return fmt.Errorf("sandbox bank: %w", err)
 	}
-	if !known && p.Rail != partner.RailFX || p.AmountCents%100 == EndingRefused || p.Rail == railACH &&
-		p.AmountCents > maxACHCents {
+	if !known && p.Rail != partner.RailFX || p.AmountMinor%100 == EndingRefused || p.Rail == railACH &&
+		p.AmountMinor > maxACHCents {
 		return partner.ErrRefused
 	}
 	b.mu.Lock()
@@ -170,7 +171,7 @@ func (b *Bank) Standing(ctx context.Context, reference string) (partner.Standing
 	case !known || o.Payment == nil:
 		return "", partner.ErrUnknown
 	}
-	switch o.Payment.AmountCents % 100 {
+	switch o.Payment.AmountMinor % 100 {
 	case EndingNever:
 		if b.cfg.Clock().Sub(o.Payment.Taken) >= inquirySilence {
 			return "", partner.ErrUnknown

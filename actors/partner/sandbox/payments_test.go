@@ -13,15 +13,16 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // payout registers an account and returns an order to pay to it.
-func payout(t *testing.T, b *sandbox.Bank, n int, cents int64) partner.Payment {
+func payout(t *testing.T, b *sandbox.Bank, n int, cents money.Cents) partner.Payment {
 	t.Helper()
 	token, err := b.Tokenize(t.Context(), partner.Account{Reference: "rcp_1", Name: "Ada", AccountNumber: "123456789"})
 	require.NoError(t, err)
 	id := ident.Derive(7, time.UnixMilli(1_700_000_000_000), "payout"+strconv.Itoa(n)).Format(ident.Payout)
-	return partner.Payment{Reference: id, Account: token, Rail: "ach", AmountCents: cents, Description: "rent"}
+	return partner.Payment{Reference: id, Account: token, Rail: "ach", AmountMinor: cents.Minor(), Description: "rent"}
 }
 
 // outcomes advances the clock by one delay at a time, and returns the times of the reports.
@@ -60,7 +61,7 @@ func TestOutcomesOfAPaymentByItsEnding(t *testing.T) {
 	} {
 		d := newReportServer()
 		b := d.openBank(t, vfs.NewMem())
-		p := payout(t, b, 1, 5000+ending)
+		p := payout(t, b, 1, 5000+money.Cents(ending))
 		err := b.Pay(t.Context(), p)
 		require.Equal(t, ending == sandbox.EndingAnswersLost, err != nil, ending)
 		standing, err := b.Standing(t.Context(), p.Reference)

@@ -43,7 +43,7 @@ type Ramp struct{ *orderProcessor }
 type rampOrder struct {
 	partner.RampOrder
 	Orders   int                `json:"orders"`
-	FeeCents int64              `json:"feeCents"`
+	FeeCents money.Cents        `json:"feeCents"`
 	Outcomes []partner.Standing `json:"outcomes"`
 }
 
@@ -66,7 +66,7 @@ func NewRamp(cfg Config, off Reporter) (*Ramp, error) {
 }
 
 // Fee is the highest fee of an order, in cents.
-func (r *Ramp) Fee(_ context.Context, direction string, cents int64) (int64, error) {
+func (r *Ramp) Fee(_ context.Context, direction string, cents money.Cents) (money.Cents, error) {
 	switch direction {
 	case rampOn, rampOff, rampWithdraw:
 		return rampFee(cents, RampFee)
@@ -75,7 +75,7 @@ func (r *Ramp) Fee(_ context.Context, direction string, cents int64) (int64, err
 }
 
 // rampFee is a part of an amount in cents; partner.ErrRefused for an amount that is not positive.
-func rampFee(cents int64, part string) (int64, error) {
+func rampFee(cents money.Cents, part string) (money.Cents, error) {
 	if cents <= 0 {
 		return 0, partner.ErrRefused
 	}
@@ -83,7 +83,8 @@ func rampFee(cents int64, part string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return rate.Proceeds(money.USD, money.USD, cents)
+	fee, err := rate.Proceeds(money.USD, money.USD, cents.Minor())
+	return fee.Cents(), err
 }
 
 // Link stores the account of a workspace, synced. A workspace has one account.
@@ -197,7 +198,7 @@ func planRamp(of partner.RampOrder, now time.Time, delay time.Duration) (order, 
 	}
 	fee, err := rampFee(of.AmountCents, part)
 	o := order{Ramp: &rampOrder{RampOrder: of, Orders: 1, FeeCents: fee}}
-	o.Ramp.Outcomes, o.Due = planOutcomes(of.AmountCents, false, now, delay)
+	o.Ramp.Outcomes, o.Due = planOutcomes(of.AmountCents.Minor(), false, now, delay)
 	o.Reports = len(o.Ramp.Outcomes)
 	return o, err
 }
@@ -215,9 +216,9 @@ var rampReportTypes = map[string]string{rampOn: "onramp", rampOff: "offramp", ra
 
 // rampReport is the data of a report. FeeCents and TxHash belong to completed orders.
 type rampReport struct {
-	OrderID  string `json:"orderId"`
-	FeeCents *int64 `json:"feeCents,omitempty"`
-	TxHash   string `json:"txHash,omitempty"`
+	OrderID  string       `json:"orderId"`
+	FeeCents *money.Cents `json:"feeCents,omitempty"`
+	TxHash   string       `json:"txHash,omitempty"`
 }
 
 // reportWith is the report that is due when left reports remain.

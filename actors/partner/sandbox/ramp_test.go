@@ -15,6 +15,7 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 const rampWorkspace = "ws"
@@ -48,7 +49,7 @@ func (d *reportServer) linkedRamp(t *testing.T, fs vfs.FS) *sandbox.Ramp {
 	return r
 }
 
-func rampOrder(n int, direction string, cents int64) partner.RampOrder {
+func rampOrder(n int, direction string, cents money.Cents) partner.RampOrder {
 	prefix := map[bool]string{true: ident.Withdrawal, false: ident.RampOrder}[direction == "withdraw"]
 	id := ident.Derive(7, time.UnixMilli(1_700_000_000_000), "ramp"+strconv.Itoa(n)).Format(prefix)
 	o := partner.RampOrder{ID: id, WorkspaceID: rampWorkspace, Direction: direction, AmountCents: cents,
@@ -114,7 +115,7 @@ func TestOutcomesOfARampOrderByItsEnding(t *testing.T) {
 		outcome string
 		at      time.Duration
 		count   int
-		fee     int64 // for 200 dollars plus the ending, at half a percent
+		fee     money.Cents // for 200 dollars plus the ending, at half a percent
 	}{
 		0:                         {"completed", delay, 1, 100},
 		sandbox.EndingCheaper:     {"completed", delay, 1, 50},
@@ -129,7 +130,7 @@ func TestOutcomesOfARampOrderByItsEnding(t *testing.T) {
 			"withdraw": "withdrawal"} {
 			d := newReportServer()
 			r := d.linkedRamp(t, vfs.NewMem())
-			o := rampOrder(1, direction, 20_000+ending)
+			o := rampOrder(1, direction, 20_000+money.Cents(ending))
 			err := r.Order(t.Context(), o)
 			require.Equal(t, ending == sandbox.EndingAnswersLost, err != nil, ending)
 			require.NoError(t, r.Order(t.Context(), o), "given again")
@@ -175,15 +176,15 @@ func TestTheRampsFees(t *testing.T) {
 	d := newReportServer()
 	r := d.openRamp(t, vfs.NewMem())
 	defer func() { require.NoError(t, r.Close()) }()
-	for cents, want := range map[int64]int64{1: 0, 100: 0, 101: 1, 300: 2, 500: 2, 501: 3, 10_000: 50,
+	for cents, want := range map[int64]money.Cents{1: 0, 100: 0, 101: 1, 300: 2, 500: 2, 501: 3, 10_000: 50,
 		1 << 61: 1<<61/200 + 1} {
 		for _, direction := range []string{"onramp", "offramp", "withdraw"} {
-			fee, err := r.Fee(t.Context(), direction, cents)
+			fee, err := r.Fee(t.Context(), direction, money.Cents(cents))
 			require.NoError(t, err)
 			require.Equal(t, want, fee, "half a percent of %d, half-even", cents)
 		}
 	}
-	for _, cents := range []int64{0, -1} {
+	for _, cents := range []money.Cents{0, -1} {
 		_, err := r.Fee(t.Context(), "onramp", cents)
 		require.ErrorIs(t, err, partner.ErrRefused)
 	}

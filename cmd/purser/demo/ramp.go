@@ -126,7 +126,7 @@ func keccak(b []byte) []byte {
 // cents.
 type RampOrder struct {
 	Direction, wallet, id string
-	Cents, MaxFee, Fee    int64
+	Cents, MaxFee, Fee    money.Cents
 }
 
 // Place requests a quote and orders by it.

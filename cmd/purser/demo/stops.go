@@ -10,6 +10,7 @@ import (
 	"purser/cmd/purser/apiclient"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // The money of the tour, in cents.
@@ -90,7 +91,7 @@ func visitDoubleReport(ctx context.Context, t *Tour) error {
 	return awaitDollars(ctx, t, fundedCents)
 }
 
-func AnnounceDeposit(ctx context.Context, t *Tour, cents int64) error {
+func AnnounceDeposit(ctx context.Context, t *Tour, cents money.Cents) error {
 	a, err := t.Post(ctx, t.API, "/api/treasury/deposits",
 		jsonObject{"source": "bank_fiat", "rail": "fednow", "amountUsdCents": cents}, 202)
 	if err == nil {
@@ -100,7 +101,7 @@ func AnnounceDeposit(ctx context.Context, t *Tour, cents int64) error {
 }
 
 // awaitDollars polls the treasury until the dollars are available.
-func awaitDollars(ctx context.Context, t *Tour, cents int64) error {
+func awaitDollars(ctx context.Context, t *Tour, cents money.Cents) error {
 	shown := func(available, incoming any) string {
 		return fmt.Sprint(available, " available, ", incoming, " incoming")
 	}
@@ -134,7 +135,7 @@ func visitCards(ctx context.Context, t *Tour) error {
 
 // networkMessage returns a message of the card network about an amount at a grocer's. Changes
 // replace its fields.
-func (t *Tour) networkMessage(id, card string, cents int64, changes jsonObject) jsonObject {
+func (t *Tour) networkMessage(id, card string, cents money.Cents, changes jsonObject) jsonObject {
 	m := jsonObject{"id": t.networkID(id), "cardToken": t.cards[card].token, "amountCents": cents, "currency": "USD",
 		"merchant": jsonObject{"id": "m-1", "name": "Corner Grocer 12", "mcc": "5411", "country": "US"}}
 	for name, value := range changes {

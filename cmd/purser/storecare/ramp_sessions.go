@@ -24,6 +24,7 @@ import (
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // ImportRampSessionsCmd brings over the orders of the ramp's retired routes from the service before, while no server runs. The
@@ -53,7 +54,7 @@ type sessionLine struct {
 	ID             string         `json:"id"`        // rs_, of the workspace
 	Direction      string         `json:"direction"` // onramp or offramp
 	Status         string         `json:"status"`    // created, processing, completed or failed
-	AmountUsdCents int64          `json:"amountUsdCents"`
+	AmountUsdCents money.Cents    `json:"amountUsdCents"`
 	HostedURL      string         `json:"hostedUrl"`
 	CreatedAt      decision.Stamp `json:"createdAt"`
 }
