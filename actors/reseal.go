@@ -88,7 +88,7 @@ func (l *lane) runBetweenCommits(ctx context.Context, do func(context.Context) e
 func (e *resealer) run(ctx context.Context) {
 	kinds := []string{balance.RecordUnmatched}
 	if e.documents.sealer.Rotating() {
-		kinds = append(e.personalKinds(), secretKind)
+		kinds = append(e.personalKinds(), secretKind, seedKind)
 		e.log.Info("a data key rotates: personal documents are sealed under the new one", "key", e.documents.sealer.KeyID())
 	}
 	for _, sh := range e.shards {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"purser/persistence"
@@ -11,10 +12,24 @@ import (
 )
 
 // Secret is a secret of the deployment as the stores remember it: by fingerprints, from which it
-// cannot be derived. Fingerprints has one element for each valid value.
+// cannot be derived. Fingerprints has one element for each valid value, and none for a secret that
+// this start does not use and need not have.
 type Secret struct {
 	Name         string
 	Fingerprints []string
+	// OfAddresses: addresses derive from the secret. Others sign with or show it otherwise.
+	OfAddresses bool
+}
+
+// changed is the warning about a secret with no value in common with the last start's.
+func (s Secret) changed() string {
+	const unknown = "a secret is none of those that the stores have used: "
+	if s.OfAddresses {
+		return unknown + "links have addresses of another seed from now on. Restore the old one, or keep it " +
+			"for the addresses that were handed out"
+	}
+	return unknown + "signatures under the old one are refused from now on. Restore the old one, or give " +
+		"the new one to the other side"
 }
 
 // MissingSecret means that the stores have used a secret which this start does not have. It is an
@@ -30,6 +45,17 @@ func (e MissingSecret) Unwrap() error { return ErrStores }
 // fingerprint confirms a guess of a weak secret to a reader of the store.
 const secretKind = "secret_fingerprints"
 
+// seedKind is that of secrets OfAddresses. Earlier versions, which do not know such a secret, would
+// miss one among the others and refuse to start.
+const seedKind = "seed_fingerprints"
+
+func (s Secret) kind() string {
+	if s.OfAddresses {
+		return seedKind
+	}
+	return secretKind
+}
+
 // maxSecretRecords bounds the secret records that a start reads.
 const maxSecretRecords = 64
 
@@ -40,8 +66,7 @@ type secretDocument struct {
 
 // checkSecrets compares the configured secrets with those of the last start, and stores them. A
 // secret that is no longer configured is a MissingSecret. A secret with no value in common with the
-// last start's is logged by name: signatures under the old one are refused from now on. Without
-// configured secrets nothing is compared.
+// last start's is logged by name, with what follows from it. Without configured secrets nothing is compared.
 func (k *startCheck) checkSecrets(ctx context.Context, sh *shard) error {
 	if len(k.secrets) == 0 {
 		return nil
@@ -55,17 +80,20 @@ func (k *startCheck) checkSecrets(ctx context.Context, sh *shard) error {
 			return MissingSecret{Name: name}
 		}
 	}
+	seeds, err := readFingerprints(ctx, k.journal, k.documents.sealer, seedKind)
+	if err != nil {
+		return err
+	}
+	maps.Copy(used, seeds)
 	var changed []*persistence.Batch
 	for _, secret := range k.secrets {
 		before := used[secret.Name]
-		if slices.Equal(before, secret.Fingerprints) {
+		if len(secret.Fingerprints) == 0 || slices.Equal(before, secret.Fingerprints) {
 			continue
 		}
 		isKnown := func(f string) bool { return slices.Contains(before, f) }
 		if len(before) > 0 && !slices.ContainsFunc(secret.Fingerprints, isKnown) {
-			k.log.Warn("a secret is none of those that the stores have used: signatures under the old one are "+
-				"refused from now on. Restore the old one, or give the new one to the other side",
-				"secret", secret.Name)
+			k.log.Warn(secret.changed(), "secret", secret.Name)
 		}
 		batch, err := k.secretBatch(secret)
 		if err != nil {
@@ -81,7 +109,12 @@ func (k *startCheck) checkSecrets(ctx context.Context, sh *shard) error {
 
 // SecretsInUse returns the fingerprints that the last start stored, by the secret's name.
 func SecretsInUse(ctx context.Context, journal persistence.Journal, sealer Sealer) (map[string][]string, error) {
-	records, err := journal.Records(ctx, ident.SystemSlot.Shard(), secretKind, "", maxSecretRecords)
+	return readFingerprints(ctx, journal, sealer, secretKind)
+}
+
+func readFingerprints(ctx context.Context, journal persistence.Journal, sealer Sealer, kind string,
+) (map[string][]string, error) {
+	records, err := journal.Records(ctx, ident.SystemSlot.Shard(), kind, "", maxSecretRecords)
 	if err != nil {
 		return nil, fmt.Errorf("fingerprints of secrets: %w", err)
 	}
@@ -105,10 +138,10 @@ func (k *startCheck) secretBatch(secret Secret) (*persistence.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if document, err = k.documents.seal(secretKind, secret.Name, document); err != nil {
+	if document, err = k.documents.seal(secret.kind(), secret.Name, document); err != nil {
 		return nil, err
 	}
 	system := ident.System.Format(ident.Workspace)
 	return &persistence.Batch{Workspace: system, Slot: ident.SystemSlot,
-		Records: []persistence.Record{{Kind: secretKind, Workspace: system, ID: secret.Name, Document: document}}}, nil
+		Records: []persistence.Record{{Kind: secret.kind(), Workspace: system, ID: secret.Name, Document: document}}}, nil
 }

@@ -76,6 +76,17 @@ func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
 	restart(nil, secret("network", "one"), bank)
 	restart([]string{"network", "bank"}, secret("network", "three"), secret("bank", "two"))
 	require.NotContains(t, log.String(), "three")
+	bank = secret("bank", "two")
+	network := secret("network", "three")
+	seed := func(values ...string) actors.Secret {
+		s := secret("seed", values...)
+		s.OfAddresses = true
+		return s
+	}
+	restart(nil, network, bank, seed("one"))
+	restart(nil, network, bank, seed()) // this start uses no seed
+	restart([]string{"seed"}, network, bank, seed("two"))
+	require.Contains(t, log.String(), "addresses of another seed")
 	restart(nil) // a command without secrets compares none
 
 	r.system.Stop()

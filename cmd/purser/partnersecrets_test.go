@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/actors/checkout/address"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 	"purser/httpapi"
@@ -107,6 +108,13 @@ func TestAStartComparesItsSecrets(t *testing.T) {
 	require.Equal(t, 2, strings.Count(started, warning), started)
 	require.Contains(t, started, "secret="+file)
 	require.Contains(t, started, "secret="+datadir.NetworkSecretFile)
+	require.NotContains(t, logOfStart(), warning)
+
+	seed := filepath.Join(data, settings.CheckoutSeedFile)
+	require.NoError(t, settings.WriteSecret(seed, strings.Repeat("5e", address.SeedBytes)))
+	started = logOfStart()
+	require.Equal(t, 1, strings.Count(started, warning), started)
+	require.Contains(t, started, "secret="+settings.CheckoutSeedFile)
 	require.NotContains(t, logOfStart(), warning)
 	requireSuccess(t, purser, data, "audit")
 }

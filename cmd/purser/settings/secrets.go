@@ -61,14 +61,14 @@ func (c *Config) FindSecrets() error {
 	}
 	if c.CheckoutAccounts == nil {
 		if text := f.secretFile(c, CheckoutSeedFile); text != "" {
-			c.CheckoutAccounts = f.sandboxAccounts(text)
+			c.CheckoutAccounts, c.checkoutSeed = f.sandboxAccounts(text), text
 		}
 	}
 	return errors.Join(f...)
 }
 
-// Fingerprints returns the marks of the secrets that others sign with or show. The data key has its
-// own check, because nothing opens without it.
+// Fingerprints returns the marks of the secrets that others sign with or show, and of the seed of the
+// sandbox's addresses. The data key has its own check, because nothing opens without it.
 func (c *Config) Fingerprints(deployment ident.UUID) (secrets []actors.Secret) {
 	for _, held := range c.HeldSecrets() {
 		secret := actors.Secret{Name: held.File}
@@ -77,7 +77,11 @@ func (c *Config) Fingerprints(deployment ident.UUID) (secrets []actors.Secret) {
 		}
 		secrets = append(secrets, secret)
 	}
-	return secrets
+	seed := actors.Secret{Name: CheckoutSeedFile, OfAddresses: true}
+	if c.checkoutSeed != "" {
+		seed.Fingerprints = []string{FingerprintOf(deployment, CheckoutSeedFile, c.checkoutSeed)}
+	}
+	return append(secrets, seed)
 }
 
 // FingerprintOf returns the hash by which the stores of a deployment recognise a value of a secret.

@@ -123,6 +123,7 @@ type Config struct {
 	DiskReserve                         int64 // bytes
 	Proxies                             proxyConfig
 	Certificate                         *Certificate // shown on the REST and the card network's port; nil: both are plain
+	checkoutSeed                        string       // of the sandbox's accounts; "" with configured accounts
 	madeSecrets                         []string     // the names of the secrets that this start has made
 	LogLevel                            slog.Level
 	LogFormat                           string // LogText or LogJSON
