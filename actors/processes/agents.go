@@ -2,14 +2,12 @@ package processes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 
-	"purser/actors"
 	"purser/actors/agent"
 	"purser/actors/partner"
+	"purser/actors/query"
 	"purser/actors/workspace"
 	"purser/persistence"
 )
@@ -32,7 +30,7 @@ func (m *agentMirror) mirrorChange(ctx context.Context, e persistence.Event) err
 		return m.mirror(ctx, e.Workspace, func() ([]agent.State, error) { return m.listAgents(ctx, e.Workspace) })
 	}
 	return m.mirror(ctx, e.Workspace, func() ([]agent.State, error) {
-		state, err := readDocument[agent.State](ctx, m.runtime, actors.KindAgent, e.Workspace, e.Stream)
+		state, err := query.Agents.Read(ctx, m.runtime, e.Workspace, e.Stream)
 		return []agent.State{state}, err
 	})
 }
@@ -40,7 +38,7 @@ func (m *agentMirror) mirrorChange(ctx context.Context, e persistence.Event) err
 // mirror gives the partner the agents that read returns, unless their workspace is in sandbox mode.
 // Agents that the partner refuses stay as the partner has them; the refusal is logged.
 func (m *agentMirror) mirror(ctx context.Context, workspaceID string, read func() ([]agent.State, error)) error {
-	owner, err := readDocument[workspace.State](ctx, m.runtime, actors.KindWorkspace, workspaceID, workspaceID)
+	owner, err := query.Workspaces.Read(ctx, m.runtime, workspaceID, workspaceID)
 	if err != nil || owner.Mode != workspace.Live {
 		return err
 	}
@@ -64,19 +62,15 @@ func (m *agentMirror) mirror(ctx context.Context, workspaceID string, read func(
 
 // listAgents reads all agents of a workspace.
 func (m *agentMirror) listAgents(ctx context.Context, workspaceID string) (states []agent.State, err error) {
-	page := persistence.Page{Limit: persistence.MaxPage}
+	page := query.Page{Limit: query.MaxPage}
 	for {
-		records, err := m.runtime.List(ctx, actors.KindAgent, workspaceID, "", page)
+		records, err := query.Agents.List(ctx, m.runtime, workspaceID, "", page)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range records {
-			var state agent.State
-			if err := json.Unmarshal(r.Document, &state); err != nil {
-				return nil, fmt.Errorf("agent's record: %w", err)
-			}
-			states = append(states, state)
-			page.AfterPosition, page.AfterOrdinal = r.Position, r.Ordinal
+		for i := range records {
+			states = append(states, records[i].Document)
+			page.After = records[i].Place
 		}
 		if len(records) < page.Limit {
 			return states, nil

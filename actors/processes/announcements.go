@@ -8,6 +8,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/checkout"
+	"purser/actors/query"
 	"purser/actors/webhook"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -112,8 +113,8 @@ func (a *announcer) announce(ctx context.Context, e *persistence.Event) error {
 	}
 	// The records only list the endpoints. Each endpoint decides by its state whether it
 	// subscribes.
-	endpoints, err := a.runtime.List(ctx, webhook.RecordEndpoint, e.Workspace, "",
-		persistence.Page{Limit: webhook.MaxPerWorkspace})
+	endpoints, err := query.Endpoints.AsStored().List(ctx, a.runtime, e.Workspace, "",
+		query.Page{Limit: webhook.MaxPerWorkspace})
 	for i := range endpoints {
 		if err == nil {
 			err = a.enqueue(ctx, e, endpoints[i].ID, announcement)

@@ -2,9 +2,7 @@ package processes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/fault"
 	"purser/actors/partner"
+	"purser/actors/query"
 	"purser/actors/watch"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -137,13 +136,15 @@ func (w *chainWatch) readShard(ctx context.Context, shard ident.Shard) error {
 		}
 		for i := range records {
 			after = records[i].ID
-			open, err := w.openPayments(ctx, records[i].Workspace, after)
-			if err == nil {
-				err = w.watchStored(records[i].Document, open)
-			}
+			session, err := query.CheckoutWatches.Decode(records[i].Document)
 			if err != nil {
 				return err
 			}
+			open, err := w.openPayments(ctx, records[i].Workspace, after)
+			if err != nil {
+				return err
+			}
+			w.watchStored(session, open)
 		}
 		if len(records) < persistence.MaxPage {
 			return nil
@@ -154,7 +155,7 @@ func (w *chainWatch) readShard(ctx context.Context, shard ident.Shard) error {
 // openPayments returns the payments that a session knows and that need more confirmations.
 func (w *chainWatch) openPayments(ctx context.Context, workspace, session string) (open []partner.Observation,
 	err error) {
-	state, err := readDocument[checkout.State](ctx, w.runtime, actors.KindCheckout, workspace, session)
+	state, err := query.Checkouts.Read(ctx, w.runtime, workspace, session)
 	if err != nil {
 		return nil, err
 	}
@@ -175,27 +176,18 @@ func (w *chainWatch) openPayments(ctx context.Context, workspace, session string
 
 // watchStored has the addresses of a session watched that has a record at the start, whatever their
 // number, and takes its open payments.
-func (w *chainWatch) watchStored(document []byte, open []partner.Observation) error {
-	session, err := readWatch(document)
-	if err != nil {
-		return err
-	}
+func (w *chainWatch) watchStored(session checkout.Watch, open []partner.Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.watchLocked(session)
 	for _, o := range open {
 		w.unsettled[o.Chain] = append(w.unsettled[o.Chain], o)
 	}
-	return nil
 }
 
 // watchChanged has the addresses of a session watched that was made or has changed.
 // errTooManyWatched reports that there is no place for it now.
-func (w *chainWatch) watchChanged(document []byte) error {
-	session, err := readWatch(document)
-	if err != nil {
-		return err
-	}
+func (w *chainWatch) watchChanged(session checkout.Watch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, known := w.sessions[session.Session]
@@ -204,13 +196,6 @@ func (w *chainWatch) watchChanged(document []byte) error {
 	}
 	w.watchLocked(session)
 	return nil
-}
-
-func readWatch(document []byte) (session checkout.Watch, err error) {
-	if err := json.Unmarshal(document, &session); err != nil {
-		return session, fmt.Errorf("record %s: %w", checkout.RecordWatch, err)
-	}
-	return session, nil
 }
 
 func (w *chainWatch) watchLocked(session checkout.Watch) {
@@ -257,7 +242,7 @@ func (w *chainWatch) handleSession(ctx context.Context, e persistence.Event) err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	record, err := w.runtime.Record(ctx, checkout.RecordWatch, e.Workspace, e.Stream)
+	session, err := query.CheckoutWatches.Read(ctx, w.runtime, e.Workspace, e.Stream)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		w.remove(e.Stream)
@@ -265,7 +250,7 @@ func (w *chainWatch) handleSession(ctx context.Context, e persistence.Event) err
 	case err != nil:
 		return err
 	}
-	return w.watchChanged(record.Document)
+	return w.watchChanged(session)
 }
 
 // Addresses implements watch.PaymentSink.

@@ -1,7 +1,6 @@
 package processes
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,55 +14,52 @@ import (
 
 // watchFixture makes watches of sessions with small limits: 6 sessions, and 2 places that each
 // workspace keeps.
-func watchFixture(t *testing.T) (w *chainWatch, document func(workspace string, n int) []byte) {
+func watchFixture(t *testing.T) (w *chainWatch, session func(workspace string, n int) checkout.Watch) {
 	t.Helper()
 	w = newChainWatch(nil, &Config{})
 	w.max, w.kept = 6, 2
-	return w, func(workspace string, n int) []byte {
+	return w, func(workspace string, n int) checkout.Watch {
 		random := strings.NewReader(fmt.Sprintf("%-8.8s", workspace))
 		u, err := ident.New(1, time.Unix(1_700_000_000+int64(n), 0), random)
 		require.NoError(t, err)
 		id := u.Format(ident.Checkout)
-		text, err := json.Marshal(checkout.Watch{Session: id, Workspace: workspace, Pairs: []checkout.Pair{
-			{Chain: "base", Address: "0x" + id}, {Chain: "polygon", Address: "0x" + id}}})
-		require.NoError(t, err)
-		return text
+		return checkout.Watch{Session: id, Workspace: workspace, Pairs: []checkout.Pair{
+			{Chain: "base", Address: "0x" + id}, {Chain: "polygon", Address: "0x" + id}}}
 	}
 }
 
 // One workspace fills the places, and another still has its own. A place that is free again can be
 // taken by any.
 func TestEachWorkspaceKeepsPlacesOfWatchedSessions(t *testing.T) {
-	w, document := watchFixture(t)
+	w, session := watchFixture(t)
 	for n := range 6 {
-		require.NoError(t, w.watchChanged(document("many", n)))
+		require.NoError(t, w.watchChanged(session("many", n)))
 	}
-	require.ErrorIs(t, w.watchChanged(document("many", 7)), errTooManyWatched)
-	require.NoError(t, w.watchChanged(document("many", 5)), "a session that is watched may change")
+	require.ErrorIs(t, w.watchChanged(session("many", 7)), errTooManyWatched)
+	require.NoError(t, w.watchChanged(session("many", 5)), "a session that is watched may change")
 	for n := range 2 {
-		require.NoError(t, w.watchChanged(document("few", n)))
+		require.NoError(t, w.watchChanged(session("few", n)))
 	}
-	require.ErrorIs(t, w.watchChanged(document("few", 2)), errTooManyWatched)
+	require.ErrorIs(t, w.watchChanged(session("few", 2)), errTooManyWatched)
 	require.Len(t, w.Addresses("base"), 8)
 	for n := range 3 {
-		var session checkout.Watch
-		require.NoError(t, json.Unmarshal(document("many", n), &session))
-		w.remove(session.Session)
-		w.remove(session.Session) // a removal may be repeated
+		gone := session("many", n).Session
+		w.remove(gone)
+		w.remove(gone) // a removal may be repeated
 	}
 	require.Len(t, w.Addresses("polygon"), 5)
-	require.NoError(t, w.watchChanged(document("many", 7)))
+	require.NoError(t, w.watchChanged(session("many", 7)))
 }
 
 // A start watches every stored session: a full pool must not keep all chains from being watched.
 func TestStartWatchesMoreSessionsThanThereArePlaces(t *testing.T) {
-	w, document := watchFixture(t)
+	w, session := watchFixture(t)
 	for n := range 9 {
-		require.NoError(t, w.watchStored(document("many", n), nil))
+		w.watchStored(session("many", n), nil)
 	}
 	require.Len(t, w.Addresses("base"), 9)
-	require.ErrorIs(t, w.watchChanged(document("many", 9)), errTooManyWatched)
-	require.NoError(t, w.watchChanged(document("few", 0)))
+	require.ErrorIs(t, w.watchChanged(session("many", 9)), errTooManyWatched)
+	require.NoError(t, w.watchChanged(session("few", 0)))
 }
 
 // Every further question of a node prolongs the step.

@@ -15,6 +15,7 @@ import (
 	"purser/actors/derivation"
 	"purser/actors/fault"
 	"purser/actors/partner"
+	"purser/actors/query"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/money"
@@ -81,7 +82,7 @@ func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, asse
 // addresses: a wallet finds no payments beyond a gap of unused ones. The commit of the link counts
 // exactly.
 func (p *Checkouts) requireOpenPlace(ctx context.Context, workspace string) error {
-	counted, err := readDocument[actors.Tally](ctx, p.runtime, actors.TallyKind(checkout.Tally), workspace, workspace)
+	counted, err := query.CheckoutTallies.Read(ctx, p.runtime, workspace, workspace)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return nil

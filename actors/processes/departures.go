@@ -2,12 +2,11 @@ package processes
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"purser/actors"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/webhook"
 	"purser/actors/workspace"
 	"purser/persistence"
@@ -59,7 +58,7 @@ func (w *Webhooks) endUnmanaged(ctx context.Context, e persistence.Event) error 
 // removeUnlessManaged removes a new endpoint whose maker departed between the check of the role and
 // the registration. A departure after the registration ends or keeps the endpoint itself.
 func (w *Webhooks) removeUnlessManaged(ctx context.Context, e *persistence.Event) error {
-	endpoint, err := readDocument[webhook.Endpoint](ctx, w.runtime, webhook.RecordEndpoint, e.Workspace, e.Stream)
+	endpoint, err := query.Endpoints.Read(ctx, w.runtime, e.Workspace, e.Stream)
 	if err != nil {
 		return exceptNotFound(err)
 	}
@@ -100,17 +99,13 @@ func (w *Webhooks) departsAfter(ctx context.Context, e *persistence.Event, user 
 }
 
 func (w *Webhooks) removeOrAdopt(ctx context.Context, d departure) error {
-	records, err := w.runtime.List(ctx, webhook.RecordEndpoint, d.workspace, "",
-		persistence.Page{Limit: webhook.MaxPerWorkspace})
+	records, err := query.Endpoints.List(ctx, w.runtime, d.workspace, "", query.Page{Limit: webhook.MaxPerWorkspace})
 	if err != nil {
 		return err
 	}
 	for i := range records {
-		var endpoint webhook.Endpoint
-		if err := json.Unmarshal(records[i].Document, &endpoint); err != nil {
-			return fmt.Errorf("endpoint's record: %w", err)
-		}
-		if !endpoint.MadeBy(d.user) || records[i].Position > d.position {
+		endpoint := records[i].Document
+		if !endpoint.MadeBy(d.user) || records[i].Place.Position > d.position {
 			continue
 		}
 		var command any = webhook.Remove{}

@@ -2,8 +2,6 @@ package processes
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,6 +9,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/bankday"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -55,6 +54,9 @@ type openOrder struct {
 	CreatedAt  time.Time `json:"createdAt"`
 }
 
+// openOrders is a kind of order.
+func openOrders(kind string) query.Records[openOrder] { return query.RecordsOf[openOrder](kind) }
+
 // isSent reports whether the bank or the ramp's partner may have the order.
 func (o *openOrder) isSent() bool {
 	switch o.Status {
@@ -84,7 +86,7 @@ func (d *OverdueOrders) overdueAt(kind string, o *openOrder) (at time.Time, know
 
 // note reads an order, and counts and logs it when it is open and overdue.
 func (d *OverdueOrders) note(ctx context.Context, ref orderRef) error {
-	o, err := readDocument[openOrder](ctx, d.runtime, ref.kind, ref.workspace, ref.id)
+	o, err := openOrders(ref.kind).Read(ctx, d.runtime, ref.workspace, ref.id)
 	if err != nil {
 		return err
 	}
@@ -158,9 +160,9 @@ func (d *OverdueOrders) eachOrder(ctx context.Context, shard ident.Shard, kind s
 			return err
 		}
 		for i := range records {
-			var o openOrder
-			if err := json.Unmarshal(records[i].Document, &o); err != nil {
-				return fmt.Errorf("record %s: %w", kind, err)
+			o, err := openOrders(kind).Decode(records[i].Document)
+			if err != nil {
+				return err
 			}
 			visit(records[i].Workspace, &o)
 		}
@@ -173,15 +175,11 @@ func (d *OverdueOrders) eachOrder(ctx context.Context, shard ident.Shard, kind s
 // order that is not overdue yet.
 func (d *OverdueOrders) ResolveOrder(ctx context.Context, id string, settled bool) error {
 	kind := orderKind(id)
-	slot, err := ident.SlotOf(id)
-	if err != nil {
-		return fault.New(fault.NotFound, "")
-	}
-	record, err := d.runtime.Find(ctx, slot, kind, id)
+	record, err := openOrders(kind).FindRecord(ctx, d.runtime, id)
 	if err != nil {
 		return err
 	}
-	command, err := d.resolution(record, settled)
+	command, err := d.resolution(kind, &record.Document, settled)
 	if err != nil {
 		return err
 	}
@@ -204,12 +202,8 @@ func orderKind(id string) string {
 }
 
 // resolution returns the command of ResolveOrder.
-func (d *OverdueOrders) resolution(record persistence.Record, settled bool) (any, error) {
-	var o openOrder
-	if err := json.Unmarshal(record.Document, &o); err != nil {
-		return nil, fmt.Errorf("record %s: %w", record.Kind, err)
-	}
-	if at, _ := d.overdueAt(record.Kind, &o); o.isSent() && d.runtime.Clock().Before(at) {
+func (d *OverdueOrders) resolution(kind string, o *openOrder, settled bool) (any, error) {
+	if at, _ := d.overdueAt(kind, o); o.isSent() && d.runtime.Clock().Before(at) {
 		return nil, fault.New(fault.Unavailable, "The order is not overdue before "+at.Format(time.DateOnly)+
 			"; nothing changed.")
 	}
@@ -220,7 +214,7 @@ func (d *OverdueOrders) resolution(record persistence.Record, settled bool) (any
 		return bad
 	}
 	event := "resolved/" + o.ID
-	switch record.Kind {
+	switch kind {
 	case balance.RecordConversion:
 		return balance.ReportConversion{EventID: event, ID: o.ID,
 			Outcome: outcome(balance.ConversionCompleted, balance.ConversionFailed)}, nil

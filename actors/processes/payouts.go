@@ -6,6 +6,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/partner"
+	"purser/actors/query"
 	"purser/persistence"
 )
 
@@ -51,11 +52,11 @@ func (p *payouts) handlePayout(ctx context.Context, e persistence.Event) error {
 // being sent.
 func (p *payouts) sendPayout(ctx context.Context, e persistence.Event, id string) error {
 	workspace := e.Workspace
-	payout, err := readDocument[balance.Payout](ctx, p.runtime, balance.RecordPayout, workspace, id)
+	payout, err := query.Payouts.Read(ctx, p.runtime, workspace, id)
 	if err != nil || payout.Status != balance.PayoutReserved {
 		return err
 	}
-	text, err := readDocument[balance.PayoutText](ctx, p.runtime, balance.RecordPayoutText, workspace, id)
+	text, err := query.PayoutTexts.Read(ctx, p.runtime, workspace, id)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"purser/actors/card"
 	"purser/actors/decision"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/persistence"
 )
 
@@ -43,14 +44,14 @@ func (p *PhysicalCards) mintAfterOrder(ctx context.Context, e persistence.Event)
 // An order whose card can never be minted is undone; the error is then, and in every repeat,
 // limit_exceeded. After unavailable and outcome_unknown the reaction mints the card.
 func (p *PhysicalCards) MintOrdered(ctx context.Context, workspace, id string) (card.View, error) {
-	order, err := readDocument[balance.PhysicalOrder](ctx, p.runtime, balance.RecordPhysicalOrder, workspace, id)
+	order, err := query.PhysicalOrders.Read(ctx, p.runtime, workspace, id)
 	if fault.Is(err, fault.NotFound) {
 		return card.View{}, orderUndone()
 	}
 	if err != nil {
 		return card.View{}, err
 	}
-	text, err := readDocument[balance.PhysicalText](ctx, p.runtime, balance.RecordPhysicalText, workspace, id)
+	text, err := query.PhysicalTexts.Read(ctx, p.runtime, workspace, id)
 	if fault.Is(err, fault.NotFound) { // a concurrent call has undone the order
 		return card.View{}, orderUndone()
 	}

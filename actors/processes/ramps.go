@@ -11,6 +11,7 @@ import (
 	"purser/actors/fairshare"
 	"purser/actors/fault"
 	"purser/actors/partner"
+	"purser/actors/query"
 	"purser/actors/ramp"
 	"purser/persistence/money"
 )
@@ -99,7 +100,7 @@ func (r *Ramps) call(ctx context.Context, c rampCall) {
 // linkAccount has the partner link a pending account, and returns the command that notes its
 // answer, nil when the account is no longer pending. approveWallet and placeOrder do the same.
 func (r *Ramps) linkAccount(ctx context.Context, c rampCall) (any, error) {
-	account, err := readDocument[ramp.Account](ctx, r.runtime, ramp.RecordAccount, c.workspace, c.id)
+	account, err := query.RampAccounts.Read(ctx, r.runtime, c.workspace, c.id)
 	if err != nil || account.Status != ramp.Pending {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (r *Ramps) linkAccount(ctx context.Context, c rampCall) (any, error) {
 }
 
 func (r *Ramps) approveWallet(ctx context.Context, c rampCall) (any, error) {
-	w, err := readDocument[ramp.Wallet](ctx, r.runtime, ramp.RecordWallet, c.workspace, c.id)
+	w, err := query.RampWallets.Read(ctx, r.runtime, c.workspace, c.id)
 	if err != nil || w.Status != ramp.PendingApproval {
 		return nil, err
 	}
@@ -116,14 +117,14 @@ func (r *Ramps) approveWallet(ctx context.Context, c rampCall) (any, error) {
 }
 
 func (r *Ramps) placeOrder(ctx context.Context, c rampCall) (any, error) {
-	o, err := readDocument[balance.RampOrder](ctx, r.runtime, balance.RecordRampOrder, c.workspace, c.id)
+	o, err := query.RampOrders.Read(ctx, r.runtime, c.workspace, c.id)
 	if err != nil || o.Status != balance.RampCreated {
 		return nil, err
 	}
 	order := partner.RampOrder{ID: o.ID, WorkspaceID: c.workspace, Direction: o.Direction, AmountCents: o.AmountCents,
 		MaxFeeCents: o.MaxFeeCents}
 	if o.WalletID != "" {
-		w, err := readDocument[ramp.Wallet](ctx, r.runtime, ramp.RecordWallet, c.workspace, o.WalletID)
+		w, err := query.RampWallets.Read(ctx, r.runtime, c.workspace, o.WalletID)
 		if err != nil {
 			return nil, err
 		}

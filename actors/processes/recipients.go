@@ -12,6 +12,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/partner"
+	"purser/actors/query"
 	"purser/persistence"
 )
 
@@ -70,7 +71,7 @@ func (r *recipients) askCounterparty(ctx context.Context, workspace, id string, 
 // tokenize gives the bank a recipient's account and returns the command that replaces the account's
 // number by the bank's token, or notes the refusal.
 func (r *recipients) tokenize(ctx context.Context, workspace, id string) (any, error) {
-	a, err := readDocument[counterparty.Account](ctx, r.runtime, counterparty.RecordAccount, workspace, id)
+	a, err := query.CounterpartyAccounts.Read(ctx, r.runtime, workspace, id)
 	if fault.Is(err, fault.NotFound) { // a concurrent call has stored the token
 		return decision.Read{}, nil
 	}

@@ -3,7 +3,6 @@ package processes
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fairshare"
 	"purser/actors/fault"
+	"purser/actors/query"
 	"purser/actors/webhook"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -71,7 +71,7 @@ func (w *Webhooks) deliver(ctx context.Context, due webhook.Due) {
 // attempt sends a delivery once and records the outcome. It reads the endpoint and the role of its
 // maker last, so that no attempt begins after the endpoint's removal, or after its maker left.
 func (w *Webhooks) attempt(ctx context.Context, due webhook.Due) error {
-	delivery, err := readDocument[webhook.Delivery](ctx, w.runtime, webhook.RecordDelivery, due.Workspace, due.Delivery)
+	delivery, err := query.Deliveries.Read(ctx, w.runtime, due.Workspace, due.Delivery)
 	if err != nil {
 		return exceptNotFound(err)
 	}
@@ -79,7 +79,7 @@ func (w *Webhooks) attempt(ctx context.Context, due webhook.Due) error {
 	if !delivery.DueAt(decision.StampOf(began)) {
 		return nil
 	}
-	endpoint, err := readDocument[webhook.Endpoint](ctx, w.runtime, webhook.RecordEndpoint, due.Workspace, due.Endpoint)
+	endpoint, err := query.Endpoints.Read(ctx, w.runtime, due.Workspace, due.Endpoint)
 	if err != nil {
 		return exceptNotFound(err)
 	}
@@ -162,9 +162,9 @@ func (w *Webhooks) pendingIn(ctx context.Context, shard ident.Shard) (pending in
 			return 0, err
 		}
 		for i := range records {
-			var state webhook.State
-			if err := json.Unmarshal(records[i].Document, &state); err != nil {
-				return 0, fmt.Errorf("endpoint's state: %w", err)
+			state, err := query.EndpointStates.Decode(records[i].Document)
+			if err != nil {
+				return 0, err
 			}
 			pending, after = pending+len(state.Pending), records[i].ID
 		}

@@ -1,5 +1,5 @@
 // Package query reads stored records as the types of their documents. The variables of kinds.go name
-// every kind of record that is read, the prefixes of its ids and the type of its documents.
+// the kinds of record, the prefixes of their ids and the types of their documents.
 //
 // The functions return the error of the Reader: not_found for a record that does not exist or that
 // belongs to another workspace, unavailable when the journal cannot be read.
@@ -36,10 +36,12 @@ type Reader interface {
 // documents are returned as they are stored.
 type Records[D any] struct {
 	kind     string
-	prefixes []string // of its ids; none: every id is looked up
+	prefixes []string
 }
 
-func recordsOf[D any](kind string, prefixes ...string) Records[D] { return Records[D]{kind, prefixes} }
+// RecordsOf returns a kind of record whose ids have one of the prefixes. Without prefixes every id is
+// looked up.
+func RecordsOf[D any](kind string, prefixes ...string) Records[D] { return Records[D]{kind, prefixes} }
 
 // Kind returns the name under which the records are stored.
 func (k Records[D]) Kind() string { return k.kind }

@@ -90,9 +90,9 @@ var (
 		"actors/processes": {
 			"actors", "actors/agent", "actors/balance", "actors/bankday", "actors/card", "actors/cardholder",
 			"actors/checkout", "actors/checkout/address", "actors/counterparty", "actors/decision",
-			"actors/derivation", "actors/fairshare", "actors/fault", "actors/partner", "actors/ramp",
-			"actors/user", "actors/watch", "actors/webhook", "actors/workspace", "authorizer", "persistence",
-			"persistence/ident", "persistence/money",
+			"actors/derivation", "actors/fairshare", "actors/fault", "actors/partner", "actors/query",
+			"actors/ramp", "actors/user", "actors/watch", "actors/webhook", "actors/workspace", "authorizer",
+			"persistence", "persistence/ident", "persistence/money",
 		},
 		"actors/query": {
 			"actors", "actors/agent", "actors/balance", "actors/card", "actors/cardholder", "actors/checkout",
