@@ -40,7 +40,8 @@ func (p *payoutsOf) Find(_ context.Context, _ ident.Slot, kind, id string) (pers
 	return persistence.Record{}, fault.New(fault.NotFound, "")
 }
 
-func (p *payoutsOf) List(_ context.Context, _, _, _ string, page persistence.Page) (read []persistence.Record, _ error) {
+func (p *payoutsOf) List(_ context.Context, _, _, _ string, page persistence.Page) ([]persistence.Record, error) {
+	var read []persistence.Record
 	p.limits = append(p.limits, page.Limit)
 	for _, r := range p.stored {
 		if behind := page.AfterPosition == 0 || r.Position < page.AfterPosition; behind && len(read) < page.Limit {
