@@ -48,7 +48,7 @@ func (k Records[D]) Kind() string { return k.kind }
 
 // AsStored returns the same kind with its documents as they are stored.
 func (k Records[D]) AsStored() Records[json.RawMessage] {
-	return Records[json.RawMessage]{k.kind, k.prefixes}
+	return Records[json.RawMessage](k)
 }
 
 // Place is the place of a record in its list. A list begins with the newest record, the one with the
