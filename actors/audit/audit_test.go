@@ -337,6 +337,8 @@ func TestEveryCorruptionIsNamed(t *testing.T) {
 		"card spend record":        {editDocument("card_spend", "5000", "4999"), "card_spend", "document"},
 		"posting": {editPayload(3, `"cents":-100000`, `"cents":-99999`), "transfer",
 			"sum of postings"},
+		"posting of euros": {editPayload(3, `"account":"usd"`, `"account":"usd","currency":"EUR"`), "transfer",
+			"currency of the posting to usd"},
 		"postings against entries": {editPayload(6, `"cents":-3000`, `"cents":-2999`), "event", "postings to usd"},
 		"entry's delta": {editPayload(6, `"cardDeltaCents":-5000`, `"cardDeltaCents":-4999`), "entry",
 			"card and hold"},

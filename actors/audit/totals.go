@@ -322,8 +322,8 @@ func (b *shardTotals) expectPostings(e *persistence.Event, got, want map[string]
 	}
 }
 
-// addPostings adds the postings of an event and returns the sum by account. Each transfer must sum
-// to zero.
+// addPostings adds the postings of an event and returns the sum by account. All must be of dollars,
+// and each transfer must sum to zero.
 func (b *shardTotals) addPostings(e *persistence.Event, postings []posting) (moved map[string]money.Cents) {
 	a, sums, order := b.accountOf(e.Workspace), map[string]money.Cents{}, []string{}
 	moved = map[string]money.Cents{}
@@ -332,6 +332,9 @@ func (b *shardTotals) addPostings(e *persistence.Event, postings []posting) (mov
 			order = append(order, p.Transfer)
 		}
 		cents := p.Amount.Cents()
+		if p.Currency != "" {
+			b.expectEqual("transfer", p.Transfer, "currency of the posting to "+p.Account, money.USD, p.Currency)
+		}
 		total, account := sums[p.Transfer], moved[p.Account]
 		addChecked(b, "transfer", p.Transfer, "sum", &total, cents)
 		addChecked(b, "event", e.ID, "postings to "+p.Account, &account, cents)
