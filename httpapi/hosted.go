@@ -188,7 +188,7 @@ func (h *checkoutHandlers) streamHosted(ctx *fasthttp.RequestCtx, c *call) error
 	if ctx.IsHead() {
 		return nil
 	}
-	if h.streams.Add(1) > maxStreams {
+	if h.streams.Add(1) > int64(h.cfg.Streams) {
 		h.streams.Add(-1)
 		return fault.New(fault.Unavailable, "Too many pages are open; ask for the status instead.")
 	}

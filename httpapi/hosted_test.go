@@ -251,6 +251,21 @@ func TestHostedPageStreamsStatusChanges(t *testing.T) {
 	next(`"status":"awaiting_payment"`)
 }
 
+// Pages beyond Config.Streams get 503 and poll, so that pages leave connections to other callers.
+func TestHostedPagesBeyondTheirShareGetNoStream(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Streams = 1 })
+	w.server.checkouts.streamFor, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor
+	id := w.newCheckout(w.newTenant("merchant"), "").text("session", "id")
+	conn, err := w.listen.Dial()
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("GET /checkout/" + id + "/events HTTP/1.1\r\nHost: purser.test\r\n\r\n"))
+	require.NoError(t, err)
+	_, err = conn.Read(make([]byte, 1))
+	require.NoError(t, err)
+	require.Equal(t, fasthttp.StatusServiceUnavailable, w.browse("GET", "/checkout/"+id+"/events", "").status)
+}
+
 // A request of the hosted page releases its turn while it waits for an actor.
 func TestTheHostedPageWaitsWithoutATurn(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Edge.AtOnce = 1 })

@@ -117,6 +117,9 @@ type Config struct {
 	DerivePassword password.Deriver
 	// WebhookGuard decides which addresses webhook endpoints may have; nil allows public ones.
 	WebhookGuard *webhook.Guard
+	// Streams is how many hosted pages may have server-sent events at once, so that they leave
+	// connections to other callers; zero allows maxStreams.
+	Streams int
 	// Edge bounds connections and bodies when the server listens without a Front.
 	Edge     drain.Options
 	Registry *prometheus.Registry
@@ -127,6 +130,9 @@ type Config struct {
 func (c *Config) ensureDefaults() {
 	if c.PartnerSignatures == 0 {
 		c.PartnerSignatures = webhook.V1 | webhook.V2
+	}
+	if c.Streams == 0 {
+		c.Streams = maxStreams
 	}
 	if c.Issuer == "" {
 		c.Issuer = IssuerFixture

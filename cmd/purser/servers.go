@@ -126,6 +126,7 @@ func (m *daemon) admitRequests(context.Context) error {
 		NoCurrencies: !m.config.MultiCurrency, NoRamp: !m.config.Ramp, Convert: m.config.Convert,
 		DepositDelay:      m.config.SandboxDelay,
 		Full:              m.disk.refusal,
+		Streams:           m.shares.rest / streamsShare,
 		CheckoutTolerance: m.config.CheckoutTolerance,
 		PayoutLimits:      m.config.PayoutLimits, RateLimits: m.config.RateLimits, Elapsed: m.clocks.elapsed,
 		WebhookGuard: webhook.NewGuard(m.config.PrivateWebhooks, nil), Registry: m.registry, Logger: m.log})
