@@ -197,6 +197,27 @@ func TestDiscardLogNamesTheLostDecisions(t *testing.T) {
 	d.checkRecovered(t)
 }
 
+// An old log that is itself a stale copy does not have what is lost, and the rebuild says so.
+func TestAStaleLogSaysThatItDoesNotCountEveryLoss(t *testing.T) {
+	t.Parallel()
+	d := staleDirectory(t)
+	d.start(t)
+	d.awaitEmptyBacklog(t)
+	require.NoError(t, d.p.stop())
+	older := filepath.Join(t.TempDir(), "older")
+	require.NoError(t, storecare.CopyTree(datadir.AuthorizerDir(d.data), older))
+	d.start(t)
+	d.p.requireApproval(t, d.token, "later")
+	d.awaitEmptyBacklog(t)
+	require.NoError(t, d.p.stop())
+	require.NoError(t, os.RemoveAll(datadir.AuthorizerDir(d.data)))
+	require.NoError(t, storecare.CopyTree(older, datadir.AuthorizerDir(d.data)))
+	out, err := d.runCommand("rebuild-authorizer")
+	require.ErrorContains(t, err, "loses the 0 decisions of the old log that the journal lacks")
+	require.Contains(t, out, "0 decisions of the old log that the journal lacks are lost with --discard-log")
+	require.Contains(t, out, "decisions that neither the old log nor the journal has are lost too and not counted")
+}
+
 // A repair that is interrupted between the two renames of its stores loses nothing: the next repair
 // reads the old store again.
 func TestARepeatedRepairCompletesAnInterruptedOne(t *testing.T) {

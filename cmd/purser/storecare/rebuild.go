@@ -55,8 +55,8 @@ func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal,
 	old.say(out, r.DiscardLog)
 	switch {
 	case old.unusable != nil && !r.DiscardLog:
-		return fmt.Errorf("the old log cannot be kept: %w; `purser rebuild-authorizer --yes --discard-log` loses %d decisions that "+
-			"the journal lacks, `purser restore` all that is newer than the backup", old.unusable, old.pending)
+		return fmt.Errorf("the old log cannot be kept: %w; `purser rebuild-authorizer --yes --discard-log` loses the %d decisions of "+
+			"the old log that the journal lacks, `purser restore` all that is newer than the backup", old.unusable, old.pending)
 	case !r.Yes:
 		return errors.New("this replaces the authorizer's store; say --yes")
 	}

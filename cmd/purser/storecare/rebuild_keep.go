@@ -108,6 +108,10 @@ func (l *oldLog) say(out io.Writer, discard bool) {
 	case discard || l.unusable != nil:
 		fmt.Fprintf(out, "%d decisions of the old log that the journal lacks are lost with --discard-log:\n", l.pending)
 		l.nameDecisions(out)
+		if l.unusable != nil {
+			fmt.Fprintf(out, "decisions that neither the old log nor the journal has are lost too and not counted: %v\n",
+				l.unusable)
+		}
 	default:
 		fmt.Fprintf(out, "%d decisions of the old log that the journal lacks are kept; the next start relays them\n",
 			l.pending)
