@@ -45,7 +45,7 @@
 //	sessionHandlers     dashboard, signin
 //	agentHandlers       agents, intents
 //	endpointHandlers    webhook_endpoints
-//	reportHandlers      partner_reports, report_types
+//	reportHandlers      partner_reports
 //	toolHandlers        mcp
 //
 // All of them embed edge (edge.go), which checks requests and writes answers: auth, session, body,

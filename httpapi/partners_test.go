@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/balance"
+	"purser/actors/reports"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
 )
@@ -19,10 +20,10 @@ func (w *world) signsBody(secret, body string) as {
 // Each path accepts the secrets of its own partner alone, in both versions of a signature and while
 // a secret rotates.
 func TestPartnersDoNotShareSecrets(t *testing.T) {
-	secrets := map[string][]string{PartnerBank: {"bank new", "bank old"}, PartnerRamp: {"ramp new", "ramp old"},
-		PartnerStablecoin: {"stablecoin"}}
+	secrets := map[string][]string{reports.Bank: {"bank new", "bank old"}, reports.Ramp: {"ramp new", "ramp old"},
+		reports.Stablecoin: {"stablecoin"}}
 	w := newWorld(t, func(c *Config) { c.PartnerSecrets, c.RateLimits = secrets, RateLimits{Off: true} })
-	reports := 0
+	sent := 0
 	for _, r := range w.server.reports.webhookRoutes() {
 		require.NotEmpty(t, secrets[r.partner])
 		for signer, signs := range secrets {
@@ -31,8 +32,8 @@ func TestPartnersDoNotShareSecrets(t *testing.T) {
 					func(body string) as { return w.signsBody(secret, body) },
 					func(body string) as { return w.signsPath(secret, r.path, body) },
 				} {
-					reports++
-					body := fmt.Sprintf(`{"id":"e%d","type":"a.type","data":{}}`, reports)
+					sent++
+					body := fmt.Sprintf(`{"id":"e%d","type":"a.type","data":{}}`, sent)
 					if reply := w.post(sign(body), r.path, body); signer == r.partner {
 						w.ok(reply)
 					} else {
@@ -42,7 +43,7 @@ func TestPartnersDoNotShareSecrets(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 4*5*2, reports)
+	require.Equal(t, 4*5*2, sent)
 }
 
 // A signature of version 2 is valid for its method and path alone. Version 1 is refused where it is
@@ -107,11 +108,11 @@ func TestReplayOnAnotherPathDoesNotReplaceTheReport(t *testing.T) {
 func TestEachTypeOfAReportHasOnePath(t *testing.T) {
 	w := newWorld(t)
 	kept := 0
-	for kind, row := range reportTypes {
+	for kind, channel := range reports.Types() {
 		for _, r := range w.server.reports.webhookRoutes() {
 			body := fmt.Sprintf(`{"id":"%s on %s","type":%q,"data":{}}`, kind, r.path, kind)
 			reply := w.post(w.signsBody(testSecret, body), r.path, body)
-			if r.path != row.path {
+			if reportChannels[r.path] != channel {
 				w.fails(reply, 401, "signature_invalid")
 				continue
 			}

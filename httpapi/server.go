@@ -26,6 +26,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/processes"
 	"purser/actors/query"
+	"purser/actors/reports"
 	"purser/authorizer/drain"
 	"purser/httpapi/password"
 	"purser/httpapi/web"
@@ -91,7 +92,7 @@ type Config struct {
 	// The server's URL for browsers. Its scheme and host are "same origin"; https makes cookies
 	// Secure.
 	BaseURL string
-	// PartnerSecrets lists the secrets of each of Partners. A report is valid when any of them
+	// PartnerSecrets lists the secrets of each of reports.Partners. A report is valid when any of them
 	// signs it.
 	PartnerSecrets map[string][]string
 	// PartnerSignatures are the signature versions that are accepted; zero accepts both.
@@ -177,7 +178,7 @@ func (c *Config) validate() error {
 	}
 	require(c.Actors != nil, "Actors is required")
 	require(c.Network != nil, "Network is required")
-	for _, partner := range Partners() {
+	for _, partner := range reports.Partners() {
 		secrets := c.PartnerSecrets[partner]
 		require(len(secrets) > 0 && !slices.Contains(secrets, ""), "PartnerSecrets of the "+partner+" are required")
 	}
@@ -242,7 +243,7 @@ func New(c Config) (*Server, error) {
 			delays: newDelayLine()},
 		checkouts: &checkoutHandlers{edge: e, site: site, streamFor: streamFor, library: library,
 			reference: reference},
-		reports: &reportHandlers{edge: e}}
+		reports: &reportHandlers{e, reports.NewProcessor(c.Actors, c.Logger)}}
 	treasury := newTreasuryHandlers(e, calendar)
 	s.tools = &toolHandlers{edge: e}
 	s.table = s.allRoutes(treasury, &cardHandlers{edge: e, calendar: calendar})

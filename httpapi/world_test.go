@@ -24,6 +24,7 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
 	"purser/actors/processes"
+	"purser/actors/reports"
 	"purser/actors/seal"
 	"purser/actors/workspace"
 	"purser/authorizer"
@@ -280,7 +281,7 @@ func (r testReply) code() string {
 // onePartnerSecret gives every partner the same secret.
 func onePartnerSecret(secret string) map[string][]string {
 	secrets := map[string][]string{}
-	for _, partner := range Partners() {
+	for _, partner := range reports.Partners() {
 		secrets[partner] = []string{secret}
 	}
 	return secrets

@@ -12,6 +12,7 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
+	"purser/actors/reports"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 	"purser/httpapi"
@@ -55,7 +56,7 @@ func (m *daemon) startPartners(context.Context) error {
 
 // openBank connects the bank that the settings name, or opens the sandbox's in this process.
 func (p *partners) openBank(c *settings.Config, clock, wallTime func() time.Time, cleanup *cleanupStack) (err error) {
-	secret := c.PartnerSecrets.SecretsOf(httpapi.PartnerBank)[0]
+	secret := c.PartnerSecrets.SecretsOf(reports.Bank)[0]
 	if c.BankURL != "" {
 		client := bankhttp.NewClient(c.BankURL, func(message []byte) string {
 			return webhook.Sign(secret, wallTime(), message)
@@ -77,7 +78,7 @@ func (p *partners) openBank(c *settings.Config, clock, wallTime func() time.Time
 func (p *partners) openRamp(c *settings.Config, clock, wallTime func() time.Time, cleanup *cleanupStack) (err error) {
 	post := func(path string) sandbox.Reporter {
 		return sandbox.NewHTTPReporter(p.httpClient(), restInProcess, path,
-			settings.ReportSigner(c.PartnerSecrets.SecretsOf(httpapi.PartnerRamp)[0], wallTime))
+			settings.ReportSigner(c.PartnerSecrets.SecretsOf(reports.Ramp)[0], wallTime))
 	}
 	p.ramp, err = sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(c.DataDir), Delay: c.SandboxDelay,
 		Clock: clock, Report: post(httpapi.PathOnrampReports),

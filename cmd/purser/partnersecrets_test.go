@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/checkout/address"
+	"purser/actors/reports"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 	"purser/httpapi"
@@ -40,9 +41,9 @@ func reportStatus(t *testing.T, p *process, path, id, secret string, at time.Tim
 // common one for the bank, and rotates the bank's secret, all with the compiled program.
 func TestOnePartnersSecretRotates(t *testing.T) {
 	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
-	file := settings.PartnerSecretFileOf(httpapi.PartnerBank)
+	file := settings.PartnerSecretFileOf(reports.Bank)
 	launch(t, purser, data).signalAndWait(t, syscall.SIGTERM)
-	common, reports := readSecrets(t, data, settings.PartnerSecretFile)[0], 0
+	common, sent := readSecrets(t, data, settings.PartnerSecretFile)[0], 0
 	serves := func(bank, refusedByBank []string) {
 		t.Helper()
 		p := launch(t, purser, data)
@@ -50,8 +51,8 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 			passDemo(t, data) // the sandbox's partners report
 		}
 		status := func(path, secret string) int {
-			reports++
-			return reportStatus(t, p, path, fmt.Sprint("report ", reports), secret, time.Now())
+			sent++
+			return reportStatus(t, p, path, fmt.Sprint("report ", sent), secret, time.Now())
 		}
 		for _, secret := range bank {
 			require.Equal(t, http.StatusOK, status(httpapi.PathBankReports, secret))
@@ -63,7 +64,7 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, status(httpapi.PathOnrampReports, bank[0]), "the bank's secret is valid for the ramp")
 		p.signalAndWait(t, syscall.SIGTERM)
 	}
-	require.Contains(t, requireFailure(t, purser, data, "rotate", file, "--finish"), settings.PartnerSecretSetting(httpapi.PartnerBank))
+	require.Contains(t, requireFailure(t, purser, data, "rotate", file, "--finish"), settings.PartnerSecretSetting(reports.Bank))
 	requireSuccess(t, purser, data, "rotate", file)
 	first := readSecrets(t, data, file)
 	require.Equal(t, []string{first[0], common}, first)
@@ -85,7 +86,7 @@ func TestOnePartnersSecretRotates(t *testing.T) {
 func TestAStartComparesItsSecrets(t *testing.T) {
 	t.Parallel()
 	purser, data := program{path: buildProgram(t)}, filepath.Join(t.TempDir(), "data")
-	file := settings.PartnerSecretFileOf(httpapi.PartnerRamp)
+	file := settings.PartnerSecretFileOf(reports.Ramp)
 	logOfStart := func() string {
 		p := launch(t, purser, data)
 		require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
@@ -123,13 +124,13 @@ func TestAStartComparesItsSecrets(t *testing.T) {
 func TestTwoPartnersWithOneSecretOfTheirOwn(t *testing.T) {
 	config := testConfig(t, t.TempDir())
 	config.PartnerSecrets.Own = map[string][]string{
-		httpapi.PartnerBank: {"a secret of two partners", "a secret of the bank"},
-		httpapi.PartnerRamp: {"a secret of two partners"},
+		reports.Bank: {"a secret of two partners", "a secret of the bank"},
+		reports.Ramp: {"a secret of two partners"},
 	}
 	err := newDaemon(config, slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_RAMP: has a secret of PURSER_PARTNER_SECRET_BANK too")
 	require.NotContains(t, err.Error(), "a secret of two partners")
-	config.PartnerSecrets.Own[httpapi.PartnerRamp] = []string{"a secret of the ramp", "a secret of the bank"}
+	config.PartnerSecrets.Own[reports.Ramp] = []string{"a secret of the ramp", "a secret of the bank"}
 	require.NoError(t, config.FindSecrets(), "two partners have the same old secret")
 }
 
@@ -165,7 +166,7 @@ func TestEachHolderHasSecretsOfItsOwn(t *testing.T) {
 			config := testConfig(t, t.TempDir())
 			config.NetworkSecrets = c.network
 			config.PartnerSecrets = settings.PartnerSecrets{Common: c.common, Own: map[string][]string{}}
-			for partner, own := range map[string][]string{httpapi.PartnerBank: c.bank, httpapi.PartnerRamp: c.ramp} {
+			for partner, own := range map[string][]string{reports.Bank: c.bank, reports.Ramp: c.ramp} {
 				if own != nil {
 					config.PartnerSecrets.Own[partner] = own
 				}

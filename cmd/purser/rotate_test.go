@@ -13,10 +13,10 @@ import (
 
 	"purser/actors"
 	"purser/actors/fault"
+	"purser/actors/reports"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 	"purser/cmd/purser/storecare"
-	"purser/httpapi"
 	"purser/persistence/pgjournal/pgtest"
 )
 
@@ -91,7 +91,7 @@ func TestAnOldSecretStaysUntilAStartHasTheNewOne(t *testing.T) {
 	rotate := func(args ...string) error {
 		return run(append([]string{"rotate", "--data-dir", data}, args...), io.Discard)
 	}
-	own := settings.PartnerSecretFileOf(httpapi.PartnerRamp)
+	own := settings.PartnerSecretFileOf(reports.Ramp)
 	names := []string{datadir.NetworkSecretFile, settings.PartnerSecretFile, own}
 	refused := func() {
 		t.Helper()
@@ -165,7 +165,7 @@ func TestASecretOfASettingDoesNotRotateInItsFile(t *testing.T) {
 	}
 	named := filepath.Join(t.TempDir(), "named")
 	require.NoError(t, os.WriteFile(named, []byte(strings.Repeat("ab", settings.DataKeyBytes)), 0o600))
-	own := settings.PartnerSecretFileOf(httpapi.PartnerBank)
+	own := settings.PartnerSecretFileOf(reports.Bank)
 	for _, name := range append(settings.HeldSecretFiles(), settings.DataKeyFile) {
 		for variable, value := range map[string]string{settings.SettingOf(name): strings.Repeat("ab",
 			settings.DataKeyBytes), settings.SettingOf(name) + secretFileSuffix: named} {

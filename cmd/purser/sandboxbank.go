@@ -15,6 +15,7 @@ import (
 
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
+	"purser/actors/reports"
 	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
@@ -58,10 +59,10 @@ func (s *sandboxBankCommand) config() (bankConfig, error) {
 		secrets: f.Secrets("PURSER_PARTNER_SECRET", s.PartnerSecret), delay: f.Delay(s.SandboxDelay),
 		log: settings.Config{LogLevel: f.Level(s.LogLevel),
 			LogFormat: f.OneOf("PURSER_LOG_FORMAT", s.LogFormat, settings.LogText, settings.LogJSON)}}
-	own := settings.PartnerSecretSetting(httpapi.PartnerBank)
+	own := settings.PartnerSecretSetting(reports.Bank)
 	if secrets := f.Secrets(own, s.OwnSecret); secrets != nil {
 		f.RefuseShared([]settings.HeldSecret{{File: settings.PartnerSecretFile, Values: c.secrets},
-			{File: settings.PartnerSecretFileOf(httpapi.PartnerBank), Values: secrets}})
+			{File: settings.PartnerSecretFileOf(reports.Bank), Values: secrets}})
 		c.secrets = secrets
 	}
 	if len(c.secrets) == 0 {

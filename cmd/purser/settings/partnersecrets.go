@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"purser/actors/partner/sandbox"
-	"purser/httpapi"
+	"purser/actors/reports"
 	"purser/httpapi/webhook"
 )
 
@@ -16,7 +16,7 @@ import (
 // it rotates. The first one signs what this program sends.
 type PartnerSecrets struct {
 	Common []string            // for partners without their own; empty: made at the start
-	Own    map[string][]string // by partner, of httpapi.Partners
+	Own    map[string][]string // by partner, of reports.Partners
 }
 
 // SecretsOf returns the secrets of a partner.
@@ -30,7 +30,7 @@ func (p PartnerSecrets) SecretsOf(partner string) []string {
 // ByPartner returns the secrets of every partner.
 func (p PartnerSecrets) ByPartner() map[string][]string {
 	all := map[string][]string{}
-	for _, partner := range httpapi.Partners() {
+	for _, partner := range reports.Partners() {
 		all[partner] = p.SecretsOf(partner)
 	}
 	return all
@@ -46,7 +46,7 @@ func PartnerSecretSetting(partner string) string {
 
 // PartnerOfSecret returns the partner whose own secret a file has; "" for any other file.
 func PartnerOfSecret(file string) string {
-	for _, partner := range httpapi.Partners() {
+	for _, partner := range reports.Partners() {
 		if file == PartnerSecretFileOf(partner) {
 			return partner
 		}
@@ -57,8 +57,8 @@ func PartnerOfSecret(file string) string {
 // PartnerSecrets reads the secrets of partners from the settings.
 func (f *Faults) partnerSecrets(s Settings) PartnerSecrets {
 	p := PartnerSecrets{Common: f.Secrets("PURSER_PARTNER_SECRET", s.PartnerSecret), Own: map[string][]string{}}
-	for partner, value := range map[string]string{httpapi.PartnerBank: s.PartnerSecretBank,
-		httpapi.PartnerRamp: s.PartnerSecretRamp, httpapi.PartnerStablecoin: s.PartnerSecretCoin} {
+	for partner, value := range map[string]string{reports.Bank: s.PartnerSecretBank,
+		reports.Ramp: s.PartnerSecretRamp, reports.Stablecoin: s.PartnerSecretCoin} {
 		if secrets := f.Secrets(PartnerSecretSetting(partner), value); secrets != nil {
 			p.Own[partner] = secrets
 		}
@@ -84,7 +84,7 @@ func (f *Faults) findPartnerSecrets(c *Config) {
 	if p.Own == nil {
 		p.Own = map[string][]string{}
 	}
-	for _, partner := range httpapi.Partners() {
+	for _, partner := range reports.Partners() {
 		if len(p.Own[partner]) > 0 {
 			continue
 		}

@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"purser/actors"
+	"purser/actors/reports"
 	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/cmd/purser/datadir"
-	"purser/httpapi"
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
@@ -100,7 +100,7 @@ type HeldSecret struct {
 // HeldSecrets returns the secrets of the card network and of the partners.
 func (c *Config) HeldSecrets() []HeldSecret {
 	held := []HeldSecret{{datadir.NetworkSecretFile, c.NetworkSecrets}, {PartnerSecretFile, c.PartnerSecrets.Common}}
-	for _, partner := range httpapi.Partners() {
+	for _, partner := range reports.Partners() {
 		if own := c.PartnerSecrets.Own[partner]; len(own) > 0 {
 			held = append(held, HeldSecret{PartnerSecretFileOf(partner), own})
 		}
@@ -111,7 +111,7 @@ func (c *Config) HeldSecrets() []HeldSecret {
 // HeldSecretFiles returns the files of all secrets that HeldSecrets may return, in its order.
 func HeldSecretFiles() []string {
 	files := []string{datadir.NetworkSecretFile, PartnerSecretFile}
-	for _, partner := range httpapi.Partners() {
+	for _, partner := range reports.Partners() {
 		files = append(files, PartnerSecretFileOf(partner))
 	}
 	return files

@@ -13,10 +13,10 @@ import (
 
 	"purser/actors"
 	"purser/actors/fault"
+	"purser/actors/reports"
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
-	"purser/httpapi"
 )
 
 // RotateCmd changes a secret that the data directory keeps. A server reads it at its next start. A
@@ -83,10 +83,10 @@ func (c *RotateCmd) Run(out io.Writer) error {
 // read it.
 func (c *RotateCmd) requireFileInUse() error {
 	set := map[string]string{settings.DataKeyFile: c.DataKey, datadir.NetworkSecretFile: c.NetworkSecret,
-		settings.PartnerSecretFile:                              c.PartnerSecret,
-		settings.PartnerSecretFileOf(httpapi.PartnerBank):       c.PartnerSecretBank,
-		settings.PartnerSecretFileOf(httpapi.PartnerRamp):       c.PartnerSecretRamp,
-		settings.PartnerSecretFileOf(httpapi.PartnerStablecoin): c.PartnerSecretCoin}
+		settings.PartnerSecretFile:                       c.PartnerSecret,
+		settings.PartnerSecretFileOf(reports.Bank):       c.PartnerSecretBank,
+		settings.PartnerSecretFileOf(reports.Ramp):       c.PartnerSecretRamp,
+		settings.PartnerSecretFileOf(reports.Stablecoin): c.PartnerSecretCoin}
 	if c.Finish || set[c.Secret] == "" {
 		return nil
 	}

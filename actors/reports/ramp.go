@@ -1,0 +1,70 @@
+package reports
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"purser/actors/balance"
+	"purser/actors/fault"
+	"purser/persistence"
+	"purser/persistence/ident"
+	"purser/persistence/money"
+)
+
+// rampReported reads a report with this outcome: of a ramp order, or of a session of the retired
+// routes. A session has no fee and no transaction. A report with another direction than the order's
+// matches nothing.
+func rampReported(direction, outcome string) func(context.Context, *Processor, Report) (destination, error) {
+	return func(ctx context.Context, p *Processor, r Report) (to destination, err error) {
+		var data struct {
+			OrderID  string       `json:"orderId"`
+			FeeCents *money.Cents `json:"feeCents"`
+			TxHash   string       `json:"txHash"`
+		}
+		if err := decodeData(r, &data); err != nil {
+			return to, err
+		}
+		command := balance.ReportRamp{EventID: r.ID, ID: data.OrderID, Outcome: outcome, FeeCents: data.FeeCents,
+			TxHash: data.TxHash}
+		record, found, err := p.findRamp(ctx, &command)
+		if err == nil && found != direction {
+			err = fault.New(fault.NotFound, "")
+		}
+		prepare := func(ctx context.Context) (any, error) {
+			_, _, err := p.findRamp(ctx, &command)
+			return command, err
+		}
+		return destination{workspace: record.Workspace, claimedFor: record.ID, prepare: prepare}, err
+	}
+}
+
+// findRamp reads the order or the session of a ramp report, and returns its record and its
+// direction. It sets Session of a session's report.
+func (p *Processor) findRamp(ctx context.Context, command *balance.ReportRamp) (persistence.Record, string, error) {
+	prefix, _, _ := strings.Cut(command.ID, "_")
+	switch prefix {
+	case ident.RampSession:
+		command.Session = new(balance.RampSession)
+		record, err := p.findDocument(ctx, target{kind: balance.RecordRampSession, prefix: prefix, id: command.ID}, command.Session)
+		return record, command.Session.Direction, err
+	case ident.RampOrder, ident.Withdrawal:
+		var order balance.RampOrder
+		record, err := p.findDocument(ctx, target{kind: balance.RecordRampOrder, prefix: prefix, id: command.ID}, &order)
+		return record, order.Direction, err
+	}
+	return persistence.Record{}, "", fault.New(fault.NotFound, "")
+}
+
+// findDocument reads the record that a partner names, and its document.
+func (p *Processor) findDocument(ctx context.Context, t target, into any) (persistence.Record, error) {
+	record, err := p.find(ctx, t)
+	if err != nil {
+		return record, err
+	}
+	if err := json.Unmarshal(record.Document, into); err != nil {
+		return record, fmt.Errorf("%s's record: %w", record.Kind, err)
+	}
+	return record, nil
+}
