@@ -156,6 +156,20 @@ func (s *State) Apply(e decision.Event) {
 	ramps{s}.checkRamp()
 }
 
+// catalog has every version of every event of this package.
+var catalog = decision.NewCatalog("balance", DepositCreated{}, DepositSettled{}, DepositReceived{}, PayoutCreated{},
+	PayoutMoved{}, FXQuoteLocked{}, PhysicalCardOrdered{}, PhysicalCardRefused{}, CheckoutCredited{},
+	StablecoinReceived{},
+	CurrenciesOnboarded{}, CurrencyOpened{}, CurrencyChanged{}, PayinAnnounced{}, PayinArrived{}, ConversionQuoted{},
+	ConversionCreated{}, ConversionMoved{}, RampQuoted{}, RampOrdered{}, RampMoved{}, RampSessionImported{},
+	RampSessionMoved{},
+	Relayed{}, UnmatchedKept{})
+
+// DecodeEvent decodes an event of any version that this package ever stored.
+func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
+	return catalog.Decode(eventType, payload)
+}
+
 // checkTotals panics when the sums of the state disagree. Apply calls it after every event.
 func (s *State) checkTotals() {
 	if s.UsdCents != s.LedgerCents+s.CardCents+s.HoldCents+s.ReservedCents {

@@ -16,8 +16,9 @@
 //
 //	state.go                    State, its limits, its accounts and its view
 //	commands.go                 commands and their replies
-//	decide.go                   Decide, Apply and the invariants checked after each event
-//	events.go, *_events.go      events, their stored names and their catalog
+//	decide.go                   Decide, Apply and DecodeEvent, a row each of a command and of an event;
+//	                            the invariants checked after each event
+//	events.go, *_events.go      events and their stored names
 //	documents.go                record kinds and the documents stored under them
 //	appendjson.go               hand-written JSON of the events and documents of each card message
 //	orders.go                   orders in memory, and which record a command needs

@@ -166,17 +166,3 @@ func (Relayed) EventType() string { return "balance.relayed.v1" }
 
 // EventType is the name the event is stored under.
 func (UnmatchedKept) EventType() string { return "balance.unmatched_kept.v1" }
-
-// catalog has every version of every event of this package.
-var catalog = decision.NewCatalog("balance", DepositCreated{}, DepositSettled{}, DepositReceived{}, PayoutCreated{},
-	PayoutMoved{}, FXQuoteLocked{}, PhysicalCardOrdered{}, PhysicalCardRefused{}, CheckoutCredited{},
-	StablecoinReceived{},
-	CurrenciesOnboarded{}, CurrencyOpened{}, CurrencyChanged{}, PayinAnnounced{}, PayinArrived{}, ConversionQuoted{},
-	ConversionCreated{}, ConversionMoved{}, RampQuoted{}, RampOrdered{}, RampMoved{}, RampSessionImported{},
-	RampSessionMoved{},
-	Relayed{}, UnmatchedKept{})
-
-// DecodeEvent decodes an event of any version that this package ever stored.
-func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	return catalog.Decode(eventType, payload)
-}

@@ -99,47 +99,51 @@ var timerOrders = map[string]string{
 	timerDeskAnswer: RecordConversion, timerDeskLapse: RecordConversion, timerRamp: RecordRampOrder,
 }
 
+// orderCommand is a command about an order; order is false when this one names none.
+type orderCommand interface{ order() (decision.Ref, bool) }
+
+func orderRef(kind, id string) (decision.Ref, bool) { return decision.Ref{Kind: kind, ID: id}, true }
+
+func (c SettleDeposit) order() (decision.Ref, bool) { return orderRef(RecordDeposit, c.DepositID) }
+
+func (c CreatePayout) order() (decision.Ref, bool) {
+	if c.Quote == nil {
+		return decision.Ref{}, false
+	}
+	return orderRef(RecordQuote, c.Quote.ID)
+}
+
+func (c DirectPayout) order() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
+func (c SubmitPayout) order() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
+func (c AnswerPayout) order() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
+func (c ReportPayout) order() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
+func (c LapsePayout) order() (decision.Ref, bool)  { return orderRef(RecordPayout, c.ID) }
+
+func (c CreateConversion) order() (decision.Ref, bool) {
+	return orderRef(RecordConversionQuote, c.Quote.ID)
+}
+func (c SubmitConversion) order() (decision.Ref, bool) { return orderRef(RecordConversion, c.ID) }
+func (c AnswerConversion) order() (decision.Ref, bool) { return orderRef(RecordConversion, c.ID) }
+func (c ReportConversion) order() (decision.Ref, bool) { return orderRef(RecordConversion, c.ID) }
+func (c LapseConversion) order() (decision.Ref, bool)  { return orderRef(RecordConversion, c.ID) }
+
+func (c CreateRampOrder) order() (decision.Ref, bool) { return orderRef(RecordRampQuote, c.Quote.ID) }
+func (c AcceptRampOrder) order() (decision.Ref, bool) { return orderRef(RecordRampOrder, c.ID) }
+func (c RefuseRampOrder) order() (decision.Ref, bool) { return orderRef(RecordRampOrder, c.ID) }
+
+func (c ReportRamp) order() (decision.Ref, bool) {
+	return decision.Ref{Kind: RecordRampOrder, ID: c.ID}, c.Session == nil
+}
+
 // orderReference is the order that a command is about; false for a command without one.
 func orderReference(command any) (ref decision.Ref, is bool) {
 	switch c := command.(type) {
-	case SettleDeposit:
-		return decision.Ref{Kind: RecordDeposit, ID: c.DepositID}, true
-	case CreatePayout:
-		if c.Quote != nil {
-			return decision.Ref{Kind: RecordQuote, ID: c.Quote.ID}, true
-		}
-	case DirectPayout:
-		return decision.Ref{Kind: RecordPayout, ID: c.ID}, true
-	case SubmitPayout:
-		return decision.Ref{Kind: RecordPayout, ID: c.ID}, true
-	case AnswerPayout:
-		return decision.Ref{Kind: RecordPayout, ID: c.ID}, true
-	case ReportPayout:
-		return decision.Ref{Kind: RecordPayout, ID: c.ID}, true
-	case LapsePayout:
-		return decision.Ref{Kind: RecordPayout, ID: c.ID}, true
-	case LapseConversion:
-		return decision.Ref{Kind: RecordConversion, ID: c.ID}, true
-	case CreateConversion:
-		return decision.Ref{Kind: RecordConversionQuote, ID: c.Quote.ID}, true
-	case SubmitConversion:
-		return decision.Ref{Kind: RecordConversion, ID: c.ID}, true
-	case AnswerConversion:
-		return decision.Ref{Kind: RecordConversion, ID: c.ID}, true
-	case ReportConversion:
-		return decision.Ref{Kind: RecordConversion, ID: c.ID}, true
-	case CreateRampOrder:
-		return decision.Ref{Kind: RecordRampQuote, ID: c.Quote.ID}, true
-	case AcceptRampOrder:
-		return decision.Ref{Kind: RecordRampOrder, ID: c.ID}, true
-	case RefuseRampOrder:
-		return decision.Ref{Kind: RecordRampOrder, ID: c.ID}, true
-	case ReportRamp:
-		return decision.Ref{Kind: RecordRampOrder, ID: c.ID}, c.Session == nil
+	case orderCommand:
+		return c.order()
 	case decision.Fire:
 		for prefix, kind := range timerOrders {
 			if id, about := strings.CutPrefix(c.Key, prefix); about {
-				return decision.Ref{Kind: kind, ID: id}, true
+				return orderRef(kind, id)
 			}
 		}
 	}
