@@ -26,6 +26,7 @@ import (
 	"purser/actors/partner"
 	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
+	"purser/actors/partner/sandbox/bankserver"
 	"purser/authorizer/hold"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
@@ -207,7 +208,7 @@ func TestPayoutStatusByBankOutcomeOverHTTP(t *testing.T) {
 	testPayoutEndings(t, func(b *sandbox.Bank) partner.Bank {
 		const secret = "secret"
 		sign := func(message []byte) string { return webhook.Sign(secret, time.UnixMilli(0), message) }
-		server := httptest.NewServer(bankhttp.NewHandler(b, func(signature string, message []byte) error {
+		server := httptest.NewServer(bankserver.NewHandler(b, func(signature string, message []byte) error {
 			if signature != sign(message) {
 				return errors.New("signed with another secret")
 			}

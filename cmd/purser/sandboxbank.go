@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
+	"purser/actors/partner/sandbox/bankserver"
 	"purser/actors/reports"
 	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
@@ -102,7 +102,7 @@ func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := &http.Server{
-		Handler: bankhttp.NewHandler(bank, func(signature string, message []byte) error {
+		Handler: bankserver.NewHandler(bank, func(signature string, message []byte) error {
 			return webhook.Verify(c.secrets, signature, message, time.Now())
 		}),
 		// an order that is never answered ends with the server

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"purser/actors/partner"
-	"purser/actors/partner/sandbox"
 )
 
 // Client is a partner.Bank over HTTP. It is safe for concurrent use.
@@ -48,7 +47,7 @@ func (c *Client) Expect(ctx context.Context, d partner.Deposit) error {
 
 // Tokenize registers an account and returns its token.
 func (c *Client) Tokenize(ctx context.Context, a partner.Account) (string, error) {
-	var answer tokenAnswer
+	var answer TokenAnswer
 	err := c.callJSON(ctx, callTimeout, http.MethodPut, "/v1/accounts/"+url.PathEscape(a.Reference), a, &answer)
 	if err == nil && answer.Token == "" {
 		err = errors.New("the bank answered no token")
@@ -72,15 +71,15 @@ func connectErrorAsFull(err error) error {
 
 // Standing asks for the status of a payment. A failure to connect is partner.ErrFull.
 func (c *Client) Standing(ctx context.Context, reference string) (partner.Standing, error) {
-	var answer standingAnswer
+	var answer StandingAnswer
 	err := c.callJSON(ctx, callTimeout, http.MethodGet, "/v1/payments/"+url.PathEscape(reference), nil, &answer)
 	return answer.Standing, connectErrorAsFull(err)
 }
 
 // Orders is a page of payments and how often each was ordered, sorted by reference, after a
 // reference. It is empty at the end.
-func (c *Client) Orders(ctx context.Context, after string) ([]sandbox.Order, error) {
-	var answer ordersAnswer
+func (c *Client) Orders(ctx context.Context, after string) ([]Order, error) {
+	var answer OrdersAnswer
 	err := c.callJSON(ctx, callTimeout, http.MethodGet, "/v1/orders?after="+url.QueryEscape(after), nil, &answer)
 	return answer.Orders, err
 }
@@ -100,7 +99,7 @@ func (c *Client) WriteACH(ctx context.Context, day time.Time, w io.Writer) (int,
 		}
 		return 0, err
 	}
-	payments, err := strconv.Atoi(resp.Header.Get(paymentsHeader))
+	payments, err := strconv.Atoi(resp.Header.Get(PaymentsHeader))
 	if err != nil || payments < 1 {
 		return 0, errors.New("the bank's answer has no number of payments in its header")
 	}
@@ -138,7 +137,7 @@ func (c *Client) sendSigned(ctx context.Context, method, path string, body []byt
 		return nil, fmt.Errorf("the bank's request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(signatureHeader, c.sign(signedMessage(req, body)))
+	req.Header.Set(SignatureHeader, c.sign(SignedMessage(req, body)))
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("ask the bank: %w", err)
@@ -151,12 +150,12 @@ func decodeAnswer(resp *http.Response, out any) error {
 	if err := statusError(resp.StatusCode); err != nil {
 		return err
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("the bank's answer: %w", err)
-	case len(body) > maxBody:
-		return fmt.Errorf("the bank's answer is over %d bytes", maxBody)
+	case len(body) > MaxBody:
+		return fmt.Errorf("the bank's answer is over %d bytes", MaxBody)
 	case out == nil:
 		return nil
 	}

@@ -1,6 +1,6 @@
-// Package bankhttp is a bank in another process: Client is a partner.Bank over HTTP, and NewHandler
-// serves the sandbox bank to it. The bank's reports take another way, to the inbound webhook
-// handlers.
+// Package bankhttp is a bank in another process: Client is a partner.Bank over HTTP. The protocol is
+// the one below; package bankserver serves it for the sandbox bank. The bank's reports take another
+// way, to the inbound webhook handlers.
 //
 //	PUT  /v1/deposits/{id}           announces a deposit          200
 //	PUT  /v1/accounts/{reference}    registers an account         200 {token}, 422 refused
@@ -19,40 +19,49 @@ import (
 	"time"
 
 	"purser/actors/partner"
-	"purser/actors/partner/sandbox"
 )
 
-// Limits of both ends.
+// MaxBody is the limit of a request, and of an answer other than a file, in bytes.
+const MaxBody = 64 << 10
+
+// Limits of the client.
 const (
-	maxBody        = 64 << 10         // bytes of a request, and of an answer other than a file
 	callTimeout    = 10 * time.Second // of a call other than the order of a payment
 	payTimeout     = time.Minute      // of the order of a payment; callers give up earlier
 	maxConnections = 128
 	idleTimeout    = 90 * time.Second
-	ordersPerPage  = 500
 	maxFile        = 16 << 20 // bytes of a NACHA file
 )
 
-// paymentsHeader is the header with the number of payments in a NACHA file.
-const paymentsHeader = "Payments"
+// Headers of the protocol.
+const (
+	PaymentsHeader  = "Payments"          // the number of payments in a NACHA file
+	SignatureHeader = "Partner-Signature" // as on the bank's reports
+)
 
-// signatureHeader is the signature header, as on the bank's reports.
-const signatureHeader = "Partner-Signature"
-
-type tokenAnswer struct {
+// TokenAnswer answers the registration of an account.
+type TokenAnswer struct {
 	Token string `json:"token"`
 }
 
-type standingAnswer struct {
+// StandingAnswer answers the inquiry about a payment.
+type StandingAnswer struct {
 	Standing partner.Standing `json:"standing"`
 }
 
-type ordersAnswer struct {
-	Orders []sandbox.Order `json:"orders"`
+// Order says how often a payment was ordered.
+type Order struct {
+	Reference string `json:"reference"`
+	Orders    int    `json:"orders"`
 }
 
-// signedMessage is the message that a request's signature covers: method, path with query, and
+// OrdersAnswer is a page of payments.
+type OrdersAnswer struct {
+	Orders []Order `json:"orders"`
+}
+
+// SignedMessage is the message that a request's signature covers: method, path with query, and
 // body.
-func signedMessage(r *http.Request, body []byte) []byte {
+func SignedMessage(r *http.Request, body []byte) []byte {
 	return append([]byte(r.Method+" "+r.URL.RequestURI()+"\n"), body...)
 }

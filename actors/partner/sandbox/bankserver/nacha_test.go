@@ -1,4 +1,4 @@
-package bankhttp_test
+package bankserver_test
 
 import (
 	"bytes"

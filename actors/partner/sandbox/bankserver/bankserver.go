@@ -1,4 +1,6 @@
-package bankhttp
+// Package bankserver serves the sandbox bank to the client of package bankhttp, which has the
+// protocol.
+package bankserver
 
 import (
 	"bytes"
@@ -10,8 +12,12 @@ import (
 	"time"
 
 	"purser/actors/partner"
+	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
 )
+
+// ordersPerPage is the number of payments on a page of orders.
+const ordersPerPage = 500
 
 // NewHandler serves a sandbox bank. verify fails for a signature that is not the partner's, or not
 // recent.
@@ -39,12 +45,12 @@ var errBadRequest = errors.New("bad request")
 // body.
 func (h *handler) requireSignature(serve func(r *http.Request, body []byte) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bankhttp.MaxBody))
 		if err != nil {
 			w.WriteHeader(http.StatusRequestEntityTooLarge)
 			return
 		}
-		if h.verify(r.Header.Get(signatureHeader), signedMessage(r, body)) != nil {
+		if h.verify(r.Header.Get(bankhttp.SignatureHeader), bankhttp.SignedMessage(r, body)) != nil {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
@@ -55,7 +61,7 @@ func (h *handler) requireSignature(serve func(r *http.Request, body []byte) (any
 		}
 		if file, ok := answer.(achFile); ok {
 			w.Header().Set("Content-Type", "text/plain")
-			w.Header().Set(paymentsHeader, strconv.Itoa(file.payments))
+			w.Header().Set(bankhttp.PaymentsHeader, strconv.Itoa(file.payments))
 			_, _ = w.Write(file.text)
 			return
 		}
@@ -92,7 +98,7 @@ func (h *handler) serveTokenize(r *http.Request, body []byte) (any, error) {
 		return nil, errBadRequest
 	}
 	token, err := h.bank.Tokenize(r.Context(), a)
-	return tokenAnswer{token}, err
+	return bankhttp.TokenAnswer{Token: token}, err
 }
 
 // servePay orders a payment. It closes the connection without an answer when the sandbox simulates
@@ -111,12 +117,16 @@ func (h *handler) servePay(r *http.Request, body []byte) (any, error) {
 
 func (h *handler) serveStanding(r *http.Request, _ []byte) (any, error) {
 	standing, err := h.bank.Standing(r.Context(), r.PathValue("reference"))
-	return standingAnswer{standing}, err
+	return bankhttp.StandingAnswer{Standing: standing}, err
 }
 
 func (h *handler) serveOrders(r *http.Request, _ []byte) (any, error) {
 	orders, err := h.bank.Orders(r.URL.Query().Get("after"), ordersPerPage)
-	return ordersAnswer{orders}, err
+	answer := bankhttp.OrdersAnswer{Orders: make([]bankhttp.Order, 0, len(orders))}
+	for _, o := range orders {
+		answer.Orders = append(answer.Orders, bankhttp.Order(o))
+	}
+	return answer, err
 }
 
 type achFile struct {
