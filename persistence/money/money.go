@@ -6,8 +6,8 @@ package money
 
 import "errors"
 
-// Cents is an amount of US dollars in cents. Amounts in requests are positive and at most MaxAmount; balances may be
-// negative, for facts of the outside world (a clearing, a return) are never refused.
+// Cents is an amount of US dollars in cents. Amounts in requests are positive and at most MaxAmount.
+// Balances may be negative, because a clearing or a return is never refused.
 type Cents int64
 
 // Minor is the amount in the smallest unit of US dollars, which is the cent.
