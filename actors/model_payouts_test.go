@@ -15,8 +15,8 @@ import (
 	"purser/persistence/money"
 )
 
-// The fate of an order is the remainder of its amount. The bank accepts orders of other remainders,
-// and the model makes the reports about them.
+// The fate of an order is its amount in cents modulo fateCount. The bank accepts an order with any
+// other remainder, and the model makes the reports about that order.
 const (
 	fateCount    = 20
 	fateRefused  = 16

@@ -78,9 +78,9 @@ func TestTheRelayBoundsItsEntriesInFlight(t *testing.T) {
 	require.Equal(t, relayAtOnce, f.maxInHand)
 }
 
-// stuckShards is both stores. Its first stuckShardCount shards have as many entries as all shards
-// may send at a time, and balances that cannot be read. otherShard has one entry once otherReady is
-// closed.
+// stuckShards stands for the authorizer and the journal. Its first stuckShardCount shards together
+// have as many entries as all shards may send at a time. The balances of these shards cannot be
+// read. otherShard has one entry once otherReady is closed.
 type stuckShards struct {
 	*reservingAuthorizer
 	persistence.Journal

@@ -26,7 +26,7 @@ type ticket struct {
 	after   hold.Hold
 
 	own, original networkID  // act decide: the message's id, and that of the authorization it names
-	originalSeen  bool       // original is remembered, as more than a tombstone
+	originalSeen  bool       // the store has an answer for original, not only a tombstone
 	moved         bool       // nothing known is concerned: it is for the system's workspace
 	approval      hold.Entry // act return: the approval to undo
 	due           int64      // act expire: the time in the due index

@@ -120,8 +120,8 @@ func TestWhatWasDueIsSentOrCountedAsUnsent(t *testing.T) {
 	require.Equal(t, due, sent.Load()+stages[0].Unsent)
 }
 
-// A flow that reaches a due time too late to send counts all requests due until the end as unsent,
-// and none that is due at the end.
+// A flow that is late at the end of the load counts the requests that were due before the end as
+// unsent. A request due exactly at the end does not count.
 func TestDuesThatComeTooLateAreCountedAsUnsent(t *testing.T) {
 	const period = 5 * time.Millisecond
 	for _, dues := range []int64{1, 220} {

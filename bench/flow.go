@@ -230,7 +230,7 @@ func (p *pace) nextDue() (due time.Time, ok bool) {
 }
 
 // sendDueTimes sends the due times of an open loop to the connections, each at its time. When
-// dueAhead of them wait for a connection, announce blocks; later due times do not move.
+// dueAhead of them wait for a connection, sendDueTimes blocks; later due times do not move.
 func (p *pace) sendDueTimes(ctx context.Context) {
 	defer close(p.dues)
 	for i := 0; ; i++ {

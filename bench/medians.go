@@ -292,7 +292,7 @@ func (d *Medians) WriteTable(out io.Writer) error {
 	return w.Flush()
 }
 
-// WriteMarkdown writes the medians for a repository.
+// WriteMarkdown writes the medians as a Markdown page with a table for each sheet.
 func (d *Medians) WriteMarkdown(out io.Writer, title string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s.\n", title, d.differingFacts())

@@ -392,7 +392,7 @@ func (c *bookedCard) comparedTerms() string {
 	return fmt.Sprintf("%s %s, at most %d a month and %d at once", c.id, c.stateName(), c.month, c.perTxn)
 }
 
-// termsOf returns the values that an answer shows.
+// termsOf returns the terms of the card in an answer, in the form of comparedTerms.
 func termsOf(answer []byte) string {
 	month, _ := centsField(answer, limitField)
 	perTxn, _ := centsField(answer, "perTxnLimitUsdCents")

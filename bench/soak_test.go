@@ -138,7 +138,8 @@ func TestASoakComparesEveryCardAtTheEnd(t *testing.T) {
 	}
 }
 
-// A refused read is no decision. A failed read is a difference, also when the next one is right.
+// A read that gets 503 counts as a request without a decision. A read that gets 500 is a
+// difference, whatever later reads show.
 func TestAReadOfASoakThatFailsIsTold(t *testing.T) {
 	answers := []int{503, 200, 500}
 	var a *account

@@ -132,7 +132,8 @@ func measureSync(dir string, during time.Duration, zeroed bool) (p50 float64, er
 	return toMicros(h.ValueAtPercentile(50)), nil
 }
 
-// writeOffset of a write: at the end, or over the zeroed blocks, again and again.
+// writeOffset returns the offset of the i-th block: the end of a growing file, or the next block of
+// a zeroed file, whose blocks are overwritten in turn.
 func writeOffset(i int, zeroed bool) int64 {
 	at := int64(i) * blockBytes
 	if zeroed {

@@ -17,7 +17,7 @@ import (
 // applies even when the rate limits are off. Verified reports count against no limit.
 const (
 	badReportsPerAddress = 60
-	badReports           = "report-address/" // followed by the peer, it names the count
+	badReports           = "report-address/" // key prefix of the counter of a peer, whose name follows
 )
 
 // quotesPerMinute bounds the quotes of a workspace, for conversions and for the ramp separately.

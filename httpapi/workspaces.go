@@ -108,9 +108,9 @@ func (h *workspaceHandlers) ownersOfNew(c *call) (owners []string, founder strin
 	return owners, founder, h.roomAmong(c, owners, founder)
 }
 
-// roomAmong refuses another workspace to a founder with user.MaxOwn workspaces. A workspace without
-// a founder is refused when no owner could list it. Workspaces that others create for an owner
-// never count as the owner's own.
+// roomAmong returns limit_exceeded when the founder already has user.MaxOwn own workspaces. Without
+// a founder, it returns limit_exceeded when the lists of all owners are full. A workspace without a
+// founder is never an owner's own.
 func (h *workspaceHandlers) roomAmong(c *call, owners []string, founder string) error {
 	for _, owner := range owners {
 		if founder != "" && owner != founder {

@@ -8,5 +8,5 @@ type asStored struct{}
 // An audit needs it: it checks the stored books, not the cache of the process that wrote them.
 func AsStored(ctx context.Context) context.Context { return context.WithValue(ctx, asStored{}, true) }
 
-// IsAsStored reports whether the context comes from AsStored.
+// IsAsStored reports whether a journal must answer from its store: the context comes from AsStored.
 func IsAsStored(ctx context.Context) bool { return ctx.Value(asStored{}) != nil }

@@ -82,8 +82,8 @@ func (s *State) Keys() []intent.JWK {
 	return []intent.JWK{intent.JWKOf(s.PublicKey)}
 }
 
-// LogEntry is one submission, accepted or refused. A field that the submission lacked, or had too
-// much of, is null. Intent is the submitted text, "" for none.
+// LogEntry is one submission, accepted or refused. A field that was missing, too long or
+// not a text is null. Intent is the submitted text, "" for none.
 type LogEntry struct {
 	LogID           string         `json:"log_id"`
 	IntentID        *string        `json:"intent_id"`

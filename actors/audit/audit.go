@@ -42,8 +42,8 @@ type Authorizer interface{ Snapshot() AuthorizerSnapshot }
 
 // AuthorizerSnapshot is the authorizer's store at one instant. A walk visits every item once.
 type AuthorizerSnapshot interface {
-	// Followed is the journal position that a shard's rules and ledgerCents reflect. Synced is an
-	// entry of its log that was durable before the instant.
+	// Followed is the journal position that a shard's rules and ledgerCents reflect. Synced is the
+	// sequence number of an entry of its log. That entry was durable before the snapshot.
 	Followed(shard ident.Shard) (uint64, error)
 	Synced(shard ident.Shard) uint64
 	// Log visits the entries of a shard's log after a sequence number, in the JSON of the journal.

@@ -40,7 +40,8 @@ func (b *shardTotals) sessionMoved(e *persistence.Event) error {
 	return nil
 }
 
-// recountLink counts a counted link that an event opens again, and uncounts one that it closes.
+// recountLink adds a link to the tally of open links when an event opens it again, and subtracts it
+// when an event closes it. A link of an earlier version is not in the tally.
 func (b *shardTotals) recountLink(e *persistence.Event, opens bool) {
 	wasOpen, counted := b.openLinks[e.Stream]
 	switch {

@@ -13,7 +13,8 @@ var (
 	open = id(ident.Payout, "open")
 )
 
-// withPayouts adds a settled payout of 100.00, a failed one of 50.00 and an open one of 20.00.
+// withPayouts adds a settled payout of 100.00, a failed one of 50.00 and an open one of 20.00. The
+// number behind each line is the journal position of its event.
 func withPayouts() *auditedStores {
 	s := newAuditedStores()
 	created := func(payout string, cents int) {

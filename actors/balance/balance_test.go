@@ -391,7 +391,7 @@ func TestPartnersDoNotShareEventIDs(t *testing.T) {
 	}
 }
 
-// BenchmarkRelay decides runs of card messages and encodes the result, as the shell does.
+// BenchmarkRelay decides runs of card messages and encodes the result, as the actor does.
 func BenchmarkRelay(b *testing.B) {
 	n := newAuthorizerModel()
 	n.ledger = 1 << 40

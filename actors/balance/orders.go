@@ -11,7 +11,7 @@ import (
 
 // orders are the orders in memory: those loaded from their records or moved since. The state's
 // document has none of them, so the cost of a command does not grow with the number of open orders.
-// Before a decision the shell loads the record that Missing names; after it the orders here reflect
+// Before a decision the actor loads the record that Missing names; after it the orders here reflect
 // the staged events.
 type orders struct {
 	deposits         loadedOrders[Deposit]

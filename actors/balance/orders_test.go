@@ -18,7 +18,7 @@ import (
 	"purser/persistence/money"
 )
 
-// orderRecords are the stored records of orders. They stand for the shell: the state forgets every
+// orderRecords are the stored records of orders. They stand for the actor: the state forgets every
 // order before each command and gets the one order that the command is about.
 type orderRecords map[decision.Ref][]byte
 

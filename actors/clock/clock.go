@@ -45,7 +45,8 @@ type Mark struct {
 
 // Guard turns readings into trusted time. It is not safe for concurrent use.
 type Guard struct {
-	// trusted is the time at boot; wall is what the wall clock showed then.
+	// trusted, wall and boot belong to the last reading: the trusted time, the wall clock, and the
+	// time since boot.
 	trusted, wall time.Time
 	boot          time.Duration
 	// steps sums the steps of the wall clock against the time since boot, less ForgivenPerDay.
@@ -134,8 +135,8 @@ func (g *Guard) Trusted() time.Time { return g.trusted }
 // Suspect reports that the wall clock has stepped beyond Bound and that no one has accepted it.
 func (g *Guard) Suspect() bool { return g.suspect }
 
-// Ahead reports that trusted time is ahead of a wall clock that is believed. It then runs at half
-// speed.
+// Ahead reports that the clock is not suspect and trusted time is ahead of it by more than Jitter.
+// Trusted time then runs at half speed until the wall clock has caught up.
 func (g *Guard) Ahead() bool { return !g.suspect && g.trusted.Sub(g.wall) > Jitter }
 
 // Mark returns the state for the next process.

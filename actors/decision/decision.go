@@ -61,7 +61,7 @@ type Once struct {
 	Code, Message string
 }
 
-// Debit asks for dollars before the append: the shell reserves them durably with the authorizer,
+// Debit asks for dollars before the append: the actor reserves them durably with the authorizer,
 // and an event of the batch settles the reservation. A refused reservation is insufficient_funds.
 type Debit struct {
 	Reservation string

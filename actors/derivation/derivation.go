@@ -96,9 +96,9 @@ func (s *State) takeIndexes(m decision.Meta, c Take) (decision.Decision, error) 
 	}, nil
 }
 
-// lowestIndex returns the lowest index that may be taken in the incarnation of the journal. The
-// first incarnation begins at 0. A restore begins at the seconds since Epoch, even from a backup
-// without an index.
+// lowestIndex returns the lowest index that c may take. It is 0 in the first incarnation of the
+// journal. The first Take after a restore raises it to the seconds from Epoch to that Take, because
+// the backup may lack taken indexes. Later Takes of the same incarnation keep it.
 func (s *State) lowestIndex(m decision.Meta, c Take) uint32 {
 	if s.Next == nil && !c.Restored || s.Next != nil && s.Store == c.Store {
 		return s.Floor

@@ -10,7 +10,7 @@ import (
 // reorganisation the same Chain, TxHash, Index and BlockHash are observed again with Removed set.
 type Observation struct {
 	Chain   string `json:"chain"`   // ethereum, polygon, arbitrum, base, optimism, solana or bitcoin
-	Asset   string `json:"asset"`   // USDC, USDT, ETH, BTC or SOL; any other token has another name
+	Asset   string `json:"asset"`   // USDC, USDT, ETH, BTC, SOL, or the name of a look-alike
 	Address string `json:"address"` // the receiver, spelled as it was watched
 	TxHash  string `json:"txHash"`
 	Index   int    `json:"index"`  // of the transfer within its transaction

@@ -9,8 +9,8 @@ import (
 // Ramp converts between dollars and USDC, and sends USDC to wallets. Every method is idempotent by
 // the id that it gets. The partner reports the outcome of an order later, signed.
 type Ramp interface {
-	// Fee is the highest fee of an order of cents, in cents. ErrRefused says that the partner does
-	// not take such an order.
+	// Fee is the highest fee, in cents, that an order of this amount can cost. ErrRefused says that
+	// the partner does not take such an order.
 	Fee(ctx context.Context, direction string, cents money.Cents) (money.Cents, error)
 	// Link registers a workspace under the id of its account. ErrRefused says that the partner
 	// refuses the workspace.

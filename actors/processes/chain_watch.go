@@ -174,8 +174,8 @@ func (w *chainWatch) openPayments(ctx context.Context, workspace, session string
 	return open, nil
 }
 
-// watchStored has the addresses of a session watched that has a record at the start, whatever their
-// number, and takes its open payments.
+// watchStored adds the addresses of a session that is stored at the start, beyond the limit too,
+// and the session's open payments.
 func (w *chainWatch) watchStored(session checkout.Watch, open []partner.Observation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,8 +185,8 @@ func (w *chainWatch) watchStored(session checkout.Watch, open []partner.Observat
 	}
 }
 
-// watchChanged has the addresses of a session watched that was made or has changed.
-// errTooManyWatched reports that there is no place for it now.
+// watchChanged watches the addresses of a new or changed session. errTooManyWatched reports that
+// the limit leaves no place for it now.
 func (w *chainWatch) watchChanged(session checkout.Watch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

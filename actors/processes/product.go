@@ -62,7 +62,8 @@ type processes struct {
 	webhooks    *Webhooks
 }
 
-// Start starts the runtime with the processes. See actors.Start.
+// Start starts the runtime with the processes. It needs a Bank unless c is Still, and the embedded
+// time zone rules. For any other error, and for ctx, the contract of actors.Start holds.
 func Start(ctx context.Context, c Config) (*Product, error) {
 	if c.Bank == nil && !c.Still {
 		return nil, errors.New("processes.Config.Bank is required")

@@ -35,7 +35,8 @@ type Ramps struct {
 	log     *slog.Logger
 }
 
-// rampCall names an account, wallet or order that the partner is to be given, by its record.
+// rampCall is a due call to the partner. kind and id name the record of the account, wallet or
+// order that the call sends.
 type rampCall struct{ workspace, kind, id string }
 
 func newRamps(runtime Runtime, c *Config) *Ramps {

@@ -138,7 +138,7 @@ func TestPagesTogetherHaveEachRecordOnce(t *testing.T) {
 	}
 }
 
-// The record that takes a page beyond its bytes is its last one, and few records beyond it are read.
+// A page ends with the record that exceeds its limit of bytes. Few records behind it are read.
 func TestPageOfLongRecordsEndsAtItsBytes(t *testing.T) {
 	const length = 1000
 	p := newPayouts(t, 100, length)

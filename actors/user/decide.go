@@ -165,8 +165,8 @@ func (s *State) closeSession(d *decision.Decision, old Session, cause string, at
 	d.Timers = append(d.Timers, decision.Timer{Key: timerKey(old.Hash)})
 }
 
-// joinWorkspace records a decision of the workspace, so it refuses nothing. Beyond the limits the
-// workspace is not listed.
+// joinWorkspace adds a workspace to the user's list, or updates its name and role there. It never
+// refuses, because the workspace has already decided. A full list gets no further workspace.
 func (s *State) joinWorkspace(m decision.Meta, c Join) decision.Decision {
 	joined := Membership{ID: c.Workspace, Name: c.Name, Role: c.Role, Foreign: c.Foreign}
 	i := s.membershipIndex(c.Workspace)

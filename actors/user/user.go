@@ -90,9 +90,9 @@ type SessionDocument struct {
 // email_taken.
 type Register struct{ ID, Email, PasswordHash string }
 
-// StartSession opens a session that ends at Expires. Changes is the Changes of the checked
-// credential; after another change of the password the refusal is invalid_credentials. Places,
-// unless empty, replace the user's places.
+// StartSession opens a session that ends at Expires. Changes is the Credential.Changes that the
+// password was checked against. If the password has changed since, the refusal is
+// invalid_credentials. Places, unless empty, replace the user's places.
 type StartSession struct {
 	SecretHash string
 	Expires    time.Time
@@ -100,8 +100,8 @@ type StartSession struct {
 	Places     Places
 }
 
-// ChangePassword replaces the credential, keeps its email, ends every session and opens the session
-// Start. Start.Changes is the Changes of the checked credential.
+// ChangePassword replaces the password hash, ends every session and opens the session Start. The
+// email stays. Start.Changes is the Credential.Changes that the old password was checked against.
 type ChangePassword struct {
 	Email, PasswordHash string
 	Start               StartSession

@@ -102,7 +102,7 @@ type Watcher struct {
 
 	started     bool
 	resumed     bool         // no step has completed since a stored cursor was loaded
-	settled     uint64       // the block through which everything was read for the last time
+	settled     uint64       // blocks up to this one need no further read
 	settledHash string       // hash of block settled when it was read; "" when unknown
 	savedCursor uint64       // settled as last saved
 	below       int          // steps in a row with a current head below settled
@@ -233,9 +233,9 @@ func (w *Watcher) watchedAddresses(places []Address) (all []string, since time.T
 	return slices.Compact(all), since
 }
 
-// skipToHead settles the blocks up to the head when no address is watched. It settles saveEvery
-// blocks or more at once, after the node has shown the last of them: a false head would hide all
-// blocks up to it.
+// skipToHead settles the old blocks under the head without a read, when no address is watched. It
+// settles at least saveEvery blocks at once, and first asks the node for the last of them. A false
+// head would otherwise hide all blocks up to it.
 func (w *Watcher) skipToHead(ctx context.Context, head partner.Head) error {
 	w.addresses, w.head, w.readTo = nil, partner.Head{}, head.Number
 	clear(w.reported)

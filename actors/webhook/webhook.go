@@ -68,7 +68,7 @@ const (
 	MaxJitter           = 6 * time.Minute // the most that is added to an hourly pause
 	runDuration         = 72 * time.Hour
 	resendAfter         = time.Minute // an attempt without a reported result is made again after this long
-	replayClaimLifetime = time.Hour   // lifetime of the claim on a run, longer than any race of two replays
+	replayClaimLifetime = time.Hour   // of the once-key by which only one of two concurrent replays starts a run
 )
 
 // pauseAfter returns the pause after the nth attempt of a run.

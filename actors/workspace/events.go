@@ -21,8 +21,9 @@ type WorkspaceCreated struct {
 	At       decision.Stamp `json:"at"`
 }
 
-// MadeBy returns the user who created the workspace, and "" for a key that descends from none of
-// the owners. For an event of an older version it returns the maker of the first key.
+// MadeBy returns the user who created the workspace, "" when the creating key was made by no owner,
+// directly or through another key. For an event of an older version it returns the maker of the
+// first key.
 func (e WorkspaceCreated) MadeBy() string {
 	if e.Founder == "" && slices.Contains(e.Owners, e.FirstKey.CreatedBy) {
 		return e.FirstKey.CreatedBy

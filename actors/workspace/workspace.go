@@ -157,7 +157,7 @@ type NewKey struct {
 type Create struct {
 	ID, Name, Plan string
 	OwnerIDs       []string // at least one
-	Founder        string   // the owner who creates it; "" for a key that descends from none of the owners
+	Founder        string   // the owner who creates it; "" when the creating key was made by no owner
 	IssuerID       string
 	IssuerFixture  bool
 	FirstKey       NewKey

@@ -10,8 +10,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// pieceBytes is the most that is read from a connection at once while its bodies are withheld from
-// fasthttp: so much of a body may come with the head.
+// pieceBytes is the largest read from a connection whose bodies are withheld from fasthttp. A read
+// of a head can bring at most this much of the body with it.
 const pieceBytes = 4 << 10
 
 // connection is a connection of a server. Its reads and its handler run in one goroutine;

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Limits of how long a connection may wait for its peer while the pool fills: up to half of the
-// pool its own deadlines alone hold, from there the time shrinks evenly to leastPatience in a full
+// Limits of how long a connection may wait for its peer. Until half of the pool is in use, only the
+// connection's own deadlines apply. From there the limit falls linearly, to leastPatience in a full
 // pool.
 const (
 	leastPatience = time.Second

@@ -162,7 +162,7 @@ func (c *connection) noteRequest() {
 	c.endExpectation()
 }
 
-// endExpectation has the connection no longer count as one without a request.
+// endExpectation stops counting the connection as one that has sent no request.
 func (c *connection) endExpectation() {
 	if c.expected.IsValid() {
 		c.server.refusals.endExpectation(c.expected)

@@ -72,7 +72,7 @@ func EndTurn(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// readInTurn reads from the listener's connection, and takes a turn for the bytes.
+// readInTurn gives the turn back, reads from c.Conn, and takes a turn once bytes have arrived.
 func (c *connection) readInTurn(b []byte) (int, error) {
 	c.giveTurn()
 	n, err := c.Conn.Read(b)

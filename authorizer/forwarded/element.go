@@ -9,8 +9,8 @@ import (
 // blanks are the characters of optional whitespace in a header field.
 const blanks = " \t"
 
-// element is what one proxy says: of whom it got the request, and by which scheme. nil means that
-// it does not say.
+// element is the statement of one proxy. node is the sender of the request, proto the scheme of the
+// request. A nil field is missing in the statement.
 type element struct{ node, proto []byte }
 
 // hops are the elements of a field. The last MaxHops of them are kept, the i-th in

@@ -321,7 +321,7 @@ func (c *trustedClock) currentStanding() clockStanding {
 	return s
 }
 
-// clockCommand is the command of the admin port: it shows the clock, or accepts the wall clock.
+// answerCommand is the admin port's command "clock": it shows the clock, or accepts the wall clock.
 func (c *trustedClock) answerCommand(_ context.Context, body []byte) (any, error) {
 	var question clockQuestion
 	switch err := json.Unmarshal(body, &question); {

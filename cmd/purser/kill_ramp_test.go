@@ -167,7 +167,7 @@ func (s *rampCustomer) runUntilKilled(t *testing.T, p *process, seed uint64, rou
 		})
 	}
 	clients.Wait()
-	_ = p.cmd.Process.Kill() // on a slow machine the clients may end before the answer to kill at
+	_ = p.cmd.Process.Kill() // all clients may end before the answer that triggers the kill
 }
 
 // placeOrder asks for a quote and uses it. It returns false if a request has no known outcome.

@@ -78,7 +78,7 @@ func TestCommitsWithoutAnAnswer(t *testing.T) {
 type connectionCutter interface {
 	start()
 	stop()
-	count() int64 // the cuts so far
+	count() int64 // cuts since the first start
 }
 
 // cutSuite is a server under load whose connections to Postgres are cut.

@@ -168,8 +168,8 @@ func (d *Document) Parse(op Operation, raw []byte) (any, error) {
 	return value, nil
 }
 
-// checkFields returns the faults of a body as Faults, and marks arrays that are over a limit of the
-// interface.
+// checkFields returns the error of a refused body as Faults, and marks arrays with more items than
+// the interface allows as OverLimit. It returns an error without a Fault unchanged.
 func (b *body) checkFields(err error) error {
 	faults, several := errors.AsType[Faults](err)
 	if one, ok := errors.AsType[*Fault](err); ok && !several {

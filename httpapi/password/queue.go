@@ -135,8 +135,8 @@ func (q *Queue) drainQueue() {
 	}
 }
 
-// nextEntry removes and returns the entry with the next turn, after ran has run; nil when the queue
-// is empty.
+// nextEntry counts ran, unless nil, as done. It then removes and returns the entry whose turn is
+// next, nil when the queue is empty.
 func (q *Queue) nextEntry(ran *queued) *queued {
 	q.mu.Lock()
 	defer q.mu.Unlock()

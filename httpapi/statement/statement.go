@@ -43,7 +43,7 @@ type Line struct {
 	Source        string
 	Direction     string      // Debit or Credit
 	AmountCents   money.Cents // positive
-	BalanceCents  money.Cents // after it
+	BalanceCents  money.Cents // of the account, after the line
 	Reference     string
 	TransferGroup string
 	CardID        string    // "" for none

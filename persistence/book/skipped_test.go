@@ -96,9 +96,9 @@ func requireMoved(t *testing.T, b *book.Book, events ...persistence.Event) {
 	require.ErrorIs(t, b.Handle(t.Context(), shard, events), persistence.ErrMoved)
 }
 
-// The first page of a shard without postings moves the position at once, later ones are written
-// behind, and a booking moves over them. These moves are not synced, and a wrong position is still
-// refused.
+// A page without postings only moves the shard's position, without a sync. The first such page is
+// written at once, later pages in the background. A later booking writes its own position. A wrong
+// position is still refused.
 func TestPagesWithoutPostingsAreSkippedWithoutASync(t *testing.T) {
 	url := databases.Database(t)
 	table := watchPositions(t, url)

@@ -6,8 +6,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// leakTimeout is how long goroutines may take to end: a connection that was given up is closed in the background, and a loaded
-// machine stops whom it likes.
+// leakTimeout is how long goroutines may take to end. An abandoned connection is closed in the
+// background, and a loaded machine may delay any goroutine.
 const leakTimeout = time.Minute
 
 // Leaked returns an error that names the goroutines that do not end by themselves, besides the excepted.

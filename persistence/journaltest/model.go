@@ -186,7 +186,8 @@ func (f *fixture) drawBatch(t *rapid.T, m *model) *persistence.Batch {
 	return b
 }
 
-// runModel does what chance says to a journal and to the model, and compares all that can be read after each step.
+// runModel applies random operations to a journal and to the model. After each operation it
+// compares everything that can be read from both.
 func runModel(t *testing.T, open Factory) {
 	rapid.Check(t, func(t *rapid.T) {
 		f, m := start(t, open), newModel()

@@ -33,7 +33,8 @@ type silentTopic struct{}
 func (silentTopic) Skipped(int, int64, error)       {}
 func (silentTopic) TopicReplaced(int, int64, int64) {}
 
-// SubscriptionOptions of Topic.Subscribe.
+// SubscriptionOptions are the options of Topic.Subscribe. Wait bounds one fetch of messages. Each
+// shard is compared with the journal once in CheckEvery.
 type SubscriptionOptions struct {
 	persistence.SubscriptionOptions
 	Wait       time.Duration
@@ -301,7 +302,8 @@ func (r *reader) mendFeeds(ctx context.Context, check <-chan time.Time) error {
 	return nil
 }
 
-// checkFeed compares a feed with what the journal had at the check before.
+// checkFeed reads from the journal when the feed has not reached the head that the previous check
+// saw. It reports the missing events to the listener as a gap.
 func (r *reader) checkFeed(ctx context.Context, f *feed) error {
 	late := r.drained && f.again == nil && f.At() < f.seen
 	f.seen = r.s.o.Journal.Head(f.Shard()).Position

@@ -167,9 +167,9 @@ func (r Rate) LessBasisPoints(points int64, decimals int) Rate {
 	return Rate{digits: q.Int64(), scale: decimals}
 }
 
-// Per is how many units of r's currency one unit of the base's is worth, when both rates are of one third currency, lowered by a
-// spread as LessBasisPoints does; rounded half-even, once, to the decimals given. ErrRate: the rate would be nothing, or too
-// large.
+// Per returns how many units of r's currency one unit of base's currency is worth. Both rates are
+// against the same third currency. The result is lowered by a spread in basis points and rounded
+// once, half to even, to the given decimals. ErrRate reports a rate that is zero or too large.
 func (r Rate) Per(base Rate, points int64, decimals int) (Rate, error) {
 	if points < 0 || points > 9_999 || decimals > MaxRateDecimals || r.digits <= 0 || base.digits <= 0 {
 		panic("BUG: rates, spread or decimals out of bounds")

@@ -12,8 +12,9 @@ var ErrDollars = errors.New("money: an amount is a plain decimal over 0 with at 
 // maxDollarChars bounds a parsed text: MaxAmount with its point and places.
 const maxDollarChars = len("10000000000.00")
 
-// ParseDollars reads an amount of dollars, or of a coin worth one, in cents: ASCII digits without a leading zero (but "0.50"), then,
-// if there is a point, one or two more; over 0, at most MaxAmount. There is one way to write an amount, but for zeros at its end.
+// ParseDollars returns an amount of dollars, or of a dollar coin, in cents. The text has only ASCII
+// digits, without a leading zero except in "0.50". A point is followed by one or two digits. The
+// amount is over 0 and at most MaxAmount. Two texts of one amount differ only in zeros at the end.
 func ParseDollars(text string) (Cents, error) {
 	whole, places, pointed := strings.Cut(text, ".")
 	switch {

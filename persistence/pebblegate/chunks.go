@@ -30,8 +30,8 @@ const (
 // chunk is one chunk of a block.
 type chunk struct {
 	bytes    int
-	synced   uint64 // 0 where its type does not say
-	says     bool   // its type carries a synced length
+	synced   uint64 // 0 unless says
+	says     bool   // the type of the chunk carries a synced length
 	trailer  bool   // the log ends here
 	skipRest bool   // nothing more is in the block
 }

@@ -49,8 +49,8 @@ const (
 // grantEvery is how often a waiting compaction is offered a turn, and how often the store is asked whether its tables are behind.
 const grantEvery = 100 * time.Millisecond
 
-// The store is behind when a memtable waits while another is flushed, or when the top level's tables overlap twice as often as
-// where it begins to be compacted.
+// A store with more than calmMemTables memtables, or more than calmL0 overlapping tables in the top
+// level, is behind.
 const (
 	calmMemTables = 2 // the one that is written and the one that is flushed
 	calmL0        = l0Compact

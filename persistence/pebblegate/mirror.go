@@ -88,7 +88,7 @@ type logWriter struct {
 	roomy  func(bytes int64) bool
 
 	end    atomic.Int64 // the written length of the log
-	tail   []byte       // the log's bytes in the page of end
+	tail   []byte       // the bytes of the last, unfilled page of the log
 	listed bool
 	broken error
 	buffer []byte

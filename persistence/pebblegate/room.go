@@ -211,7 +211,7 @@ func (r *room) watchRoom(fs vfs.FS, dir string) {
 	r.lookForRoom()
 }
 
-// lookForRoom measures. One goroutine calls it.
+// lookForRoom measures the free space and updates scarce. Only one goroutine calls it at a time.
 func (r *room) lookForRoom() {
 	if r.abandoned.Swap(false) {
 		r.pause = abandonedPause

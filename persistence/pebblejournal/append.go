@@ -88,8 +88,8 @@ type appending struct {
 	committed bool
 }
 
-// commit makes the staged batches durable, then shows them. The probe is closed first, because it
-// would keep tables and memtables from being removed during the sync, and does not see the commit.
+// commit makes the staged batches durable and then visible to readers. It first closes the probe,
+// which would keep old tables and memtables alive during the sync and cannot see the commit.
 func (a *appending) commit() error {
 	if err := a.probe.close(); err != nil {
 		return err

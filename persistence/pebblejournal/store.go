@@ -243,8 +243,8 @@ type probe struct {
 	iter  *pebble.Iterator // nil before the first get
 }
 
-// get returns the value of a key, the caller's until the next get, or nil when there is none. No value that it is used for is
-// empty.
+// get returns the value of a key, nil for a missing key. The value is valid until the next get. No
+// value under a key of the journal is empty.
 func (p *probe) get(key []byte) ([]byte, error) {
 	if p.iter == nil {
 		iter, err := p.store.db.NewIter(&pebble.IterOptions{UseL6Filters: true})

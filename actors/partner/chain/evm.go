@@ -67,7 +67,7 @@ func (e *evm) Head(ctx context.Context) (partner.Head, error) {
 	return b.parseHead()
 }
 
-// Block is the block of a number.
+// Block implements partner.Chain. A block whose own number differs is an error.
 func (e *evm) Block(ctx context.Context, n uint64) (partner.Head, error) {
 	var b *evmBlock
 	if err := e.rpc.callMethod(ctx, &b, "eth_getBlockByNumber", formatQuantity(n), false); err != nil {

@@ -178,13 +178,13 @@ func (a Answer) At(path ...string) any {
 	return v
 }
 
-// Text is at for a string, "" when there is none.
+// Text returns the string at a path, "" when At returns no string.
 func (a Answer) Text(path ...string) string {
 	s, _ := a.At(path...).(string)
 	return s
 }
 
-// Integer is at for a whole number, 0 when there is none.
+// Integer returns the whole number at a path, 0 when At returns none.
 func (a Answer) Integer(path ...string) int64 {
 	number, _ := a.At(path...).(json.Number)
 	n, err := number.Int64()
@@ -194,7 +194,7 @@ func (a Answer) Integer(path ...string) int64 {
 	return n
 }
 
-// Rows is at for a list of objects.
+// Rows returns the objects of the list at a path, nil when At returns no list.
 func (a Answer) Rows(path ...string) []map[string]any {
 	list, _ := a.At(path...).([]any)
 	var rows []map[string]any

@@ -94,8 +94,9 @@ func LockUnfinished(data string) (unlock func() error, err error) {
 	}, nil
 }
 
-// LockUsed locks a data directory for a command that only reads it. It refuses a directory that no
-// server has used, and creates nothing there.
+// LockUsed locks a data directory for a command that must not make one. The error is ErrInUse while
+// another process holds the lock. LockUsed also refuses a missing directory, one without a lock
+// file or a store, and one with an unfinished restore. It creates nothing in a refused directory.
 func LockUsed(data string) (unlock func() error, err error) {
 	if _, err := os.Stat(data); err == nil && !WasUsed(data) {
 		return nil, fmt.Errorf("%s is no data directory of purser: it has neither %s nor %s; name it with --data-dir or PURSER_DATA_DIR",

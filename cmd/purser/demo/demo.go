@@ -135,7 +135,7 @@ func (d *Command) newTour(out io.Writer) (*Tour, error) {
 type Tour struct {
 	Out                          io.Writer
 	run                          string            // part of every id of this run
-	anew                         map[string]string // the id of the retry of a swipe, by its id
+	anew                         map[string]string // id of the retry, by the id of the timed-out swipe
 	Session, API, network, admin *apiclient.Client
 	firstKey                     string
 	cards                        map[string]card

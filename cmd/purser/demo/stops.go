@@ -153,8 +153,8 @@ func (t *Tour) networkID(name string) string {
 	return id
 }
 
-// authorize sends an authorization. A timed-out one is declined for good: m gets a new id, and
-// again is true.
+// authorize sends an authorization. A timed-out authorization stays declined, so authorize gives m
+// a new id and returns true for again, at most maxRetries times.
 func (t *Tour) authorize(ctx context.Context, m jsonObject) (a apiclient.Answer, again bool, err error) {
 	a, err = t.Post(ctx, t.network, "/v1/authorizations", m, 200)
 	id := fmt.Sprint(m["id"])

@@ -230,8 +230,8 @@ func writeArchive(
 	return sum, errors.Join(err, buffered.Flush(), file.Sync(), file.Close())
 }
 
-// backupRequest is the body of the command of the admin port. The server names the backup itself
-// when Name is "".
+// backupRequest is the body of the admin port's command "backup". The server chooses the name of
+// the backup when Name is "".
 type backupRequest struct {
 	Name string `json:"name,omitempty"`
 }
@@ -245,9 +245,9 @@ type BackupAnswer struct {
 // backupName is a single path element that is neither hidden nor a way out of its directory.
 var backupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// AnswerBackup is the command of the admin port. Whoever reaches that port must not choose where
-// on the machine the server writes, so every backup becomes an element of one directory, which is
-// made when it is missing.
+// AnswerBackup is the admin port's command "backup". A caller of that port must not choose where
+// the server writes on the machine. AnswerBackup therefore makes every backup inside one directory,
+// and makes a missing one.
 func AnswerBackup(ctx context.Context, s OpenStores, dir string, body []byte, now time.Time) (a BackupAnswer,
 	err error) {
 	var asked backupRequest

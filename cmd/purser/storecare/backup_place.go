@@ -115,7 +115,7 @@ type RoomWriter struct {
 	left int // bytes until the next measurement
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It measures the free space once in RoomEvery bytes.
 func (w *RoomWriter) Write(p []byte) (int, error) {
 	if w.left -= len(p); w.left < 0 {
 		if err := w.Room.requireFree(w.Dir, RoomEvery); err != nil {

@@ -81,7 +81,7 @@ func writeOwn(name, text string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// AnswerNacha is the command of the admin port.
+// AnswerNacha is the admin port's command "nacha".
 func AnswerNacha(ctx context.Context, bank partner.Bank, body []byte) (nachaFile, error) {
 	var asked nachaAsked
 	if err := adminport.DecodeBody(body, &asked); err != nil {

@@ -46,7 +46,7 @@ type payoutsAnswer struct {
 	Overdue []processes.OverdueOrder `json:"overdue"`
 }
 
-// AnswerPayouts is the command of the admin port.
+// AnswerPayouts is the admin port's command "payouts".
 func AnswerPayouts(ctx context.Context, system *processes.Product, body []byte) (answer payoutsAnswer, err error) {
 	var question payoutsQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {

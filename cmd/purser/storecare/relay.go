@@ -44,7 +44,7 @@ type relayAnswer struct {
 	SetAside []actors.SetAside `json:"setAside"`
 }
 
-// AnswerRelay is the command of the admin port.
+// AnswerRelay is the admin port's command "relay".
 func AnswerRelay(ctx context.Context, system *processes.Product, body []byte) (relayAnswer, error) {
 	var question relayQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {

@@ -105,7 +105,7 @@ func readUnmatched(ctx context.Context, journal persistence.Journal, sealer acto
 	return page, nil
 }
 
-// AnswerUnmatched is the command of the admin port.
+// AnswerUnmatched is the admin port's command "unmatched".
 func AnswerUnmatched(ctx context.Context, journal persistence.Journal, sealer actors.Sealer,
 	body []byte) (unmatchedReports, error) {
 	var from unmatchedFrom

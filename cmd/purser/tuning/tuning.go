@@ -9,13 +9,13 @@ import (
 
 // InCalls is how many threads are in a system call at any moment under load: in a server the
 // writers of the stores' logs, in the load generator the threads that sleep until the next request
-// is due. Go's scheduler takes the processor of such a thread for busy for a while. On two
+// is due. Go's scheduler counts the processor of such a thread as busy for a while. On two
 // processors no thread then polls the network, and a swipe waits for the sync of the journal.
 // Measured on two processors without a quota.
 const InCalls = 2
 
-// SpareProcessors gives Go's scheduler as many processors more, and returns how many it had.
-// GOMAXPROCS, if set, is left alone. A later change of the quota has no effect.
+// SpareProcessors raises GOMAXPROCS by InCalls and returns its value before. It does not change a
+// value from the environment. A later change of the quota has no effect.
 func SpareProcessors() int {
 	processors := runtime.GOMAXPROCS(0)
 	if os.Getenv("GOMAXPROCS") == "" {

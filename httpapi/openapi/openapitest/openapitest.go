@@ -61,8 +61,8 @@ func Load() (*Description, error) {
 	return d, nil
 }
 
-// permitAnyValue lets every property without a keyword be null too, by JSON Schema. The library
-// accepts any value but null there.
+// permitAnyValue lets a property with the empty schema {} be null, as JSON Schema does. The library
+// accepts any other value there, and refuses null.
 func permitAnyValue(doc *openapi3.T) {
 	always := true
 	for _, schema := range doc.Components.Schemas {
