@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"purser/actors"
 	"purser/actors/balance"
@@ -263,14 +262,6 @@ func (h *rampHandlers) getRampOrder(c *call) (answer, error) {
 		return answer{}, err
 	}
 	return reply(map[string]any{"order": showRampOrder(o)})
-}
-
-// rampPrefix returns the prefix of an id: a withdrawal's or an order's.
-func rampPrefix(id string) string {
-	if strings.HasPrefix(id, ident.Withdrawal+"_") {
-		return ident.Withdrawal
-	}
-	return ident.RampOrder
 }
 
 // rampSessionDocument is a session of the retired routes in the interface.

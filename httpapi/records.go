@@ -1,12 +1,8 @@
 package httpapi
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"purser/actors/fault"
 	"purser/actors/query"
-	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -34,12 +30,4 @@ func (e *edge) newID(c *call, prefix string) (string, error) {
 	}
 	u, err := ident.New(slot, c.now, e.actors.Entropy())
 	return u.Format(prefix), err
-}
-
-// decodeRecord unmarshals a record's document.
-func decodeRecord(record persistence.Record, into any) error {
-	if err := json.Unmarshal(record.Document, into); err != nil {
-		return fmt.Errorf("%s's record: %w", record.Kind, err)
-	}
-	return nil
 }

@@ -121,7 +121,7 @@ var (
 			"actors/ramp", "actors/reports", "actors/user", "actors/webhook", "actors/workspace",
 			"authorizer/drain", "httpapi/guides",
 			"httpapi/mcp", "httpapi/openapi", "httpapi/password", "httpapi/reference", "httpapi/statement",
-			"httpapi/web", "httpapi/webhook", "persistence", "persistence/ident", "persistence/money",
+			"httpapi/web", "httpapi/webhook", "persistence/ident", "persistence/money",
 		},
 		"httpapi/guides":              {},
 		"httpapi/mcp":                 {},
