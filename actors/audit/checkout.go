@@ -18,8 +18,11 @@ type checkoutSession struct {
 // tallyOpenLinks is the kind of the records that count a workspace's open links.
 const tallyOpenLinks = "tally_checkout_open"
 
+// linkTallies recount the open links of the workspaces of a shard.
+type linkTallies struct{ *shardTotals }
+
 // sessionCreated counts a new link as open. A link of an earlier version is never counted.
-func (b *shardTotals) sessionCreated(e *persistence.Event) error {
+func (b linkTallies) sessionCreated(e *persistence.Event) error {
 	var p struct{ Counted bool }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
@@ -31,7 +34,7 @@ func (b *shardTotals) sessionCreated(e *persistence.Event) error {
 	return nil
 }
 
-func (b *shardTotals) sessionMoved(e *persistence.Event) error {
+func (b linkTallies) sessionMoved(e *persistence.Event) error {
 	var p struct{ To string }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
@@ -42,7 +45,7 @@ func (b *shardTotals) sessionMoved(e *persistence.Event) error {
 
 // recountLink adds a link to the tally of open links when an event opens it again, and subtracts it
 // when an event closes it. A link of an earlier version is not in the tally.
-func (b *shardTotals) recountLink(e *persistence.Event, opens bool) {
+func (b linkTallies) recountLink(e *persistence.Event, opens bool) {
 	wasOpen, counted := b.openLinks[e.Stream]
 	switch {
 	case !counted || wasOpen == opens:
@@ -56,7 +59,7 @@ func (b *shardTotals) recountLink(e *persistence.Event, opens bool) {
 }
 
 func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
-	b.recountLink(e, false)
+	linkTallies{b}.recountLink(e, false)
 	var p struct{ AmountUsdCents, ShortfallCents money.Cents }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err

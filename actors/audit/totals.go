@@ -197,9 +197,9 @@ func (b *shardTotals) foldEvent(e *persistence.Event) {
 	case e.Kind == "ramp", strings.HasPrefix(e.Type, "balance.ramp_"):
 		err = b.ramp.rampEvent(e)
 	case e.Type == "checkout.created.v1":
-		err = b.sessionCreated(e)
+		err = linkTallies{b}.sessionCreated(e)
 	case e.Type == "checkout.moved.v1":
-		err = b.sessionMoved(e)
+		err = linkTallies{b}.sessionMoved(e)
 	case e.Type == "checkout.completed.v1":
 		err = b.sessionCompleted(e)
 	case e.Type == "checkout.credited.v1":

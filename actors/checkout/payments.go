@@ -153,7 +153,7 @@ func parseUnits(text string) *big.Int {
 
 // centsOf returns the worth of units of an asset in cents, rounded down, at most money.MaxAmount.
 func (s *State) centsOf(asset string, units *big.Int) money.Cents {
-	worth := new(big.Rat).Mul(new(big.Rat).SetInt(units), s.centsPerUnit(asset))
+	worth := new(big.Rat).Mul(new(big.Rat).SetInt(units), centsPerUnit(s.Prices, asset))
 	cents := new(big.Int).Quo(worth.Num(), worth.Denom())
 	if most := big.NewInt(int64(money.MaxAmount)); cents.Cmp(most) > 0 {
 		return money.MaxAmount
@@ -169,7 +169,7 @@ const sendableDecimals = 8
 // of the coin.
 func (s *State) UnitsOf(asset string, cents money.Cents) *big.Int {
 	step := powerOfTen(max(0, unitDecimals(asset)-sendableDecimals))
-	steps := new(big.Rat).Quo(new(big.Rat).SetInt64(int64(cents)), s.centsPerUnit(asset))
+	steps := new(big.Rat).Quo(new(big.Rat).SetInt64(int64(cents)), centsPerUnit(s.Prices, asset))
 	steps.Quo(steps, new(big.Rat).SetInt(step))
 	up := new(big.Int).Sub(steps.Denom(), big.NewInt(1))
 	return up.Mul(up.Quo(up.Add(up, steps.Num()), steps.Denom()), step)
@@ -181,11 +181,11 @@ func CoinsOf(asset string, units *big.Int) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// centsPerUnit returns the exact worth of a smallest unit in cents.
-func (s *State) centsPerUnit(asset string) *big.Rat {
+// centsPerUnit returns the exact worth of a smallest unit in cents, by the prices of priced assets.
+func centsPerUnit(prices map[string]string, asset string) *big.Rat {
 	price := "1"
 	if Priced(asset) {
-		price = s.Prices[asset]
+		price = prices[asset]
 	}
 	dollars, ok := new(big.Rat).SetString(price)
 	if !ok || dollars.Sign() <= 0 {

@@ -28,8 +28,8 @@ func watchFixture(t *testing.T) (w *chainWatch, session func(workspace string, n
 	}
 }
 
-// One workspace fills the places, and another still has its own. A place that is free again can be
-// taken by any.
+// A workspace that fills all places leaves another one its own. Any workspace can take a place that
+// is free again.
 func TestEachWorkspaceKeepsPlacesOfWatchedSessions(t *testing.T) {
 	w, session := watchFixture(t)
 	for n := range 6 {

@@ -13,7 +13,7 @@ const (
 	maxDue = 16_384 // attempts that wait behind another of their line, or for a place
 	// of these in one line, once half of maxDue wait, so that lines that hang leave room for others
 	maxLine = 8
-	// of these of one workspace, whatever waits of others
+	// attempts that each workspace may have waiting, however many of others wait
 	keptDue = 16
 )
 

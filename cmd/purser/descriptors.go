@@ -12,7 +12,7 @@ import (
 const (
 	ownDescriptors     = 48 // standard streams, the poller, listeners, profiles, directories
 	adminConnections   = 32
-	streamsShare       = 4 // of REST's connections one in so many may be a hosted page that follows its payment
+	streamsShare       = 4 // a quarter of REST's connections may be hosted pages that follow their payment
 	sandboxStores      = 3
 	sandboxDescriptors = 80  // each: 64 tables, a log, a manifest and the outputs of a compaction
 	storeDescriptors   = 16  // of the journal and the authorizer, beside their tables
