@@ -63,7 +63,8 @@ func (r rampStory) creditPostings(name, account string, cents int) string {
 const unused = `"id":%q,"status":"locked","direction":"onramp","amountCents":500,"maxFeeCents":3`
 
 // withRamp adds a completed on-ramp, a completed off-ramp, a completed withdrawal, an open
-// off-ramp, a failed on-ramp, a failed session of the retired routes, and an unused quote.
+// off-ramp, a failed on-ramp, a failed session of the retired routes, and an unused quote. The
+// numbers behind the lines are the journal positions of the events.
 func withRamp() *auditedStores {
 	const session = `"id":%q,"direction":"offramp","status":%q,"amountCents":700`
 	s := newAuditedStores()

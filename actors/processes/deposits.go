@@ -11,7 +11,7 @@ import (
 // deposits announces deposits to the bank.
 type deposits struct{ bank partner.Bank }
 
-// announce has the bank expect a deposit that was created.
+// announce announces a created deposit to the bank, which then expects it.
 func (d *deposits) announce(ctx context.Context, e persistence.Event) error {
 	event, err := balance.DecodeEvent(e.Type, e.Payload)
 	if err != nil {

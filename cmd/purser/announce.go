@@ -11,8 +11,8 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-// announce prints the addresses of the server and the settings that are for development only. A
-// JSON log has warnings instead: its reader is a program.
+// announceStart prints the addresses of the server and the settings that are for development only.
+// A JSON log has warnings instead: its reader is a program.
 func (m *daemon) announceStart(out io.Writer) error {
 	if m.config.LogFormat == settings.LogJSON {
 		for _, note := range m.development {

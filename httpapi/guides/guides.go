@@ -131,7 +131,7 @@ func plainText(node ast.Node, source []byte) string {
 	return plain.String()
 }
 
-// cutText shortens a text to maxText runes.
+// cutText cuts a text after maxText runes and adds an ellipsis. A shorter text is unchanged.
 func cutText(text string) string {
 	runes := []rune(text)
 	if len(runes) <= maxText {

@@ -265,7 +265,7 @@ func renderMarkdown(source string) template.HTML {
 	return template.HTML(page.String())
 }
 
-// renderInline renders a text of one paragraph without the paragraph's tags.
+// renderInline renders Markdown of one paragraph to HTML, without the tags <p> and </p>.
 func renderInline(source string) template.HTML {
 	page := strings.TrimSuffix(strings.TrimSpace(string(renderMarkdown(source))), "</p>")
 	return template.HTML(strings.TrimPrefix(page, "<p>"))

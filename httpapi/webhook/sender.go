@@ -56,7 +56,7 @@ func (o *SenderOptions) EnsureDefaults() {
 	}
 }
 
-// Validate returns the faults of options that have their defaults.
+// Validate returns the first fault of the options. EnsureDefaults must have run before.
 func (o *SenderOptions) Validate() error {
 	if o.Guard == nil {
 		return errors.New("webhook: no guard")

@@ -82,7 +82,7 @@ func (o *PublisherOptions) EnsureDefaults() {
 	}
 }
 
-// Validate returns the faults of options that have their defaults.
+// Validate returns the first fault of the options. EnsureDefaults must have run before.
 func (o *PublisherOptions) Validate() error {
 	switch {
 	case o.Journal == nil:

@@ -52,7 +52,7 @@ func (o *SubscriptionOptions) EnsureDefaults() {
 	}
 }
 
-// Validate returns the faults of options that have their defaults.
+// Validate returns the first fault of the options. EnsureDefaults must have run before.
 func (o *SubscriptionOptions) Validate() error {
 	if o.Wait < time.Millisecond || o.CheckEvery < 0 {
 		return fmt.Errorf("kafka subscription: wait %v, check every %v", o.Wait, o.CheckEvery)
@@ -66,8 +66,8 @@ type subscription struct {
 	listener TopicListener
 }
 
-// Subscribe returns the subscription that reads the topic, and the journal where the topic lacks something. Each Run reads all
-// partitions.
+// Subscribe returns the subscription that reads the topic. Events that the topic lacks are read
+// from the journal. Each Run reads all partitions.
 func (t *Topic) Subscribe(o SubscriptionOptions) (persistence.Subscription, error) {
 	o.EnsureDefaults()
 	if err := errors.Join(o.Validate(), t.o.Proof.Validate()); err != nil {

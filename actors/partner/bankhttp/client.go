@@ -76,8 +76,8 @@ func (c *Client) Standing(ctx context.Context, reference string) (partner.Standi
 	return answer.Standing, connectErrorAsFull(err)
 }
 
-// Orders is a page of payments and how often each was ordered, sorted by reference, after a
-// reference. It is empty at the end.
+// Orders returns the next page of payments after a reference, sorted by reference, and how often
+// each was ordered. The page after the last payment is empty.
 func (c *Client) Orders(ctx context.Context, after string) ([]Order, error) {
 	var answer OrdersAnswer
 	err := c.callJSON(ctx, callTimeout, http.MethodGet, "/v1/orders?after="+url.QueryEscape(after), nil, &answer)

@@ -44,7 +44,8 @@ func (b *bitcoin) Head(ctx context.Context) (partner.Head, error) {
 	return b.readHeader(ctx, hash)
 }
 
-// Block is a block by its height.
+// Block implements partner.Chain. The number is the height. When the chain changes during the call,
+// the error is errChainChanged.
 func (b *bitcoin) Block(ctx context.Context, n uint64) (partner.Head, error) {
 	var hash string
 	err := b.rpc.callMethod(ctx, &hash, "getblockhash", n)

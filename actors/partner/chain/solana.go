@@ -74,8 +74,8 @@ func (s *solana) Head(ctx context.Context) (partner.Head, error) {
 	return s.Block(ctx, slot)
 }
 
-// Block is the block of a slot. An empty slot has a hash made from its number, because it stays
-// empty.
+// Block implements partner.Chain. The number is the slot. The hash of an empty slot is made from
+// its number, because a finalized slot stays empty.
 func (s *solana) Block(ctx context.Context, slot uint64) (partner.Head, error) {
 	b, err := s.fetchBlock(ctx, slot, "none")
 	if err != nil {

@@ -177,7 +177,7 @@ func (c *Chain) Head(ctx context.Context) (partner.Head, error) {
 	return c.blockAt(c.headNumber(c.clock())), ctx.Err()
 }
 
-// Block is the block of a number.
+// Block implements partner.Chain.
 func (c *Chain) Block(ctx context.Context, number uint64) (partner.Head, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,8 +21,8 @@ const (
 	aliveMetric         = "/gc/heap/live:bytes" // the live heap of the last collection
 )
 
-// BoundGarbage sets the collector's percentage, which is the process's, until the context ends.
-// GOGC, if set, is left alone.
+// BoundGarbage adjusts the garbage collector's percentage of the whole process, and returns when
+// the context ends. The last percentage stays. If GOGC is set, BoundGarbage returns at once.
 func BoundGarbage(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return

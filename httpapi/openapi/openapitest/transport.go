@@ -28,7 +28,8 @@ func (j *Judge) Judge(a Answer) error { return j.description.Judge(a) }
 // NewJudge makes a judge with a description.
 func NewJudge(d *Description) *Judge { return &Judge{description: d} }
 
-// Through wraps a transport so that the judge checks its answers.
+// Through wraps a transport. The judge checks the answers to paths under /api/ and stores the
+// faults; the client gets every answer unchanged.
 func (j *Judge) Through(next http.RoundTripper) http.RoundTripper {
 	return &transport{judge: j, next: next}
 }
