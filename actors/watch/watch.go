@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,7 +38,10 @@ const (
 	// from a false head. After so many steps in a row with a head that is not older than the newest
 	// watched address, it is the latter.
 	stepsBelow = 8
-	saveEvery  = 64 // blocks between two saves of the cursor
+	// A transfer that a settled block no longer has is missing from one answer, or was never there.
+	// After it was missing under so many heads in a row, it was never there.
+	headsMissing = 8
+	saveEvery    = 64 // blocks between two saves of the cursor
 	// joinTolerance is the clock difference allowed between this process and a chain's blocks.
 	joinTolerance = 10 * time.Second
 	// restartLookBack bounds how long before a crash an address may have been issued without
@@ -101,11 +105,12 @@ type Watcher struct {
 	threshold uint64
 
 	started     bool
-	resumed     bool         // no step has completed since a stored cursor was loaded
-	settled     uint64       // blocks up to this one need no further read
-	settledHash string       // hash of block settled when it was read; "" when unknown
-	savedCursor uint64       // settled as last saved
-	below       int          // steps in a row with a current head below settled
+	resumed     bool   // no step has completed since a stored cursor was loaded
+	settled     uint64 // blocks up to this one need no further read
+	settledHash string // hash of block settled when it was read; "" when unknown
+	savedCursor uint64 // settled as last saved
+	below       int    // steps in a row with a current head below settled
+	missed      map[transferID]absence
 	head        partner.Head // at the end of the last completed step
 	readTo      uint64       // the newest block read
 	progress    Progress
@@ -116,7 +121,7 @@ type Watcher struct {
 // New returns a watcher of a chain. The first Step loads the cursor.
 func New(chain partner.Chain, sink PaymentSink) *Watcher {
 	return &Watcher{chain: chain, sink: sink, threshold: uint64(chain.Threshold()),
-		reported: make(map[transferID]partner.Observation)}
+		missed: make(map[transferID]absence), reported: make(map[transferID]partner.Observation)}
 }
 
 // Progress returns the watcher's counters.
@@ -491,7 +496,8 @@ func (w *Watcher) confirmationStage(o *partner.Observation) int {
 
 // withdrawMissing withdraws reported transfers that a read of their blocks no longer found. ErrNode
 // reports a node that still has the block but not the transfer. Once the block is as deep as a
-// settled one, the node has had the time to index it, and the transfer was never there.
+// settled one, the node has had the time to index it, and a transfer that is missing under
+// headsMissing heads in a row was never there.
 func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, through uint64, found []partner.Observation,
 	addresses []string) error {
 	there := make(map[transferID]bool, len(found))
@@ -499,14 +505,19 @@ func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, throug
 		there[transferOf(&found[i])] = true
 	}
 	missing := w.missingFrom(through, there, addresses)
+	maps.DeleteFunc(w.missed, func(key transferID, _ absence) bool { return there[key] || !w.isReported(key) })
+	var doubt error
 	for _, o := range missing {
 		b, err := w.blockAt(ctx, o.Block)
 		if err != nil {
 			return err
 		}
-		if b.Hash == o.BlockHash && o.Block > w.settledBlock(head) {
-			return fmt.Errorf("%w: a reported transfer is missing from its block %d", ErrNode, o.Block)
+		if b.Hash == o.BlockHash && !w.wasNeverThere(head, &o) {
+			doubt = fmt.Errorf("%w: a reported transfer is missing from its block %d", ErrNode, o.Block)
 		}
+	}
+	if doubt != nil {
+		return doubt
 	}
 	// The reads describe one chain only if its head is still there.
 	if err := w.checkHead(ctx, head); err != nil {
@@ -518,6 +529,31 @@ func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, throug
 		}
 	}
 	return nil
+}
+
+func (w *Watcher) isReported(key transferID) bool {
+	_, reported := w.reported[key]
+	return reported
+}
+
+// absence counts the heads in a row under which a settled block lacked a reported transfer.
+type absence struct {
+	heads int
+	last  string // hash of the last such head
+}
+
+// wasNeverThere counts a read of a block that lacks a reported transfer, and reports whether the
+// block lacked it under headsMissing heads since it is settled.
+func (w *Watcher) wasNeverThere(head partner.Head, o *partner.Observation) bool {
+	if o.Block > w.settledBlock(head) {
+		return false
+	}
+	a := w.missed[transferOf(o)]
+	if a.last != head.Hash {
+		a = absence{a.heads + 1, head.Hash}
+		w.missed[transferOf(o)] = a
+	}
+	return a.heads >= headsMissing
 }
 
 // missingFrom returns the reported observations up to block through that are absent from there, in

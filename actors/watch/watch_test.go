@@ -205,6 +205,31 @@ func TestTransferThatItsBlockNeverHadIsWithdrawn(t *testing.T) {
 	require.Equal(t, "2", log.reports[2].TxHash)
 }
 
+// One answer without a final transfer, when its block settles, withdraws nothing.
+func TestTransferThatOneAnswerLacksStays(t *testing.T) {
+	history := watchtest.NewHistory(30)
+	log := &reportLog{since: history.Now()}
+	w := watch.New(&watchtest.Chain{Node: &watchtest.Node{History: history}, FinalDepth: 3, MaxSpan: 20}, log)
+	require.NoError(t, w.Step(t.Context()))
+	transfers := []watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 1, Amount: 5}}
+	history.Mine(transfers)
+	for n := range 40 {
+		require.NoError(t, w.Step(t.Context()))
+		history.Mine(nil)
+		for range 10 { // steps with the same head
+			history.Chain[30].Transfers = nil
+			if err := w.Step(t.Context()); err != nil {
+				require.ErrorIs(t, err, watch.ErrNode, n)
+			}
+		}
+		history.Chain[30].Transfers = transfers
+	}
+	require.NotEmpty(t, log.reports)
+	for _, o := range log.reports {
+		require.False(t, o.Removed)
+	}
+}
+
 // forkedTransfers serves transfers from another fork than heads and blocks.
 type forkedTransfers struct {
 	*watchtest.Chain
