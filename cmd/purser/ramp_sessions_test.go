@@ -160,7 +160,7 @@ func (o *legacyWorkspace) checkRefusedFiles() {
 			strings.Replace(good, `"createdAt":"2025-02-01T10:00:00Z",`, "", 1)},
 			[]string{"line 1: id: ", "line 2: hostedUrl: ", "line 3: createdAt: ", "line 4: url: ",
 				"line 5: amountUsdCents: ",
-				"line 6: workspaceId: ", "line 6: id: ", "line 7: createdAt: when", "line 7: id: "}},
+				"line 6: workspaceId: ", "line 6: id: ", "line 7: createdAt: required", "line 7: id: "}},
 		{[]string{good, strings.Replace(strings.Replace(good, o.workspace, stranger, 1), o.id("bad"),
 			ident.Derive(5, time.UnixMilli(1), "x").Format(ident.RampSession), 1)}, []string{"line 2: workspaceId: "}},
 	} {
