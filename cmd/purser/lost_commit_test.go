@@ -24,9 +24,9 @@ import (
 // The number of failed commits that each subtest needs, and the size and timing of its cuts.
 const (
 	fullCuts  = 200
-	shortCuts = 20
+	shortCuts = 10
 
-	cutsPerStorm      = 20 // cuts in a storm, before all answers are compared
+	cutsPerStorm      = 10 // cuts in a storm, before all answers are compared
 	cutOneIn          = 3  // commitCutter cuts one commit in cutOneIn
 	maxCommitDelay    = 1500 * time.Millisecond
 	cutInterval       = 50 * time.Millisecond // the minimum between two cuts of byteCutter
