@@ -89,8 +89,8 @@ func (a *asides) setAside(workspace ident.UUID, entries []hold.Entry, since time
 	a.all[workspace] = kept
 }
 
-// relayMark returns the last entry of the log, at most through, before which every workspace has
-// accepted its entries.
+// relayMark returns the last entry of the log, at most through, up to which no workspace has
+// refused an entry.
 func (a *asides) relayMark(through uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -23,8 +23,10 @@ const (
 // Bounds within which a rate counts as held. A backlog is measured in seconds: its entries divided
 // by the rate of swipes.
 const (
-	freeSeconds  = 1.0  // a backlog below it is ignored
-	mostGrowth   = 0.02 // seconds a second: of a backlog in the second half of a load, and of the unsent requests
+	freeSeconds = 1.0 // a backlog below it is ignored
+	// mostGrowth bounds the growth of a backlog in the second half of a load, and of the unsent
+	// requests, in seconds a second.
+	mostGrowth   = 0.02
 	mostCouldNot = 0.001
 	mostLate     = time.Second // p99, from the moment a swipe is due until it is sent: the queue in front of the server
 )

@@ -67,9 +67,10 @@ func (p QuotePair) CheckPair() error {
 }
 
 // QuoteConversion locks a rate while the offer is firm, at most ConversionLock. Its reply is a
-// ConversionQuote. It is refused, in this order, with currency_account_not_found,
-// account_not_ready, onboarding_required, currency_unavailable, account_suspended, NoOffer,
-// quote_lifetime_too_short and limit_exceeded.
+// ConversionQuote. The refusals are, in this order: those of CheckPair,
+// currency_account_not_found, account_not_ready, onboarding_required, currency_unavailable,
+// account_suspended, NoOffer, quote_lifetime_too_short, invalid_body for an amount that Sides
+// refuses, and limit_exceeded.
 type QuoteConversion struct {
 	Workspace, ID string
 	Pair          QuotePair
@@ -101,9 +102,10 @@ type ConversionSubmission struct {
 // reply.
 type AnswerConversion struct{ ID, Answer string }
 
-// ReportConversion is the desk's report of a conversion's outcome: completed or failed. Its reply
-// is ReportedConversion, again and without effect for a repeat. A report that the status does not
-// allow is conversion_conflict.
+// ReportConversion is the desk's report of a conversion's outcome: completed or failed. Its
+// reply is ReportedConversion, again and without effect for a repeat. An unknown conversion is
+// not_found, and a report that the status does not allow is conversion_conflict. The completion
+// of an abandoned conversion is limit_exceeded when a balance has no room for it.
 type ReportConversion struct {
 	EventID     string // the desk's, claimed once for 90 days
 	ID, Outcome string
@@ -116,7 +118,10 @@ type ReportedConversion struct {
 	Late       bool
 }
 
-// decideConversion decides the commands of this file; known is false for any other command.
+// decideConversion decides the commands of this file; known is false for any other command. The
+// error is a fault that refuses the command; the type of the command lists the codes.
+// SubmitConversion, AnswerConversion and LapseConversion are never refused. A bug panics: a
+// command for another workspace or an unknown outcome.
 func (b conversions) decideConversion(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
 	case QuoteConversion:

@@ -45,11 +45,12 @@ type Mark struct {
 
 // Guard turns readings into trusted time. It is not safe for concurrent use.
 type Guard struct {
-	// trusted, wall and boot belong to the last reading: the trusted time, the wall clock, and the
-	// time since boot.
+	// wall and boot belong to the last reading: the wall clock and the time since boot. trusted
+	// is the trusted time of that reading. Committed may have raised it since.
 	trusted, wall time.Time
 	boot          time.Duration
-	// steps sums the steps of the wall clock against the time since boot, less ForgivenPerDay.
+	// steps is how far the wall clock has moved against the time since boot. While the clock is
+	// not suspect, steps shrinks by ForgivenPerDay.
 	steps   time.Duration
 	suspect bool
 }
@@ -77,7 +78,8 @@ func Start(mark *Mark, synchronised bool, r Reading) *Guard {
 	return g
 }
 
-// Observe takes a reading.
+// Observe moves trusted time on to the moment of a reading. It judges anew whether the clock is
+// suspect, by the sum of its steps.
 func (g *Guard) Observe(r Reading) {
 	wall := r.Wall.Round(0)
 	elapsed := max(0, r.Boot-g.boot)
@@ -116,8 +118,8 @@ func (g *Guard) Accept(r Reading) {
 	g.trusted = laterOf(g.trusted, g.wall)
 }
 
-// Committed takes the time of a stored decision. Trusted time is never before it. A stored time
-// further ahead than Bound makes the clock suspect.
+// Committed raises trusted time to the time of a stored decision. A stored time more than Bound
+// ahead of trusted time makes the clock suspect. An earlier time changes nothing.
 func (g *Guard) Committed(at time.Time) {
 	ahead := at.Sub(g.trusted)
 	if ahead <= 0 {
@@ -129,7 +131,8 @@ func (g *Guard) Committed(at time.Time) {
 	}
 }
 
-// Trusted is the trusted time of the last reading.
+// Trusted is the trusted time after the last call of Start, Observe, Accept or Committed.
+// `purser serve` derives the time of every decision from it, and `purser clock` shows it.
 func (g *Guard) Trusted() time.Time { return g.trusted }
 
 // Suspect reports that the wall clock has stepped beyond Bound and that no one has accepted it.

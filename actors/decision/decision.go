@@ -35,10 +35,12 @@ type Ref struct{ Kind, ID string }
 // reached Max, the whole batch is refused with limit_exceeded. The count is stored in the same
 // commit, so it is exact across crashes. The store also keeps the ID that was counted first.
 type Tally struct {
-	Name string // the kind of record, or a subset of a kind that is counted since its first record
+	// Name is a kind of record, or names a subset of one, such as the active cardholders. A
+	// subset must be counted from its first record on.
+	Name string
 	ID   string
 	Max  int64 // 0 means no limit
-	Less bool  // subtracts one instead; the first ID is kept even when its record is gone
+	Less bool  // subtracts one instead; the store keeps the first ID even when its record is gone
 }
 
 // Timer sends the stream a Fire command with Key at Due. Each (stream, key) has one timer: a new

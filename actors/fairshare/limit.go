@@ -88,7 +88,7 @@ func (l *Limit) grantLocked() {
 	}
 }
 
-// forgetLocked takes a workspace out of the turns when none of it waits.
+// forgetLocked takes a workspace out of the turns when no call of it waits.
 func (l *Limit) forgetLocked(workspace string) {
 	if len(l.waiting[workspace]) > 0 {
 		return

@@ -74,7 +74,8 @@ func (a *announcer) Position(ctx context.Context, shard ident.Shard) (uint64, er
 	return a.journal.Cursor(ctx, announcerCursor, shard)
 }
 
-// Handle implements persistence.Handler. It saves the cursor of the events before an error.
+// Handle implements persistence.Handler. It stops at the first event that fails, saves the
+// cursor after the events before it, and returns the error.
 func (a *announcer) Handle(ctx context.Context, shard ident.Shard, events []persistence.Event) error {
 	at, err := a.Position(ctx, shard)
 	if err != nil {

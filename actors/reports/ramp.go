@@ -13,8 +13,9 @@ import (
 	"purser/persistence/money"
 )
 
-// rampReported reads a report with this outcome: of a ramp order, or of a session of the retired
-// routes. A session has no fee and no transaction. A report with another direction than the order's
+// rampReported returns the reader of the reports with a direction and an outcome. A report
+// concerns a ramp order, or a session of the retired routes, which has no fee and no
+// transaction. A report whose direction is not that of the order or session is not_found, and so
 // matches nothing.
 func rampReported(direction, outcome string) func(context.Context, *Processor, Report) (destination, error) {
 	return func(ctx context.Context, p *Processor, r Report) (to destination, err error) {

@@ -48,8 +48,8 @@ type destination struct {
 	prepare               func(context.Context) (any, error)
 }
 
-// target names the record that a report concerns. An aspect is the part of the record that alone is
-// reported on; "" is the whole record.
+// target names the record that a report concerns. An aspect narrows the report to a part of the
+// record, such as one currency of a workspace. An empty aspect means the whole record.
 type target struct{ kind, prefix, id, aspect string }
 
 func workspaceTarget(id string) target {
@@ -65,8 +65,9 @@ func Types() map[string]Channel {
 	return all
 }
 
-// readAs returns the reader of a type of report: it decodes the data, asks build for the target and
-// the command, and finds the target's workspace.
+// readAs returns the reader of a type of report. The reader decodes the data, asks build for the
+// target and the command, and finds the target's workspace. Data of another form is the fault
+// invalid_body, and an unknown target is not_found. Other errors are those of Actors.Find.
 func readAs[Data any](build func(eventID string, data Data) (target, any)) func(context.Context, *Processor, Report,
 ) (destination, error) {
 	return func(ctx context.Context, p *Processor, r Report) (to destination, err error) {

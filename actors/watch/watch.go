@@ -28,7 +28,9 @@ import (
 
 // Limits of a watcher.
 const (
-	confirmationStages = 3 // the customer is shown n of 3 confirmations, so a transfer is reported at most so often
+	// A transfer is reported when it is first seen and again at each stage: at most four times while
+	// its block stays on the chain. The customer is shown n of 3 confirmations.
+	confirmationStages = 3
 	// Blocks are read again until they are keepThresholds*threshold+keepBlocks deep: a chain can
 	// replace a final block, and a node can serve a block before it has indexed its transfers.
 	keepThresholds = 2
@@ -256,9 +258,10 @@ func (w *Watcher) skipToHead(ctx context.Context, head partner.Head) error {
 	return w.saveCursor(ctx, saveEvery)
 }
 
-// standBelow handles a head below the settled blocks: an error, and nothing is read. After
-// stepsBelow such heads that are not older than the newest watched address, the settled blocks were
-// false, and the following steps read again from the head, for every address.
+// standBelow ends a step whose head is below the settled blocks: it always returns an error, and
+// the step reads nothing. It counts such heads in a row that are not older than the newest
+// watched address. At stepsBelow of them it takes the settled blocks for false: the next steps
+// read again from the head, for every address.
 func (w *Watcher) standBelow(ctx context.Context, head partner.Head, places []Address) error {
 	newest := slices.MaxFunc(places, func(a, b Address) int { return a.Since.Compare(b.Since) }).Since
 	if head.At.Before(newest.Add(-joinTolerance)) {

@@ -207,9 +207,10 @@ type Adopt struct {
 // Remove ends an endpoint; no attempt begins after the reply. The reply is true.
 type Remove struct{}
 
-// Enqueue queues an event if the endpoint is active and subscribes to it, and else does nothing. ID
-// is the delivery's; Body is JSON. With MaxPending deliveries pending, the new one is recorded as
-// failed. The caller's idempotency key makes it once per event.
+// Enqueue queues an event if the endpoint is active and subscribes to it, and else does nothing.
+// ID is the delivery's; Body is JSON. With MaxPending deliveries pending, the new one is
+// recorded as failed. The caller sends it with an idempotency key of the event, so that a repeat
+// has no effect.
 type Enqueue struct{ ID, Event, Body string }
 
 // Ping queues a ping regardless of the subscription. The reply is a DeliveryView.

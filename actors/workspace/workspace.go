@@ -237,11 +237,13 @@ type InviteReply struct {
 	Revoked    []string // keys with a scope beyond the new role, and those they made, oldest first
 }
 
-// SetMode sets the mode. Only code sends it: no route of the sandbox moves a workspace to live.
+// SetMode sets the mode. No route sends it, so that no caller moves a workspace to live; today
+// only tests do.
 type SetMode struct{ Mode string }
 
-// SetKYB sets the status of the business verification. BySandbox is the sandbox's acceptance, which
-// does not change an approval; otherwise only code sends it, as SetMode.
+// SetKYB sets the status of the business verification. A route sends it with BySandbox alone,
+// the acceptance by the sandbox, which does not change an approval. Without BySandbox today only
+// tests send it.
 type SetKYB struct {
 	Status    string
 	BySandbox bool

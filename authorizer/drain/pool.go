@@ -164,7 +164,8 @@ func (p *pool) filledShare() float64 {
 	return fill
 }
 
-// endLongWaits ends the waits that are too long for a pool with this filled share.
+// endLongWaits ends the waits of unauthenticated connections that are longer than
+// patienceAt(fill). It does nothing within reliefEvery of its last run.
 func (p *pool) endLongWaits(fill float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +186,8 @@ func (p *pool) endLongWaitsLocked(fill float64) {
 	}
 }
 
-// patienceAt is how long a connection may wait for its peer in a pool with this filled share.
+// patienceAt is how long a connection may wait for its peer. fill is the filled share of the
+// pool, from 0 to 1. Above calm, the wait is shorter the fuller the pool is.
 func (s *Server) patienceAt(fill float64) time.Duration {
 	longest := max(s.http.IdleTimeout, s.http.ReadTimeout, s.http.WriteTimeout, leastPatience)
 	if fill <= calm {

@@ -69,14 +69,16 @@ func (r *refusals) count(peer Peer, refusals int) bool {
 	return emptyAt-now > int64(keepAliveBurst)
 }
 
-// expectRequest counts a connection that was let in until it sends a request or ends.
+// expectRequest counts an open connection of a peer as one that has sent no request.
+// endExpectation ends the count.
 func (r *refusals) expectRequest(peer Peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unasked[peer]++
 }
 
-// endExpectation ends what expectRequest began.
+// endExpectation is called once for each expectRequest: when the connection sends a request or
+// ends.
 func (r *refusals) endExpectation(peer Peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

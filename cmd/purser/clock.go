@@ -160,7 +160,8 @@ func (c *trustedClock) publishPace() {
 
 func (c *trustedClock) trustedTime() time.Time { return c.pace.Load().timeAfter(c.clocks.elapsed()) }
 
-// wallTime is the time of other machines.
+// wallTime is the best estimate of the time on other machines, for signatures that they make and
+// check, and for the partners.
 func (c *trustedClock) wallTime() time.Time { return c.pace.Load().wallTimeAfter(c.clocks.elapsed()) }
 
 func (c *trustedClock) isSuspect() bool { return c != nil && c.pace.Load().suspect }

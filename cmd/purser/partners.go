@@ -19,8 +19,8 @@ import (
 	"purser/httpapi/webhook"
 )
 
-// partners are the bank and the ramp of a server. The sandbox's are in this process and report to
-// the REST server over reports.
+// partners are the bank and the ramp of a server. The sandbox's are in this process and report
+// to the REST server through the in-memory listener reports.
 type partners struct {
 	bank        partner.Bank
 	sandboxBank *sandbox.Bank // the bank, when it is in this process

@@ -98,7 +98,7 @@ type daemon struct {
 	config    settings.Config
 	clocks    machineClocks
 	trusted   *trustedClock    // nil: Clock is not guarded, as in tests
-	wallTime  func() time.Time // of other machines; Clock where a test has given one
+	wallTime  func() time.Time // the time on other machines; Clock where a test has given one
 	log       *slog.Logger
 	registry  *prometheus.Registry
 	metrics   *metrics

@@ -38,14 +38,16 @@ type Heading struct{ Anchor, Text string }
 // Result is a heading or a paragraph that holds every word of a query.
 type Result struct{ Guide, Title, Anchor, Heading, Text string }
 
-// Library holds every guide, in the order of their sources. It is safe for concurrent use.
+// Library holds every guide, in the order of their sources. It is safe for concurrent use,
+// except AddPassages.
 type Library struct {
 	guides []*Guide
 	beyond []Result
 }
 
-// AddPassages makes Search find passages of other pages, after those of the guides. Guide is then
-// the page's path below the guides. Call it before every search.
+// AddPassages makes Search find passages of other pages, after those of the guides. The Guide of
+// such a passage is the page's path below the guides. Call AddPassages before the first Search:
+// it is not safe for concurrent use.
 func (l *Library) AddPassages(passages ...Result) { l.beyond = append(l.beyond, passages...) }
 
 // Source is the Markdown of a guide. It begins with a heading of the first level, the title.

@@ -85,8 +85,8 @@ func nearestVariant(variants []*jsonschema.ValidationError) (best Faults) {
 	return best
 }
 
-// otherKind reports whether a value at a depth of the body has another type than a variant, or
-// another value than a constant of it.
+// otherKind reports whether a body is of another kind than the variant that refused it with e.
+// Its value at depth then has another type, or it lacks the value of a constant of the variant.
 func otherKind(e *jsonschema.ValidationError, depth int) bool {
 	switch k := e.ErrorKind.(type) {
 	case *kind.Const:

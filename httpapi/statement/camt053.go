@@ -12,7 +12,7 @@ import (
 
 const (
 	currency = "USD"
-	issuer   = "Purser" // issuer of the codes in BkTxCd, which are the ledger's sources
+	issuer   = "Purser" // issuer of the codes in BkTxCd; a code is the source of a ledger line
 )
 
 // Codes of the message.

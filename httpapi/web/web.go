@@ -259,7 +259,8 @@ func (p Page) Linkless() bool { return p.Step == Missing || p.Step == Busy || p.
 // Counts reports whether the page shows the time left, because the link can be paid.
 func (p Page) Counts() bool { return p.Step == Choose || p.To != nil }
 
-// Title returns the title of the browser's tab.
+// Title returns the title of the browser's tab: the state of the link in words, then the
+// merchant's name if the page has one.
 func (p Page) Title() string {
 	titles := map[Step]string{Choose: "Pay", Pay: "Pay", Confirming: "Payment seen", Underpaid: "Payment incomplete",
 		Completed: "Paid", Expired: "Link expired", Cancelled: "Link cancelled", Failed: "Payment failed",

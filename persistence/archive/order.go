@@ -105,7 +105,7 @@ func (o *order) requireAllShards() error {
 	return nil
 }
 
-// appendKey appends what parts of one letter are ordered by.
+// appendKey appends the key by which the parts of one letter are ordered.
 func appendKey(dst []byte, p persistence.Part) []byte {
 	switch p := p.(type) {
 	case *persistence.Record:

@@ -15,7 +15,8 @@ const (
 	secretChars = 54 // 12 + 256 bits
 )
 
-// NewToken draws a card token of a slot.
+// NewToken returns a card token of a slot with 128 bits from entropy. The error is that of
+// reading them.
 func NewToken(slot Slot, entropy io.Reader) (Token, error) {
 	var t Token
 	t[0], t[1] = byte(slot>>8), byte(slot)

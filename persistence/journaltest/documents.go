@@ -324,7 +324,7 @@ var timerTests = map[string]func(*fixture){
 		sameTimers(f.t, []persistence.Timer{early, late}, f.timers(Start.Add(24*time.Hour), 2))
 	},
 	"a page goes on after another": func(f *fixture) {
-		// Some of one instant, which kind, stream and key tell apart.
+		// The first three have one instant; kind, stream and key tell them apart.
 		all := []persistence.Timer{timer("a", "x", Start), timer("b", "x", Start), timer("b", "y", Start),
 			timer("a", "y", Start.Add(time.Second)), timer("c", "z", Start.Add(time.Minute))}
 		f.must(batch(all[0], all[1], all[2], all[3], all[4]))

@@ -11,8 +11,8 @@ import (
 // Minor is an amount of a currency in its smallest units, 10^-Exponent of the currency.
 type Minor int64
 
-// Cents is an amount of US dollars in cents. The caller knows that the amount's currency is USD, or
-// a coin worth one dollar in units of a cent.
+// Cents returns m as US cents. The caller knows that the currency of m is USD, or a coin worth
+// one dollar in units of a cent.
 func (m Minor) Cents() Cents { return Cents(m) }
 
 // Currency is an ISO 4217 code.

@@ -10,7 +10,7 @@ import "errors"
 // Balances may be negative, because a clearing or a return is never refused.
 type Cents int64
 
-// Minor is the amount in the smallest unit of US dollars, which is the cent.
+// Minor returns c as an amount in the smallest unit of US dollars, which is the cent.
 func (c Cents) Minor() Minor { return Minor(c) }
 
 // BasisPoints is a part of an amount in hundredths of a percent, rounded towards zero to whole

@@ -26,8 +26,9 @@ func recoverLog(path string, f vfs.File, number uint64) (*logReader, error) {
 	}
 	length := max(0, info.Size()-pageBytes)
 	r := &logReader{File: f, second: map[int64]bool{}}
-	// A crash can cut off the copies of the last page. A page without a second copy is shown, and
-	// one without a whole first copy is short.
+	// A crash can cut the file off within the copies of the last page. A last page without a
+	// second copy is read all the same. One without a whole first copy is read as far as that
+	// copy goes.
 	whole, rest := length/(copies*pageBytes), length%(copies*pageBytes)
 	r.end = whole*pageBytes + min(rest, pageBytes)
 	b := mirroredBlock{log: uint32(number), physical: make([]byte, copies*blockBytes)}
@@ -94,8 +95,9 @@ func (b *mirroredBlock) chooseCopies() (more bool) {
 	return best >= 2*blockBytes-1
 }
 
-// validLength returns twice the length of the valid chunks at the beginning of the shown block. A
-// block that ends with unused bytes counts one less when the other copy has bytes there.
+// validLength returns twice the length of the valid chunks at the beginning of the chosen
+// copies. A trailer after them counts one more. A block that ends with unused bytes counts as
+// whole, or one less when the two copies of its last page differ.
 func (b *mirroredBlock) validLength() int {
 	for page, second := range b.second {
 		copy(b.view[page*pageBytes:], b.copyOf(page, second))

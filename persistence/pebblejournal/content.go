@@ -280,7 +280,7 @@ func (l *loading) flush() error {
 }
 
 func (l *loading) add(p persistence.Part) error {
-	whole := &persistence.Batch{} // a part lacks nothing that a batch would give it
+	whole := &persistence.Batch{} // empty: each part names its own workspace
 	switch p := p.(type) {
 	case *persistence.ShardHead:
 		l.shard = p.Shard

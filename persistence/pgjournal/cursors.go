@@ -58,7 +58,9 @@ func (c *cursors) keepPosition(at cursorKey, position uint64) (kept bool, err er
 	return true, c.Put(at, position)
 }
 
-// markSaved makes later saves of a cursor write-behind, up to maxCursorsBehind cursors.
+// markSaved notes that SaveCursor has written a cursor to the table: later saves are written
+// behind. Of cursors beyond maxCursorsBehind it notes nothing, so each of their saves waits for
+// the server.
 func (c *cursors) markSaved(at cursorKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

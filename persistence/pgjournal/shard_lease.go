@@ -23,7 +23,7 @@ var (
 type shardLease struct {
 	raisedEpoch     uint64 // result of the last successful Raise; 0: this process has not raised the shard
 	raisesPending   uint64 // number of Raises under way
-	raisesAmbiguous uint64 // number of Raises since then with an unknown outcome
+	raisesAmbiguous uint64 // number of Raises with an unknown outcome since the last successful one
 }
 
 func (s *shard) beginRaise() {

@@ -39,5 +39,5 @@ func (Desk) FirmRate(_ context.Context, currency string) (string, error) {
 	return rate.LessBasisPoints(SpreadBasisPoints, rateDecimals).String(), nil
 }
 
-// MidRates are the mid rates.
+// MidRates implements partner.Desk. Its rates are units for a dollar, and never change.
 func (Desk) MidRates(context.Context) (map[string]string, error) { return midRates(), nil }

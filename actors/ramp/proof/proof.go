@@ -88,7 +88,8 @@ func EVM(account, text, signature string) error {
 	return nil
 }
 
-// EVMDigest returns the hash that a wallet signs for a text.
+// EVMDigest returns the hash that a wallet signs for a text (EIP-191, personal_sign). EVM
+// recovers the signer from it. Tests sign it in place of a wallet.
 func EVMDigest(text string) []byte {
 	return keccak256(fmt.Appendf(nil, "\x19Ethereum Signed Message:\n%d%s", len(text), text))
 }

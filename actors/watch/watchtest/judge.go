@@ -83,8 +83,8 @@ func (j *Judge) Report(_ context.Context, o partner.Observation) error {
 	return nil
 }
 
-// shownChain returns the chain that reports must agree with: the fork that the node served last
-// while it switches, else the history.
+// shownChain returns the chain that reports must agree with. For a node with the fault
+// SwitchesForks it is the fork that the node served last, and else the history's chain.
 func (j *Judge) shownChain() []Block {
 	if j.Node != nil && j.Node.Fault == SwitchesForks {
 		return j.Node.LastServed

@@ -42,7 +42,7 @@ func Ask[T any](ctx context.Context, data, command string, question any, limit i
 	}
 	var read T
 	if err := json.Unmarshal(text, &read); err != nil {
-		return answer, errors.New("the running server's answer is cut off or no JSON") // which the error would quote
+		return answer, errors.New("the running server's answer is cut off or no JSON") // err would quote the answer
 	}
 	return read, nil
 }

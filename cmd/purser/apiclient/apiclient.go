@@ -92,7 +92,9 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 // request was written. The package exports no value for it.
 const closedIdle = "server closed idle connection"
 
-// whyUnanswered returns the likely cause of a request without an answer.
+// whyUnanswered returns a hint for a person whose request failed with err. For a connection
+// closed before the answer it names the likely causes. For any other error it asks whether the
+// server runs.
 func whyUnanswered(err error) string {
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
 		strings.HasSuffix(err.Error(), closedIdle) {

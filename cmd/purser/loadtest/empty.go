@@ -58,7 +58,7 @@ func startEmpty(command ...string) (url string, end func() error, err error) {
 	return strings.TrimSpace(line), end, nil
 }
 
-// emptyHandler is bench.Config's Empty by this program.
+// emptyHandler is the Empty of bench.Config: it runs `purser bench empty` as another process.
 func emptyHandler() (url string, end func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -112,7 +112,7 @@ const (
 // BenchShort is a set of short loads.
 type BenchShort struct{ benchOptions }
 
-// Run runs the set.
+// Run runs the set against a server of its own.
 func (b *BenchShort) Run(out io.Writer) error {
 	b.Own = true
 	if b.Results == "" {

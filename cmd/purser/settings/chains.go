@@ -4,8 +4,10 @@ import (
 	"purser/actors/partner/chain"
 )
 
-// chainURLs checks where the nodes are; a network without one is a sandbox's, or not offered beside
-// real accounts, of which each needs a node. A URL may have a key in it and is never shown.
+// chainURLs returns the URLs of the nodes by network. A network without a URL is simulated, or
+// not offered when a real account is set. A real account without a node of its chains is a
+// fault, because no one would see its payments. No fault shows a URL, because it may have a key
+// in it.
 func (f *Faults) chainURLs(s Settings) map[string]string {
 	urls := make(map[string]string)
 	for name, setting := range map[string][2]string{

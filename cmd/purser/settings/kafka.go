@@ -70,8 +70,10 @@ func (f *Faults) kafkaTLS(s Settings, encrypted bool) *tls.Config {
 	return config
 }
 
-// kafkaSASL reads how this program authenticates itself. PLAIN sends the password as it is, so that
-// it needs TLS or a broker on this machine.
+// kafkaSASL returns the mechanism by which this program authenticates itself to Kafka; nil
+// without one. Faults are an unknown mechanism, a name or password that is missing or that SCRAM
+// does not take, and one without a mechanism. PLAIN sends the password as it is: without TLS it
+// is a fault unless every broker is on this machine.
 func (f *Faults) kafkaSASL(s Settings, encrypted bool, brokers []string) sasl.Mechanism {
 	if s.KafkaSASLMechanism == "" {
 		for _, setting := range [][2]string{{"KAFKA_SASL_USERNAME", s.KafkaSASLUsername},

@@ -9,8 +9,9 @@ const (
 	LastReserve = mostStores*pebblegate.FlushBytes + writesBetween
 	// mostStores are the stores of one process: journal, authorizer, and the sandbox's three.
 	mostStores = 5
-	// writesBetween bounds the bytes that all stores write between two measurements, with their
-	// small files. MaxUnsynced commits of 8 KiB are 28 MiB in each of the two stores of a swipe.
+	// writesBetween bounds the bytes that all stores write between two measurements of the free
+	// space, their small files included. A swipe writes to two stores: in each of them,
+	// MaxUnsynced commits of 8 KiB are 28 MiB.
 	writesBetween = 64 << 20
 	// MinDiskReserve leaves 128 MiB above LastReserve for facts.
 	MinDiskReserve     = LastReserve + 128<<20

@@ -140,7 +140,7 @@ func (s HeldSecret) isSharedWith(other HeldSecret) bool {
 }
 
 // replacesCommon reports whether s is a partner's own secret that takes the place of the common
-// one. Until that rotation ends, the common secret is the old value of s.
+// one. Until that rotation ends, s has the common secret too, as its old value.
 func (s HeldSecret) replacesCommon(common HeldSecret) bool {
 	return common.File == PartnerSecretFile && PartnerOfSecret(s.File) != "" && s.Values[0] != common.Values[0]
 }

@@ -204,8 +204,10 @@ func (s Settings) Config() (Config, error) {
 	return c, errors.Join(f...)
 }
 
-// checkoutAccounts reads the accounts that receive payments. When one of them is set, the other is none: a sandbox's address must
-// not stand beside a real one. The texts are not shown: one may be a private key.
+// checkoutAccounts returns the accounts that receive payments; nil when neither is set, which
+// means a sandbox's. When one is set, the other stays empty, because a sandbox's address must
+// not stand beside a real one. No fault shows the text of a setting, because it may be a private
+// key.
 func (f *Faults) checkoutAccounts(s Settings) *address.Accounts {
 	if s.CheckoutXpubEVM == "" && s.CheckoutXpubBTC == "" {
 		return nil

@@ -74,7 +74,8 @@ func (b *BackupCmd) Backup(ctx context.Context, to string, room BackupRoom, note
 	return m, errors.Join(err, unlock())
 }
 
-// backupStores opens the stores, which no server has.
+// backupStores backs up the stores by opening them. The caller holds the lock of the directory,
+// so no server has them open.
 func (b *BackupCmd) backupStores(
 	ctx context.Context, to string, room BackupRoom, note func(string),
 ) (m Manifest, err error) {

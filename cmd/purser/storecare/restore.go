@@ -74,8 +74,9 @@ func (r *RestoreCmd) restore(ctx context.Context, s *Restoration) error {
 	return s.place()
 }
 
-// Restoration is one restore. All is made in a directory of its own within the data directory; when that is whole and synced, it
-// is said to be ready, and from then on only moved. While it is there no other command takes the data directory.
+// Restoration is one restore. It builds the stores in a directory of its own within the data
+// directory. When they are whole and synced, the plan is stored as ready, and they are only
+// moved. While the directory exists, no other command takes the data directory.
 type Restoration struct {
 	datadir.Stores
 	From *CheckedBackup
@@ -242,8 +243,10 @@ func checkpointAuthorizer(from, to string) error {
 	return errors.Join(engine.Checkpoint(to), engine.Close())
 }
 
-// buildSandbox takes the sandbox's stores that are kept, or the backup's when it has them. The bank and the ramp report again: the
-// journal is older. The chains need not: watchers go on from the journal's own cursors.
+// buildSandbox copies each store of the sandbox: the present one when it is kept and exists, and
+// else the backup's, if it has one. The bank and the ramp then report again, because the journal
+// is older than their reports. The chains need not: watchers go on from the journal's own
+// cursors.
 func (s *Restoration) buildSandbox() error {
 	for _, of := range datadir.SandboxDirs {
 		var err error

@@ -14,8 +14,9 @@ import (
 // Measured on two processors without a quota.
 const InCalls = 2
 
-// SpareProcessors raises GOMAXPROCS by InCalls and returns its value before. It does not change a
-// value from the environment. A later change of the quota has no effect.
+// SpareProcessors raises GOMAXPROCS by InCalls and returns its value before. `purser serve` and
+// `purser bench` call it once, before they serve or send. It does not change a GOMAXPROCS set in
+// the environment. A later change of the CPU quota has no effect.
 func SpareProcessors() int {
 	processors := runtime.GOMAXPROCS(0)
 	if os.Getenv("GOMAXPROCS") == "" {

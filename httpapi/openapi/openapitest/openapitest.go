@@ -189,8 +189,9 @@ func validate(schema *openapi3.Schema, body any) error {
 	return schema.VisitJSON(body, openapi3.VisitAsResponse(), openapi3.EnableJSONSchema2020())
 }
 
-// codeOf returns the code of a refusal in the form of x-errors: without the missing scope. An error
-// of JSON-RPC has it in the data, or else is its number.
+// codeOf returns the code of an error answer as x-errors lists it: without the scope that
+// follows a colon. In an error of JSON-RPC the code is in data; without data it is the error's
+// number.
 func codeOf(body any) string {
 	object, _ := body.(map[string]any)
 	if e, isRPC := object["error"].(map[string]any); isRPC {

@@ -22,7 +22,8 @@ type Judge struct {
 	complaints []error
 }
 
-// Judge checks one answer of another origin.
+// Judge checks an answer that has not passed through a transport of j. It returns the fault and
+// does not store it.
 func (j *Judge) Judge(a Answer) error { return j.description.Judge(a) }
 
 // NewJudge makes a judge with a description.
@@ -64,10 +65,11 @@ func (t *transport) CloseIdleConnections() {
 	}
 }
 
-// broken ends a body with the original error.
+// broken ends a body that was read as the original ended: with its error, or with io.EOF when
+// err is nil.
 type broken struct{ err error }
 
-// Read implements io.Reader.
+// Read implements io.Reader. The client calls it at the end of the body. It returns no bytes.
 func (b broken) Read([]byte) (int, error) {
 	if b.err == nil {
 		return 0, io.EOF

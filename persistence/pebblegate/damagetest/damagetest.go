@@ -33,10 +33,10 @@ const tailBytes = 8 << 10
 // alone is of no interest.
 const grain = 64
 
-// Disk is a store as a crash leaves it. Older is the same disk at an earlier moment, with the
-// sectors that a lost write leaves. Open opens the store on a copy, reads back every acknowledged
-// value, and returns the number of missing or different ones. An error is a refusal, at the start
-// or by a read.
+// Disk is a store as a crash leaves it. Older is the same disk at an earlier moment: a stale
+// sector is one of Older, as if its later write had been lost. Open opens the store on a copy,
+// reads back every acknowledged value, and returns the number of missing or different ones. An
+// error is a refusal, at the start or by a read.
 type Disk struct {
 	Name  string
 	FS    *vfs.MemFS
@@ -74,7 +74,7 @@ type place struct {
 	bit    byte
 }
 
-// String names the place.
+// String names the place in Outcome.Losses: "stale 512 at 1024 of 000004.log".
 func (p place) String() string {
 	kind := [kinds]string{"flipped bit", "zeroed 512", "zeroed 4096", "stale 512", "stale 4096"}[p.kind]
 	return fmt.Sprintf("%s at %d of %s", kind, p.offset, p.file)
