@@ -137,6 +137,63 @@ func TestEtherIsFoundInTransactionsThatSucceeded(t *testing.T) {
 	require.Equal(t, 7, w.calls["eth_getBlockByHash"], "each block is read once")
 }
 
+// A node that limits its answers to ten logs is asked for less at once. Too many transfers to one
+// address in one block hide no payment to another: they are an error some times, and then left out.
+func TestTransfersToOneAddressHideNoOther(t *testing.T) {
+	const limit = 10
+	history := watchtest.NewHistory(5)
+	pay := func(n int, address, tx int) (all []watchtest.Transfer) {
+		for i := range n {
+			all = append(all, watchtest.Transfer{Asset: "USDC", Address: evmAddress(address), From: evmAddress(99), Tx: tx + i,
+				Index: tx + i, Amount: 5})
+		}
+		return all
+	}
+	for n := range 4 {
+		history.Mine(pay(limit-1, 1, 100*n+1)) // together more than one answer has
+	}
+	w := &nodeTransport{node: &watchtest.Node{History: history}, answer: func(n *watchtest.Node, method string,
+		params []json.RawMessage) (any, *nodeError) {
+		result, refused := evmAnswer(n, method, params)
+		if logs, ok := result.([]any); ok && method == "eth_getLogs" && len(logs) > limit {
+			return nil, &nodeError{-32005, "query returned more than 10 results"}
+		}
+		return result, refused
+	}}
+	c := open(t, "arbitrum", 3, w)
+	addresses := []string{evmAddress(1), evmAddress(2), evmAddress(3)}
+	found, err := c.Transfers(t.Context(), 1, 9, addresses)
+	require.NoError(t, err)
+	require.Len(t, found, 4*(limit-1))
+	history.Mine(append(pay(3*limit, 1, 1001), pay(1, 3, 2001)...))
+	for range 8 {
+		_, err = c.Transfers(t.Context(), 1, 10, addresses)
+		require.ErrorContains(t, err, "in block 10: eth_getLogs")
+	}
+	found, err = c.Transfers(t.Context(), 1, 10, addresses)
+	require.NoError(t, err)
+	require.Len(t, found, 4*(limit-1)+1)
+	require.Equal(t, addresses[2], found[len(found)-1].Address)
+}
+
+// A node that refuses every query is an error for as long as it does.
+func TestRefusalOfEveryQueryLeavesNothingOut(t *testing.T) {
+	history := watchtest.NewHistory(5)
+	history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: evmAddress(1), From: evmAddress(2), Tx: 1, Amount: 5}})
+	w := &nodeTransport{node: &watchtest.Node{History: history}, answer: func(n *watchtest.Node, method string,
+		params []json.RawMessage) (any, *nodeError) {
+		if method == "eth_getLogs" {
+			return nil, &nodeError{-32005, "limit exceeded"}
+		}
+		return evmAnswer(n, method, params)
+	}}
+	c := open(t, "arbitrum", 3, w)
+	for range 30 {
+		_, err := c.Transfers(t.Context(), 1, 6, []string{evmAddress(1)})
+		require.ErrorContains(t, err, "limit exceeded")
+	}
+}
+
 // fixedAnswers is a node of the right network with one fixed answer for every other method.
 type fixedAnswers struct {
 	status int

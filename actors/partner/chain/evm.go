@@ -31,10 +31,12 @@ type evm struct {
 	rpc    *rpcClient
 	tokens map[string]string // names by contract, in lower case
 	blocks *blockCache       // read for ether
+	crowds map[crowd]int     // refusals of one address in one block, by queryLogs
 }
 
 func newEVM(n Network, rpc *rpcClient) *evm {
-	e := &evm{Network: n, rpc: rpc, tokens: make(map[string]string), blocks: newBlockCache(n.Span)}
+	e := &evm{Network: n, rpc: rpc, tokens: make(map[string]string), blocks: newBlockCache(n.Span),
+		crowds: make(map[crowd]int)}
 	for name, contract := range n.Tokens {
 		e.tokens[strings.ToLower(contract)] = name
 	}
@@ -144,15 +146,7 @@ type evmLog struct {
 
 func (e *evm) tokenTransfers(ctx context.Context, from, through uint64, to []string) (found []partner.Observation,
 	err error) {
-	contracts := make([]string, 0, len(e.tokens))
-	for contract := range e.tokens {
-		contracts = append(contracts, contract)
-	}
-	slices.Sort(contracts)
-	var logs []evmLog
-	err = e.rpc.callMethod(ctx, &logs, "eth_getLogs", map[string]any{"fromBlock": formatQuantity(from),
-		"toBlock": formatQuantity(through),
-		"address": contracts, "topics": []any{transferTopic, nil, to}})
+	logs, err := e.queryLogs(ctx, from, through, to)
 	if err != nil {
 		return nil, err
 	}

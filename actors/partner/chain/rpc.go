@@ -42,6 +42,14 @@ func newRPC(node string, client *http.Client) (*rpcClient, error) {
 	return &rpcClient{http: client, url: u.String(), user: user, maxBytes: maxAnswer}, nil
 }
 
+// errTooLong reports an answer that is longer than maxAnswer.
+var errTooLong = errors.New("the node's answer is too long")
+
+// httpStatus is the status of an answer that is neither a success nor a JSON-RPC error.
+type httpStatus int
+
+func (s httpStatus) Error() string { return fmt.Sprintf("the node answers HTTP %d", int(s)) }
+
 type rpcCall struct {
 	Version string `json:"jsonrpc"`
 	ID      int    `json:"id"`
@@ -163,10 +171,10 @@ func (c *rpcClient) postJSON(ctx context.Context, body any) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case int64(len(answer)) > c.maxBytes:
-		return nil, fmt.Errorf("the node's answer is over %d bytes", c.maxBytes)
+		return nil, fmt.Errorf("%w: over %d bytes", errTooLong, c.maxBytes)
 	// bitcoind answers an error with 500 or 404 and names it in the body
 	case resp.StatusCode != http.StatusOK && !bytes.Contains(answer, []byte(`"error"`)):
-		return nil, fmt.Errorf("the node answers HTTP %d", resp.StatusCode)
+		return nil, httpStatus(resp.StatusCode)
 	}
 	return answer, nil
 }
