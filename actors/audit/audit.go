@@ -77,17 +77,6 @@ type Hold struct {
 	Status                  string
 }
 
-// Rule is the authorizer's copy of a card's terms. MCCs and Merchants are the original allowlists,
-// nil for null.
-type Rule struct {
-	Card, Workspace              ident.UUID
-	Token                        string
-	Version                      uint64 // stream version of the card
-	State                        string
-	MonthlyLimit, PerTransaction money.Cents
-	MCCs, Merchants              *[]string
-}
-
 // Due is a line of the expiry index: the expiry of a hold in Unix milliseconds.
 type Due struct {
 	Hold ident.UUID

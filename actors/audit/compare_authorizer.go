@@ -172,37 +172,6 @@ func (c *authorizerCheck) missingDue() error {
 	return nil
 }
 
-func (c *authorizerCheck) compareRule(r Rule) error {
-	b := c.totalsOf(r.Card)
-	if b == nil {
-		return nil
-	}
-	c.markSeen(r.Card)
-	id := r.Card.Format(ident.Card)
-	known := b.cards[id]
-	if known == nil {
-		b.expectEqual("rule", id, "card", "none", r.State)
-		return nil
-	}
-	t := known.followed
-	b.expectEqual("rule", id, "version", known.version, r.Version)
-	b.expectEqual("rule", id, "state", t.State, r.State)
-	b.expectEqual("rule", id, "monthly limit", t.MonthlyLimitUsdCents, r.MonthlyLimit)
-	b.expectEqual("rule", id, "per-transaction limit", t.PerTxnLimitUsdCents, r.PerTransaction)
-	b.expectEqual("rule", id, "token", t.Token, r.Token)
-	b.expectEqual("rule", id, "workspace", t.Workspace, r.Workspace.Format(ident.Workspace))
-	b.expectEqual("rule", id, "categories", formatAllowlist(t.AllowedMccs), formatAllowlist(r.MCCs))
-	b.expectEqual("rule", id, "merchants", formatAllowlist(t.AllowedMerchants), formatAllowlist(r.Merchants))
-	return nil
-}
-
-func (c *authorizerCheck) missingRules() error {
-	return visitUnseen(c, ident.Card, func(b *shardTotals) map[string]*cardTotals { return b.cards },
-		func(b *shardTotals, id string, known *cardTotals) {
-			b.expectEqual("rule", id, "version", known.version, 0)
-		})
-}
-
 func (c *authorizerCheck) compareSpend(s Spend) error {
 	b := c.totalsOf(s.Card)
 	if b == nil {

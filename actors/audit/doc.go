@@ -23,6 +23,7 @@
 //	entries.go              the stored structs, and the folds of the authorizer's log
 //	payouts.go, physical_cards.go, checkout.go, currencies.go, conversions.go, ramp.go
 //	                        folds and comparisons of one movement each
+//	rules.go                the terms of cards against the rules of the authorizer
 //	compare_records.go      records against the sums
 //	compare_authorizer.go   the authorizer against the sums
 //	compare_book.go         the book against the events

@@ -2,8 +2,6 @@ package audit
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
 	"time"
 
 	"purser/authorizer"
@@ -89,39 +87,6 @@ func (e *engineSnapshot) Lost(shard ident.Shard) ([]Loss, error) {
 		all = append(all, Loss{Shard: shard, First: l.First, Last: l.Last, At: time.UnixMilli(l.At)})
 	}
 	return all, err
-}
-
-func (e *engineSnapshot) WalkRules(visit func(Rule) error) error {
-	return e.Snapshot.WalkCards(func(r *hold.Rule) error {
-		return visit(Rule{Card: r.Card, Workspace: r.Workspace, Token: r.Token.String(), Version: r.Version,
-			State: r.State.String(), MonthlyLimit: r.MonthCents, PerTransaction: r.PerTxnCents,
-			MCCs:      originalAllowlist(r.MCCs, formatMCC),
-			Merchants: originalAllowlist(r.Merchants, originalMerchant)})
-	})
-}
-
-// originalAllowlist is an allowlist as the cardholder wrote it, from its stored form.
-func originalAllowlist[T any](kept []T, form func(T) string) *[]string {
-	if kept == nil {
-		return nil
-	}
-	all := make([]string, len(kept))
-	for i, one := range kept {
-		all[i] = form(one)
-	}
-	return &all
-}
-
-func formatMCC(mcc uint16) string { return fmt.Sprintf("%04d", mcc) }
-
-// originalMerchant is the merchant name behind its stored form. A stored form that does not match
-// its name is returned unchanged, so that the comparison finds it.
-func originalMerchant(kept string) string {
-	entry := kept[strings.LastIndexByte(kept, 0)+1:]
-	if hold.NormalizeMerchant(entry) != kept {
-		return kept
-	}
-	return entry
 }
 
 func (e *engineSnapshot) WalkSpends(visit func(Spend) error) error {

@@ -28,33 +28,6 @@ type deposit struct {
 	AmountUsdCents money.Cents `json:"amountUsdCents"`
 }
 
-// cardTerms are the terms of a card that the authorizer enforces.
-type cardTerms struct {
-	Card                 string      `json:"card"`
-	Workspace            string      `json:"workspace"`
-	Token                string      `json:"token"`
-	State                string      `json:"state"`
-	MonthlyLimitUsdCents money.Cents `json:"monthlyLimitUsdCents"`
-	PerTxnLimitUsdCents  money.Cents `json:"perTxnLimitUsdCents"`
-	AllowedMccs          *[]string   `json:"allowedMccs"`
-	AllowedMerchants     *[]string   `json:"allowedMerchants"`
-}
-
-func (t cardTerms) String() string {
-	return fmt.Sprintf("%s of %s, token %s, %s, month %d, each %d, categories %s, merchants %s", t.Card, t.Workspace,
-		t.Token,
-		t.State, t.MonthlyLimitUsdCents, t.PerTxnLimitUsdCents, formatAllowlist(t.AllowedMccs),
-		formatAllowlist(t.AllowedMerchants))
-}
-
-// formatAllowlist formats an allowlist; null differs from an empty one.
-func formatAllowlist(l *[]string) string {
-	if l == nil {
-		return "any"
-	}
-	return fmt.Sprintf("%q", *l)
-}
-
 // logEntry is an entry of the authorizer's log.
 type logEntry struct {
 	Seq           uint64         `json:"seq"`

@@ -70,6 +70,21 @@ type View struct {
 	UpdatedAt            decision.Stamp `json:"updatedAt"`
 }
 
+// View returns a copy of the card as the interface shows it.
+func (s *State) View() View {
+	v := View{
+		ID: s.Card, WorkspaceID: s.Workspace, HolderKind: s.HolderKind, State: s.State, Last4: s.Last4,
+		PartnerCardToken: s.Token, MonthlyLimitUsdCents: s.MonthlyLimitUsdCents,
+		PerTxnLimitUsdCents: s.PerTxnLimitUsdCents,
+		AllowedMccs:         cloneList(s.AllowedMccs), AllowedMerchants: cloneList(s.AllowedMerchants),
+		Physical: s.Physical, Fixture: s.Fixture, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+	}
+	if holder := s.CardholderID; holder != "" {
+		v.CardholderID = &holder
+	}
+	return v
+}
+
 // Mint issues a card. The caller makes ID, Workspace, Token and Last4; the request gives the rest.
 // A nil allowlist allows everything.
 type Mint struct {

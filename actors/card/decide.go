@@ -74,47 +74,6 @@ func (s *State) updateCard(m decision.Meta, c Update) (decision.Decision, error)
 	return s.cardDecision(s.changeEvents(c, decision.StampOf(m.At))...), nil
 }
 
-// onlyTerminates reports whether the update only terminates the card, which a terminated card
-// accepts.
-func (c Update) onlyTerminates() bool {
-	return c.State != nil && *c.State == StateTerminated && c.changesNoRule()
-}
-
-func (c Update) changesNoRule() bool {
-	return c.MonthlyLimitUsdCents == nil && c.PerTxnLimitUsdCents == nil && !c.AllowedMccs.Set &&
-		!c.AllowedMerchants.Set
-}
-
-// changeEvents returns an event for each difference, the state last, so that the final state is
-// never published with an older rule.
-func (s *State) changeEvents(c Update, at decision.Stamp) []decision.Event {
-	var events []decision.Event
-	terms := s.Terms
-	if c.MonthlyLimitUsdCents != nil {
-		terms.MonthlyLimitUsdCents = *c.MonthlyLimitUsdCents
-	}
-	if c.PerTxnLimitUsdCents != nil {
-		terms.PerTxnLimitUsdCents = *c.PerTxnLimitUsdCents
-	}
-	if terms.MonthlyLimitUsdCents != s.MonthlyLimitUsdCents || terms.PerTxnLimitUsdCents != s.PerTxnLimitUsdCents {
-		events = append(events, LimitsChanged{terms, at})
-	}
-	if c.AllowedMccs.Set {
-		terms.AllowedMccs = cloneList(c.AllowedMccs.Value)
-	}
-	if c.AllowedMerchants.Set {
-		terms.AllowedMerchants = cloneList(c.AllowedMerchants.Value)
-	}
-	if !sameList(terms.AllowedMccs, s.AllowedMccs) || !sameList(terms.AllowedMerchants, s.AllowedMerchants) {
-		events = append(events, ScopesChanged{terms, at})
-	}
-	if c.State != nil && *c.State != s.State {
-		terms.State = *c.State
-		events = append(events, stateEvent(terms, at))
-	}
-	return events
-}
-
 func stateEvent(terms Terms, at decision.Stamp) decision.Event {
 	switch terms.State {
 	case StateActive:
@@ -157,21 +116,6 @@ func (s *State) Apply(e decision.Event) {
 	default:
 		panic(fmt.Sprintf("BUG: card event %T", e))
 	}
-}
-
-// View returns a copy of the card as the interface shows it.
-func (s *State) View() View {
-	v := View{
-		ID: s.Card, WorkspaceID: s.Workspace, HolderKind: s.HolderKind, State: s.State, Last4: s.Last4,
-		PartnerCardToken: s.Token, MonthlyLimitUsdCents: s.MonthlyLimitUsdCents,
-		PerTxnLimitUsdCents: s.PerTxnLimitUsdCents,
-		AllowedMccs:         cloneList(s.AllowedMccs), AllowedMerchants: cloneList(s.AllowedMerchants),
-		Physical: s.Physical, Fixture: s.Fixture, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
-	}
-	if holder := s.CardholderID; holder != "" {
-		v.CardholderID = &holder
-	}
-	return v
 }
 
 // cloneList copies an allowlist. An empty list stays empty and never becomes null, because null

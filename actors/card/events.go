@@ -4,23 +4,7 @@ import (
 	"fmt"
 
 	"purser/actors/decision"
-	"purser/persistence/ident"
-	"purser/persistence/money"
 )
-
-// Terms is the complete rule by which a swipe is authorized. Every event of a card carries it, so
-// that a follower needs only the newest event. Limits are in cents. A null allowlist allows
-// everything, an empty one nothing.
-type Terms struct {
-	Token                string      `json:"token"`
-	Card                 string      `json:"card"`
-	Workspace            string      `json:"workspace"`
-	State                string      `json:"state"`
-	MonthlyLimitUsdCents money.Cents `json:"monthlyLimitUsdCents"`
-	PerTxnLimitUsdCents  money.Cents `json:"perTxnLimitUsdCents"`
-	AllowedMccs          *[]string   `json:"allowedMccs"`
-	AllowedMerchants     *[]string   `json:"allowedMerchants"`
-}
 
 // Minted records a new card.
 type Minted struct {
@@ -96,42 +80,4 @@ func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 		return nil, fmt.Errorf("decode %s: %w", eventType, err)
 	}
 	return e, nil
-}
-
-func termsOf(e decision.Event) (Terms, bool) {
-	switch e := e.(type) {
-	case Minted:
-		return e.Terms, true
-	case Frozen:
-		return e.Terms, true
-	case Unfrozen:
-		return e.Terms, true
-	case Terminated:
-		return e.Terms, true
-	case LimitsChanged:
-		return e.Terms, true
-	case ScopesChanged:
-		return e.Terms, true
-	}
-	return Terms{}, false
-}
-
-// validate refuses terms that make no rule, so that the authorizer never follows a damaged event.
-func (t Terms) validate() error {
-	if _, err := ident.ParseToken([]byte(t.Token)); err != nil {
-		return fmt.Errorf("token: %w", err)
-	}
-	if _, err := ident.Parse(ident.Card, t.Card); err != nil {
-		return fmt.Errorf("card: %w", err)
-	}
-	if _, err := ident.Parse(ident.Workspace, t.Workspace); err != nil {
-		return fmt.Errorf("workspace: %w", err)
-	}
-	if _, known := networkState(t.State); !known {
-		return fmt.Errorf("state %q", t.State)
-	}
-	if err := checkLimits(&t.MonthlyLimitUsdCents, &t.PerTxnLimitUsdCents); err != nil {
-		return err
-	}
-	return checkAllowlists(t.AllowedMccs, t.AllowedMerchants)
 }

@@ -12,11 +12,10 @@ import (
 // The authorizer's store keeps binary forms. Each begins with its version. Integers are varints
 // (signed ones in zigzag) of the least length, strings carry their length, ids are their 16 bytes,
 // and a boolean is one byte. A value has exactly one encoding, so a decoded value is encoded to the
-// same bytes again.
+// same bytes again. The form of a Rule is in rule.go.
 const (
 	entryVersion = 1
 	holdVersion  = 1
-	ruleVersion  = 1
 	spendVersion = 1
 )
 
@@ -88,52 +87,6 @@ func DecodeHold(b []byte, h *Hold) error {
 	d := decoder{b: b}
 	d.readVersion(holdVersion)
 	*h = d.readHold()
-	return d.endOfValue()
-}
-
-// AppendRule appends the binary form of r.
-func AppendRule(dst []byte, r *Rule) []byte {
-	dst = append(dst, ruleVersion)
-	dst = append(dst, r.Token[:]...)
-	dst = append(dst, r.Card[:]...)
-	dst = append(dst, r.Workspace[:]...)
-	dst = binary.AppendUvarint(dst, r.Version)
-	dst = append(dst, byte(r.State))
-	dst = appendCents(dst, r.PerTxnCents)
-	dst = appendCents(dst, r.MonthCents)
-	dst = appendCount(dst, r.MCCs == nil, len(r.MCCs))
-	for _, mcc := range r.MCCs {
-		dst = binary.BigEndian.AppendUint16(dst, mcc)
-	}
-	dst = appendCount(dst, r.Merchants == nil, len(r.Merchants))
-	for _, merchant := range r.Merchants {
-		dst = appendString(dst, merchant)
-	}
-	return dst
-}
-
-// DecodeRule reads exactly the output of AppendRule. r does not alias b; after an error its content
-// is undefined.
-func DecodeRule(b []byte, r *Rule) error {
-	d := decoder{b: b}
-	d.readVersion(ruleVersion)
-	*r = Rule{}
-	copy(r.Token[:], d.takeBytes(len(r.Token)))
-	r.Card, r.Workspace, r.Version = d.readUUID(), d.readUUID(), d.readUvarint()
-	r.State = CardState(d.readEnum(cardStateNames))
-	r.PerTxnCents, r.MonthCents = d.readCents(), d.readCents()
-	if n, ok := d.readCount(2); ok {
-		r.MCCs = make([]uint16, n)
-		for i := range r.MCCs {
-			r.MCCs[i] = d.uint16()
-		}
-	}
-	if n, ok := d.readCount(1); ok {
-		r.Merchants = make([]string, n)
-		for i := range r.Merchants {
-			r.Merchants[i] = d.readString()
-		}
-	}
 	return d.endOfValue()
 }
 

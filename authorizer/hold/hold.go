@@ -5,6 +5,17 @@
 // An Entry is a row of the decision log. It carries the changes of each balance and the
 // authorization's state after it. A reader of the log (the balance actor, the audit, a rebuild)
 // therefore needs no other source.
+//
+// # Files
+//
+//	hold.go                             the types of messages, authorizations and entries
+//	decide.go, judge.go, apply.go       the decision of a message, and its effect
+//	rule.go                             the authorizer's copy of a card: its codec, and Stricter
+//	reason.go                           the reasons of decisions, their names and ISO 8583 codes
+//	merchant.go                         the entries of an allowlist of merchants
+//	answer.go, fingerprint.go           the answer to a message, and the mark of a repeat
+//	codec.go                            the binary forms of the store
+//	journal.go, appendjson.go, text.go  the JSON of the journal, and the names in it
 package hold
 
 import (
@@ -41,34 +52,6 @@ const (
 	Applied
 )
 
-// Reason is the reason of a decision. The reasons before ReasonDuplicateMismatch are in the order
-// of precedence: the first that applies is the answer. refusalReason defines the place of the
-// others that Decide checks.
-type Reason uint8
-
-// Reasons.
-const (
-	ReasonApproved Reason = iota
-	ReasonInvalidRequest
-	ReasonCardNotFound
-	ReasonCardTerminated
-	ReasonCardFrozen
-	ReasonCurrencyNotSupported
-	ReasonMCCNotAllowed
-	ReasonMerchantNotAllowed
-	ReasonPerTransactionLimitExceeded
-	ReasonMonthlyLimitExceeded
-	ReasonInsufficientFunds
-	ReasonDuplicateMismatch
-	ReasonAuthorizationNotFound
-	ReasonReversedBeforeArrival
-	ReasonTimeout
-	ReasonBacklogFull
-	ReasonSystemUnavailable
-	ReasonForcedPost // a clearing without an authorization created this one
-	reasons
-)
-
 // Status is the state of an authorization.
 type Status uint8
 
@@ -102,22 +85,6 @@ const (
 	MaxHoldLife     = 31 * 24 * time.Hour
 	MaxAllowlist    = 1000
 )
-
-// Rule is the authorizer's copy of a card. Version is the card stream's; an older version never
-// replaces a newer one.
-type Rule struct {
-	Token       ident.Token `json:"-"`
-	State       CardState   `json:"-"`
-	Card        ident.UUID  `json:"-"`
-	Workspace   ident.UUID  `json:"-"`
-	Version     uint64      `json:"-"`
-	PerTxnCents money.Cents `json:"-"`
-	MonthCents  money.Cents `json:"-"`
-	// A nil MCCs allows every category, an empty one none, and so does Merchants. See MatchMerchant
-	// for the form of its entries.
-	MCCs      []uint16 `json:"-"`
-	Merchants []string `json:"-"`
-}
 
 // Merchant is the merchant of a message.
 type Merchant struct {

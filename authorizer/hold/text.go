@@ -7,7 +7,7 @@ import (
 )
 
 // Names of the enumerations in the interface, the journal and the logs. The index is the value; ""
-// is no value.
+// is no value. The names of Reason are in reason.go.
 var (
 	kindNames = []string{
 		Authorization: "authorization", Incremental: "incremental", Reversal: "reversal", Clearing: "clearing",
@@ -16,54 +16,15 @@ var (
 	decisionNames = []string{
 		Approved: "approved", Declined: "declined", Posted: "posted", Unmatched: "unmatched", Applied: "applied",
 	}
-	reasonNames = []string{
-		ReasonApproved: "approved", ReasonInvalidRequest: "invalid_request", ReasonCardNotFound: "card_not_found",
-		ReasonCardTerminated: "card_terminated", ReasonCardFrozen: "card_frozen",
-		ReasonCurrencyNotSupported: "currency_not_supported", ReasonMCCNotAllowed: "mcc_not_allowed",
-		ReasonMerchantNotAllowed:          "merchant_not_allowed",
-		ReasonPerTransactionLimitExceeded: "per_transaction_limit_exceeded",
-		ReasonMonthlyLimitExceeded:        "monthly_limit_exceeded", ReasonInsufficientFunds: "insufficient_funds",
-		ReasonDuplicateMismatch: "duplicate_mismatch", ReasonAuthorizationNotFound: "authorization_not_found",
-		ReasonReversedBeforeArrival: "reversed_before_arrival", ReasonTimeout: "timeout",
-		ReasonBacklogFull:       "backlog_full",
-		ReasonSystemUnavailable: "system_unavailable", ReasonForcedPost: "forced_post",
-	}
 	statusNames = []string{
 		StatusNone: "none", StatusHeld: "held", StatusPartiallyCleared: "partially_cleared", StatusCleared: "cleared",
 		StatusReversed: "reversed", StatusExpired: "expired", StatusDeclined: "declined",
 	}
 	cardStateNames = []string{CardActive: "active", CardFrozen: "frozen", CardTerminated: "terminated"}
-
-	// responseCodes are the codes of ISO 8583, field 39.
-	responseCodes = [reasons]string{
-		ReasonApproved: "00", ReasonInvalidRequest: "30", ReasonCardNotFound: "14", ReasonCardTerminated: "46",
-		ReasonCardFrozen: "62", ReasonCurrencyNotSupported: "12", ReasonMCCNotAllowed: "57",
-		ReasonMerchantNotAllowed:          "57",
-		ReasonPerTransactionLimitExceeded: "61", ReasonMonthlyLimitExceeded: "61", ReasonInsufficientFunds: "51",
-		ReasonDuplicateMismatch: "94", ReasonAuthorizationNotFound: "25", ReasonReversedBeforeArrival: "12",
-		ReasonTimeout: "91", ReasonBacklogFull: "96", ReasonSystemUnavailable: "96", ReasonForcedPost: "00",
-	}
 )
-
-const partialApprovalCode = "10"
-
-// ResponseCode returns the ISO 8583 response code of a reason. A partial approval has its own code.
-func (r Reason) ResponseCode(partial bool) string {
-	if r == ReasonApproved && partial {
-		return partialApprovalCode
-	}
-	if r >= reasons {
-		panic("BUG: " + r.String())
-	}
-	return responseCodes[r]
-}
-
-// ResponseCode returns the ISO 8583 response code of the authorization's answer.
-func (h *Hold) ResponseCode() string { return h.Reason.ResponseCode(h.Approved < h.Asked) }
 
 func (k Kind) String() string      { return nameOf(kindNames, "kind", k) }
 func (d Decision) String() string  { return nameOf(decisionNames, "decision", d) }
-func (r Reason) String() string    { return nameOf(reasonNames, "reason", r) }
 func (s Status) String() string    { return nameOf(statusNames, "status", s) }
 func (s CardState) String() string { return nameOf(cardStateNames, "card state", s) }
 
@@ -72,9 +33,6 @@ func (k Kind) MarshalText() ([]byte, error) { return marshalName(kindNames, "kin
 
 // MarshalText returns the name; a value without one is an error.
 func (d Decision) MarshalText() ([]byte, error) { return marshalName(decisionNames, "decision", d) }
-
-// MarshalText returns the name; a value without one is an error.
-func (r Reason) MarshalText() ([]byte, error) { return marshalName(reasonNames, "reason", r) }
 
 // MarshalText returns the name; a value without one is an error.
 func (s Status) MarshalText() ([]byte, error) { return marshalName(statusNames, "status", s) }
@@ -91,9 +49,6 @@ func (d *Decision) UnmarshalText(b []byte) error {
 }
 
 // UnmarshalText parses a name.
-func (r *Reason) UnmarshalText(b []byte) error { return unmarshalName(reasonNames, "reason", b, r) }
-
-// UnmarshalText parses a name.
 func (s *Status) UnmarshalText(b []byte) error { return unmarshalName(statusNames, "status", b, s) }
 
 // UnmarshalText parses a name.
@@ -108,9 +63,6 @@ func ParseKind(s string) (Kind, error) { return parseName[Kind](kindNames, "kind
 func ParseDecision(s string) (Decision, error) {
 	return parseName[Decision](decisionNames, "decision", s)
 }
-
-// ParseReason parses the name of a reason.
-func ParseReason(s string) (Reason, error) { return parseName[Reason](reasonNames, "reason", s) }
 
 // ParseStatus parses the name of a status.
 func ParseStatus(s string) (Status, error) { return parseName[Status](statusNames, "status", s) }
