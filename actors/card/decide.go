@@ -37,12 +37,7 @@ func (s *State) mintCard(m decision.Meta, c Mint) (decision.Decision, error) {
 		at = c.OrderedAt
 	}
 	e := Minted{
-		Terms: Terms{
-			Token: c.Token, Card: c.ID, Workspace: c.Workspace, State: StateActive,
-			MonthlyLimitUsdCents: c.MonthlyLimitUsdCents, PerTxnLimitUsdCents: c.PerTxnLimitUsdCents,
-			AllowedMccs: cloneList(c.AllowedMccs), AllowedMerchants: cloneList(c.AllowedMerchants),
-		},
-		Last4: c.Last4, HolderKind: c.HolderKind, CardholderID: c.CardholderID,
+		Terms: c.terms(), Last4: c.Last4, HolderKind: c.HolderKind, CardholderID: c.CardholderID,
 		Physical: c.Physical, Fixture: c.Fixture, At: at,
 	}
 	mustBeValid(e.Terms.validate())

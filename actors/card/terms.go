@@ -76,6 +76,15 @@ func (c Mint) validate() error {
 	return checkAllowlists(c.AllowedMccs, c.AllowedMerchants)
 }
 
+// terms returns the first terms of the card. They share no memory with the command.
+func (c Mint) terms() Terms {
+	return Terms{
+		Token: c.Token, Card: c.ID, Workspace: c.Workspace, State: StateActive,
+		MonthlyLimitUsdCents: c.MonthlyLimitUsdCents, PerTxnLimitUsdCents: c.PerTxnLimitUsdCents,
+		AllowedMccs: cloneList(c.AllowedMccs), AllowedMerchants: cloneList(c.AllowedMerchants),
+	}
+}
+
 func (c Update) validate() error {
 	if c.State == nil && c.changesNoRule() {
 		return invalidBody("nothing to change")
