@@ -89,8 +89,13 @@ func TestTheGuideOfErrorsHasEveryCode(t *testing.T) {
 func TestTheGuideOfCardsHasEveryReasonWithItsCode(t *testing.T) {
 	content, err := docs.ReadFile("docs/cards-and-decisions.md")
 	require.NoError(t, err)
-	for reason := hold.ReasonApproved; reason <= hold.ReasonForcedPost; reason++ {
-		require.Contains(t, string(content), "| `"+reason.String()+"` | `"+reason.ResponseCode(false)+"` |")
+	for reason := hold.ReasonApproved; ; reason++ {
+		name, err := reason.MarshalText()
+		if err != nil {
+			require.Greater(t, reason, hold.ReasonForcedPost)
+			return
+		}
+		require.Contains(t, string(content), "| `"+string(name)+"` | `"+reason.ResponseCode(false)+"` |")
 	}
 }
 

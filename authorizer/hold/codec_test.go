@@ -1,6 +1,7 @@
 package hold_test
 
 import (
+	"encoding"
 	"encoding/hex"
 	"encoding/json"
 	"flag"
@@ -47,7 +48,7 @@ var (
 	anyDecision = rapid.SampledFrom([]hold.Decision{hold.Approved, hold.Declined, hold.Posted, hold.Unmatched,
 		hold.Applied})
 	anyReason = rapid.Custom(func(t *rapid.T) hold.Reason {
-		return hold.Reason(rapid.IntRange(0, int(hold.ReasonForcedPost)).Draw(t, "reason"))
+		return hold.Reason(rapid.IntRange(0, int(lastNamed[hold.Reason]())).Draw(t, "reason"))
 	})
 	anyHold = rapid.Custom(func(t *rapid.T) hold.Hold {
 		h := hold.Hold{
@@ -58,7 +59,7 @@ var (
 			Cleared: anyCents.Draw(t, "cleared"), Refunded: anyCents.Draw(t, "refunded"),
 			Month: money.Month(rapid.Uint32().Draw(t, "month")), MonthCents: anyCents.Draw(t, "monthCents"),
 			Decision: anyDecision.Draw(t, "decision"), Reason: anyReason.Draw(t, "reason"),
-			Status:     hold.Status(rapid.IntRange(0, int(hold.StatusDeclined)).Draw(t, "status")),
+			Status:     hold.Status(rapid.IntRange(0, int(lastNamed[hold.Status]())).Draw(t, "status")),
 			HasChecked: rapid.Bool().Draw(t, "has"), Merchant: anyMerchant.Draw(t, "merchant"),
 		}
 		if h.HasChecked {
@@ -69,7 +70,7 @@ var (
 	anyEntry = rapid.Custom(func(t *rapid.T) hold.Entry {
 		e := hold.Entry{
 			Seq: rapid.Uint64().Draw(t, "seq"), WsSeq: rapid.Uint64().Draw(t, "wsseq"), At: anyTime.Draw(t, "at"),
-			Kind:     hold.Kind(rapid.IntRange(1, int(hold.TimeoutReturn)).Draw(t, "kind")),
+			Kind:     hold.Kind(rapid.IntRange(1, int(lastNamed[hold.Kind]())).Draw(t, "kind")),
 			Decision: anyDecision.Draw(t, "decision"), Reason: anyReason.Draw(t, "reason"),
 			Shard: ident.Shard(rapid.Byte().Draw(t, "shard")), Workspace: maybeUUID.Draw(t, "ws"),
 			Card: maybeUUID.Draw(t, "card"), NetworkID: rapid.String().Draw(t, "network"),
@@ -110,6 +111,19 @@ var (
 		return r
 	})
 )
+
+// lastNamed returns the last value of an enumeration that has a name.
+func lastNamed[E interface {
+	~uint8
+	encoding.TextMarshaler
+}]() (last E) {
+	for v := range math.MaxUint8 + 1 {
+		if _, err := E(v).MarshalText(); err == nil {
+			last = E(v)
+		}
+	}
+	return last
+}
 
 // centsOf draws amounts from a generator of numbers.
 func centsOf(numbers *rapid.Generator[int64]) *rapid.Generator[money.Cents] {

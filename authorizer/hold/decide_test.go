@@ -186,25 +186,25 @@ func TestNamesReadBackAndCodesAreThoseOfISO8583(t *testing.T) {
 		require.Equal(t, name, reason.String())
 		require.Equal(t, code, reason.ResponseCode(false))
 	}
-	require.Len(t, codes, int(hold.ReasonForcedPost)+1)
+	require.Len(t, codes, int(lastNamed[hold.Reason]())+1)
 	require.Equal(t, "10", hold.ReasonApproved.ResponseCode(true))
 	require.Equal(t, "51", hold.ReasonInsufficientFunds.ResponseCode(true))
-	for k := hold.Authorization; k <= hold.TimeoutReturn; k++ {
+	for k := hold.Authorization; k <= lastNamed[hold.Kind](); k++ {
 		back, err := hold.ParseKind(k.String())
 		require.NoError(t, err)
 		require.Equal(t, k, back)
 	}
-	for s := hold.StatusNone; s <= hold.StatusDeclined; s++ {
+	for s := hold.StatusNone; s <= lastNamed[hold.Status](); s++ {
 		back, err := hold.ParseStatus(s.String())
 		require.NoError(t, err)
 		require.Equal(t, s, back)
 	}
-	for d := hold.Approved; d <= hold.Applied; d++ {
+	for d := hold.Approved; d <= lastNamed[hold.Decision](); d++ {
 		back, err := hold.ParseDecision(d.String())
 		require.NoError(t, err)
 		require.Equal(t, d, back)
 	}
-	for s := hold.CardActive; s <= hold.CardTerminated; s++ {
+	for s := hold.CardActive; s <= lastNamed[hold.CardState](); s++ {
 		back, err := hold.ParseCardState(s.String())
 		require.NoError(t, err)
 		require.Equal(t, s, back)
