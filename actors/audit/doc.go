@@ -20,6 +20,7 @@
 //	pace.go                 pauses of an audit beside a running server
 //	engine_source.go        the authorizer's engine as a source
 //	totals.go               sums of one shard, and the folds of deposits, postings and cards
+//	kinds.go                each kind of actor: its comparison, and the events of its tallies
 //	entries.go              the stored structs, and the folds of the authorizer's log
 //	payouts.go, physical_cards.go, checkout.go, currencies.go, conversions.go, ramp.go
 //	                        folds and comparisons of one movement each

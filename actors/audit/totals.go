@@ -214,50 +214,6 @@ func (b *shardTotals) foldEvent(e *persistence.Event) {
 	}
 }
 
-// tally is the number of things of one kind that a workspace has, and the id of the first.
-type tally struct {
-	Count int64  `json:"count"`
-	First string `json:"first"`
-}
-
-// tallyIncrements and tallyDecrements are the tallies that an event type changes by one.
-var (
-	tallyIncrements = map[string]string{
-		"card.minted.v1":         "tally_card",
-		"counterparty.saved.v1":  "tally_counterparty",
-		"cardholder.created.v1":  "tally_cardholder",
-		"cardholder.enrolled.v1": "tally_cardholder_active",
-		"agent.registered.v1":    "tally_agent",
-		"webhook.registered.v1":  "tally_webhook_endpoint",
-	}
-	tallyDecrements = map[string]string{"webhook.removed.v1": "tally_webhook_endpoint"}
-)
-
-// countTallies applies an event to the workspace's tallies.
-func (b *shardTotals) countTallies(e *persistence.Event) {
-	if kind, ok := tallyIncrements[e.Type]; ok {
-		b.incrementTally(kind, e)
-	}
-	if kind, ok := tallyDecrements[e.Type]; ok {
-		b.decrementTally(kind, e)
-	}
-}
-
-func (b *shardTotals) incrementTally(kind string, e *persistence.Event) {
-	t := b.tallies[stream{kind, e.Workspace}]
-	if t.First == "" {
-		t.First = e.Stream
-	}
-	t.Count++
-	b.tallies[stream{kind, e.Workspace}] = t
-}
-
-func (b *shardTotals) decrementTally(kind string, e *persistence.Event) {
-	t := b.tallies[stream{kind, e.Workspace}]
-	t.Count--
-	b.tallies[stream{kind, e.Workspace}] = t
-}
-
 func (b *shardTotals) depositCreated(e *persistence.Event) error {
 	var p struct{ Deposit deposit }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
