@@ -149,7 +149,7 @@ func TestUnmatchedReports(t *testing.T) {
 	m := startServer(t, data)
 	const reports = storecare.UnmatchedAtOnce + 3 // more than one page
 	for i := range reports {
-		body := fmt.Sprintf(`{"id":"evt-%d","type":"deposit.settled","data":{"depositId":"dep_0000000000000000000000000%d","by":"Ada"}}`, i, i%10)
+		body := fmt.Sprintf(`{"id":"evt-%d","type":"deposit.settled","data":{"depositId":"dep_0000000000000000000000000%d","by":"Ada Lovelace"}}`, i, i%10)
 		req, err := http.NewRequest("POST", "http://"+m.listeners.http.Addr().String()+"/api/webhooks/bank-transfer",
 			strings.NewReader(body))
 		require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestUnmatchedReports(t *testing.T) {
 	}
 	table, documents := list(), list("--json")
 	require.Contains(t, table, fmt.Sprintf("%d unmatched\n", reports))
-	require.NotContains(t, table, "Ada", "the table shows a body, which may hold personal data")
+	require.NotContains(t, table, "Ada Lovelace", "the table shows a body, which may hold personal data")
 	require.Equal(t, reports, strings.Count(documents, "\n"))
 	for i := range reports {
 		require.Contains(t, table, fmt.Sprintf("%q", fmt.Sprintf("evt-%d", i)))
@@ -177,12 +177,12 @@ func TestUnmatchedReports(t *testing.T) {
 		Body struct{ Data struct{ By string } }
 	}
 	require.NoError(t, json.NewDecoder(strings.NewReader(documents)).Decode(&first))
-	require.Equal(t, "Ada", first.Body.Data.By)
+	require.Equal(t, "Ada Lovelace", first.Body.Data.By)
 	stored, err := m.journal.Records(t.Context(), ident.SystemSlot.Shard(), balance.RecordUnmatched, "", reports)
 	require.NoError(t, err)
 	require.Len(t, stored, reports)
 	for _, r := range stored {
-		require.NotContains(t, string(r.Document), "Ada", "a report is stored unsealed")
+		require.NotContains(t, string(r.Document), "Ada Lovelace", "a report is stored unsealed")
 	}
 	require.NoError(t, m.Close())
 	require.Equal(t, table, list(), "list of the stopped server's data directory")
