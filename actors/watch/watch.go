@@ -437,8 +437,9 @@ func (w *Watcher) reportNew(ctx context.Context, head partner.Head, found []part
 	if err := w.checkHead(ctx, head); err != nil {
 		return err
 	}
+	blocks := w.blocksOfReports()
 	for _, o := range news {
-		if err := w.withdrawFromOtherBlocks(ctx, &o); err != nil {
+		if err := w.withdrawFromOtherBlocks(ctx, &o, blocks[o.TxHash]); err != nil {
 			return err
 		}
 		if err := w.sink.Report(ctx, o); err != nil {
@@ -449,16 +450,35 @@ func (w *Watcher) reportNew(ctx context.Context, head partner.Head, found []part
 	return nil
 }
 
+// blocksOfReports returns the reported transfers by transaction and by the hash of their block.
+func (w *Watcher) blocksOfReports() map[string]map[string][]transferID {
+	blocks := make(map[string]map[string][]transferID, len(w.reported))
+	for key := range w.reported {
+		if blocks[key.tx] == nil {
+			blocks[key.tx] = make(map[string][]transferID, 1)
+		}
+		blocks[key.tx][key.block] = append(blocks[key.tx][key.block], key)
+	}
+	return blocks
+}
+
 // withdrawFromOtherBlocks withdraws the reports of the same transaction in other blocks, before the
 // transaction is reported from this one. A transaction is in one block, and its transfers may have
 // other indexes there.
-func (w *Watcher) withdrawFromOtherBlocks(ctx context.Context, o *partner.Observation) error {
-	for key, old := range w.reported {
-		if key.tx != o.TxHash || key.block == o.BlockHash {
+func (w *Watcher) withdrawFromOtherBlocks(ctx context.Context, o *partner.Observation,
+	blocks map[string][]transferID) error {
+	for block, keys := range blocks {
+		if block == o.BlockHash {
 			continue
 		}
-		if err := w.withdrawOne(ctx, key, old); err != nil {
-			return err
+		for _, key := range keys {
+			old, reported := w.reported[key]
+			if !reported {
+				continue
+			}
+			if err := w.withdrawOne(ctx, key, old); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -405,3 +405,19 @@ func TestProgressCountsLagForksAndNodeFaults(t *testing.T) {
 			"a refusal by the sink is no node fault")
 	})
 }
+
+// BenchmarkReports is a first step over 20,000 transfers to one address.
+func BenchmarkReports(b *testing.B) {
+	history := watchtest.NewHistory(30)
+	var transfers []watchtest.Transfer
+	for tx := range 20_000 {
+		transfers = append(transfers, watchtest.Transfer{Asset: "USDC", Address: "one", Tx: tx, Amount: 1})
+	}
+	since := history.Now()
+	history.Mine(transfers)
+	for b.Loop() {
+		w := watch.New(&watchtest.Chain{Node: &watchtest.Node{History: history}, FinalDepth: 3, MaxSpan: 100},
+			&reportLog{since: since})
+		require.NoError(b, w.Step(b.Context()))
+	}
+}

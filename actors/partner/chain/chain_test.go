@@ -135,6 +135,35 @@ func TestEtherIsFoundInTransactionsThatSucceeded(t *testing.T) {
 		require.Equal(t, history.Chain[5].At.Unix(), o.At.Unix())
 	}
 	require.Equal(t, 7, w.calls["eth_getBlockByHash"], "each block is read once")
+	require.Equal(t, 2, w.calls["eth_getTransactionReceipt"], "and each receipt")
+}
+
+// Receipts that were read before a step ended early are not asked for again.
+func TestReceiptsOfAnAbortedStepAreKept(t *testing.T) {
+	const payments = 250
+	var all []watchtest.Transfer
+	for tx := range payments {
+		all = append(all, watchtest.Transfer{Asset: "ETH", Address: evmAddress(1), From: evmAddress(9), Tx: tx + 1, Amount: 1})
+	}
+	history := watchtest.NewHistory(5)
+	history.Mine(all)
+	left := 150 // receipts before the node refuses
+	w := &nodeTransport{node: &watchtest.Node{History: history}, answer: func(n *watchtest.Node, method string,
+		params []json.RawMessage) (any, *nodeError) {
+		if method == "eth_getTransactionReceipt" {
+			if left--; left < 0 {
+				return nil, &nodeError{-32005, "limit exceeded"}
+			}
+		}
+		return evmAnswer(n, method, params)
+	}}
+	c := open(t, "ethereum", 3, w)
+	_, err := c.Transfers(t.Context(), 1, 6, []string{evmAddress(1)})
+	require.ErrorContains(t, err, "limit exceeded")
+	left = payments - 100 // the first batch is known
+	found, err := c.Transfers(t.Context(), 1, 6, []string{evmAddress(1)})
+	require.NoError(t, err)
+	require.Len(t, found, payments)
 }
 
 // A node that limits its answers to ten logs is asked for less at once. Too many transfers to one

@@ -20,6 +20,7 @@ const (
 	// nativeIndex is the Index of a transaction's ether. Tokens have the index of their log, which
 	// is far lower.
 	nativeIndex = 1 << 30
+	maxOutcomes = 100_000 // transactions whose receipt was read; beyond it all are forgotten
 )
 
 // errChainChanged says that a node's answers belong to different chains. A retry may succeed.
@@ -31,12 +32,14 @@ type evm struct {
 	rpc    *rpcClient
 	tokens map[string]string // names by contract, in lower case
 	blocks *blockCache       // read for ether
-	crowds map[crowd]int     // refusals of one address in one block, by queryLogs
+	// outcomes says of transactions whether they succeeded. A block's hash fixes them.
+	outcomes map[minedTransaction]bool
+	crowds   map[crowd]int // refusals of one address in one block, by queryLogs
 }
 
 func newEVM(n Network, rpc *rpcClient) *evm {
 	e := &evm{Network: n, rpc: rpc, tokens: make(map[string]string), blocks: newBlockCache(n.Span),
-		crowds: make(map[crowd]int)}
+		crowds: make(map[crowd]int), outcomes: make(map[minedTransaction]bool)}
 	for name, contract := range n.Tokens {
 		e.tokens[strings.ToLower(contract)] = name
 	}
@@ -285,24 +288,51 @@ func (e *evm) readBlock(ctx context.Context, n uint64, hash string) (cachedBlock
 	return one, nil
 }
 
-// keepSucceeded drops failed transactions, which are in their blocks too.
+// minedTransaction is a transaction in a block.
+type minedTransaction struct{ tx, block string }
+
+// keepSucceeded drops failed transactions, which are in their blocks too. Each receipt is asked for
+// once while outcomes has room, so that a step that ends early loses none of them.
 func (e *evm) keepSucceeded(ctx context.Context, tried []partner.Observation) (found []partner.Observation, err error) {
-	params := make([][]any, len(tried))
-	for i := range tried {
-		params[i] = []any{tried[i].TxHash}
+	var unknown []minedTransaction
+	succeeded := make(map[minedTransaction]bool, len(tried))
+	for _, o := range tried {
+		mined := minedTransaction{o.TxHash, o.BlockHash}
+		outcome, known := e.outcomes[mined]
+		if succeeded[mined] = outcome; !known {
+			unknown = append(unknown, mined)
+		}
 	}
-	err = e.rpc.callBatch(ctx, "eth_getTransactionReceipt", params, func(i int, result json.RawMessage) error {
+	if err := e.readReceipts(ctx, unknown, succeeded); err != nil {
+		return nil, err
+	}
+	for _, o := range tried {
+		if succeeded[minedTransaction{o.TxHash, o.BlockHash}] {
+			found = append(found, o)
+		}
+	}
+	return found, nil
+}
+
+// readReceipts adds the outcomes of transactions to succeeded and to the stored ones.
+func (e *evm) readReceipts(ctx context.Context, of []minedTransaction, succeeded map[minedTransaction]bool) error {
+	params := make([][]any, len(of))
+	for i := range of {
+		params[i] = []any{of[i].tx}
+	}
+	return e.rpc.callBatch(ctx, "eth_getTransactionReceipt", params, func(i int, result json.RawMessage) error {
 		var receipt struct{ Status, BlockHash string }
 		if err := json.Unmarshal(result, &receipt); err != nil {
 			return err
 		}
-		switch {
-		case receipt.BlockHash != tried[i].BlockHash: // null when the node has no receipt yet
+		if receipt.BlockHash != of[i].block { // null when the node has no receipt yet
 			return errChainChanged
-		case receipt.Status == "0x1":
-			found = append(found, tried[i])
 		}
+		if len(e.outcomes) >= maxOutcomes {
+			clear(e.outcomes)
+		}
+		succeeded[of[i]] = receipt.Status == "0x1"
+		e.outcomes[of[i]] = succeeded[of[i]]
 		return nil
 	})
-	return found, err
 }
