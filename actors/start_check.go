@@ -40,8 +40,8 @@ func (k *startCheck) checkStores(ctx context.Context) error {
 }
 
 // compareStores refuses two stores that do not belong together: going on would answer swipes from
-// wrong funds. It returns the last decision that the journal was told of. Reading it also reads the
-// journal's head.
+// wrong funds. It returns the number of the last decision that the relay has delivered to the
+// journal. Reading it also reads the journal's head.
 func (k *startCheck) compareStores(ctx context.Context, id ident.Shard) (told uint64, err error) {
 	told, err = k.journal.Cursor(ctx, relayCursor, id)
 	if err != nil {

@@ -99,39 +99,42 @@ var timerOrders = map[string]string{
 	timerDeskAnswer: RecordConversion, timerDeskLapse: RecordConversion, timerRamp: RecordRampOrder,
 }
 
-// orderCommand is a command about an order; order is false when this one names none.
-type orderCommand interface{ order() (decision.Ref, bool) }
+// orderCommand is a command about an order. namedOrder returns the record of the order, and false
+// when this command names none.
+type orderCommand interface{ namedOrder() (decision.Ref, bool) }
 
 func orderRef(kind, id string) (decision.Ref, bool) { return decision.Ref{Kind: kind, ID: id}, true }
 
-func (c SettleDeposit) order() (decision.Ref, bool) { return orderRef(RecordDeposit, c.DepositID) }
+func (c SettleDeposit) namedOrder() (decision.Ref, bool) { return orderRef(RecordDeposit, c.DepositID) }
 
-func (c CreatePayout) order() (decision.Ref, bool) {
+func (c CreatePayout) namedOrder() (decision.Ref, bool) {
 	if c.Quote == nil {
 		return decision.Ref{}, false
 	}
 	return orderRef(RecordQuote, c.Quote.ID)
 }
 
-func (c DirectPayout) order() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
-func (c SubmitPayout) order() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
-func (c AnswerPayout) order() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
-func (c ReportPayout) order() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
-func (c LapsePayout) order() (decision.Ref, bool)  { return orderRef(RecordPayout, c.ID) }
+func (c DirectPayout) namedOrder() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
+func (c SubmitPayout) namedOrder() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
+func (c AnswerPayout) namedOrder() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
+func (c ReportPayout) namedOrder() (decision.Ref, bool) { return orderRef(RecordPayout, c.ID) }
+func (c LapsePayout) namedOrder() (decision.Ref, bool)  { return orderRef(RecordPayout, c.ID) }
 
-func (c CreateConversion) order() (decision.Ref, bool) {
+func (c CreateConversion) namedOrder() (decision.Ref, bool) {
 	return orderRef(RecordConversionQuote, c.Quote.ID)
 }
-func (c SubmitConversion) order() (decision.Ref, bool) { return orderRef(RecordConversion, c.ID) }
-func (c AnswerConversion) order() (decision.Ref, bool) { return orderRef(RecordConversion, c.ID) }
-func (c ReportConversion) order() (decision.Ref, bool) { return orderRef(RecordConversion, c.ID) }
-func (c LapseConversion) order() (decision.Ref, bool)  { return orderRef(RecordConversion, c.ID) }
+func (c SubmitConversion) namedOrder() (decision.Ref, bool) { return orderRef(RecordConversion, c.ID) }
+func (c AnswerConversion) namedOrder() (decision.Ref, bool) { return orderRef(RecordConversion, c.ID) }
+func (c ReportConversion) namedOrder() (decision.Ref, bool) { return orderRef(RecordConversion, c.ID) }
+func (c LapseConversion) namedOrder() (decision.Ref, bool)  { return orderRef(RecordConversion, c.ID) }
 
-func (c CreateRampOrder) order() (decision.Ref, bool) { return orderRef(RecordRampQuote, c.Quote.ID) }
-func (c AcceptRampOrder) order() (decision.Ref, bool) { return orderRef(RecordRampOrder, c.ID) }
-func (c RefuseRampOrder) order() (decision.Ref, bool) { return orderRef(RecordRampOrder, c.ID) }
+func (c CreateRampOrder) namedOrder() (decision.Ref, bool) {
+	return orderRef(RecordRampQuote, c.Quote.ID)
+}
+func (c AcceptRampOrder) namedOrder() (decision.Ref, bool) { return orderRef(RecordRampOrder, c.ID) }
+func (c RefuseRampOrder) namedOrder() (decision.Ref, bool) { return orderRef(RecordRampOrder, c.ID) }
 
-func (c ReportRamp) order() (decision.Ref, bool) {
+func (c ReportRamp) namedOrder() (decision.Ref, bool) {
 	return decision.Ref{Kind: RecordRampOrder, ID: c.ID}, c.Session == nil
 }
 
@@ -139,7 +142,7 @@ func (c ReportRamp) order() (decision.Ref, bool) {
 func orderReference(command any) (ref decision.Ref, is bool) {
 	switch c := command.(type) {
 	case orderCommand:
-		return c.order()
+		return c.namedOrder()
 	case decision.Fire:
 		for prefix, kind := range timerOrders {
 			if id, about := strings.CutPrefix(c.Key, prefix); about {

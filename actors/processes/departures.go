@@ -42,8 +42,8 @@ func departureOf(e *persistence.Event) (departure, bool, error) {
 	return departure{}, false, nil
 }
 
-// endUnmanaged is the reaction to a member who is removed or loses the role that may have endpoints,
-// and to a new endpoint. No attempt to such an endpoint begins from the event on; see mayReceive.
+// endUnmanaged is the reaction to the removal of a member, to the loss of the role that may have
+// endpoints, and to a new endpoint. No attempt to such an endpoint begins from the event on; see mayReceive.
 func (w *Webhooks) endUnmanaged(ctx context.Context, e persistence.Event) error {
 	if e.Kind == actors.KindWebhook {
 		return w.removeUnlessManaged(ctx, &e)

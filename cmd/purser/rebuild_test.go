@@ -197,7 +197,7 @@ func TestDiscardLogNamesTheLostDecisions(t *testing.T) {
 	d.checkRecovered(t)
 }
 
-// An old log that is itself a stale copy does not have what is lost, and the rebuild says so.
+// The rebuild says that it cannot count the losses that a stale copy of the log lacks too.
 func TestAStaleLogSaysThatItDoesNotCountEveryLoss(t *testing.T) {
 	t.Parallel()
 	d := staleDirectory(t)
