@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"purser/actors"
 	"purser/actors/checkout"
 	"purser/actors/fault"
@@ -30,6 +32,7 @@ const (
 	watchTogether  = 1_000
 	watchLonger    = 2 * time.Second
 	watchReadPause = 200 * time.Millisecond
+	watchReaders   = 16       // shards whose sessions are read at the same time at a start
 	watchCursor    = "watch/" // begins the name of a chain's cursor, whose value is the saved block plus one
 )
 
@@ -108,24 +111,33 @@ func (w *chainWatch) stepTimeout(chain string) time.Duration {
 	return watchTimeout + time.Duration(len(w.addresses[chain])/watchTogether)*watchLonger
 }
 
-// readAll reads the watched sessions of all shards, and retries until it has them; false when the
-// context has ended.
+// readAll reads the watched sessions of all shards, several shards at a time: a session costs a
+// lookup, and payments are seen once all have been read. It returns false when the context has
+// ended.
 func (w *chainWatch) readAll(ctx context.Context) bool {
+	var readers errgroup.Group
+	readers.SetLimit(watchReaders)
 	for shard := range ident.Shards {
-		for {
-			err := w.readShard(ctx, ident.Shard(shard))
-			if err == nil {
-				break
-			}
-			if ctx.Err() == nil {
-				w.runtime.Complain("read the watched sessions", err, "shard", ident.Shard(shard))
-			}
-			if !persistence.Pause(ctx, watchReadPause) {
-				return false
-			}
+		readers.Go(func() error { return w.readShardUntilRead(ctx, ident.Shard(shard)) })
+	}
+	return readers.Wait() == nil
+}
+
+// readShardUntilRead reads the watched sessions of a shard, and retries until it has them. Its only
+// error is the context's.
+func (w *chainWatch) readShardUntilRead(ctx context.Context, shard ident.Shard) error {
+	for {
+		err := w.readShard(ctx, shard)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			w.runtime.Complain("read the watched sessions", err, "shard", shard)
+		}
+		if !persistence.Pause(ctx, watchReadPause) {
+			return context.Cause(ctx)
 		}
 	}
-	return true
 }
 
 func (w *chainWatch) readShard(ctx context.Context, shard ident.Shard) error {

@@ -1,14 +1,17 @@
 package processes
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/checkout"
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -61,6 +64,42 @@ func TestStartWatchesMoreSessionsThanThereArePlaces(t *testing.T) {
 	require.ErrorIs(t, w.watchChanged(session("many", 9)), errTooManyWatched)
 	require.NoError(t, w.watchChanged(session("few", 0)))
 }
+
+// slowRecords is a journal without records that answers a read only once many shards are being read.
+type slowRecords struct {
+	persistence.Journal
+	reads atomic.Int64
+	many  chan struct{}
+}
+
+func (j *slowRecords) Records(ctx context.Context, _ ident.Shard, _, _ string, _ int) ([]persistence.Record, error) {
+	if j.reads.Add(1) == watchReaders {
+		close(j.many)
+	}
+	select {
+	case <-j.many:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// A start does not read one shard after the other: with many open links on a slow database no
+// payment would be seen for minutes.
+func TestStartReadsTheWatchedSessionsOfManyShardsAtOnce(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	w, _ := watchFixture(t)
+	journal := &slowRecords{many: make(chan struct{})}
+	w.journal, w.runtime = journal, quietRuntime{}
+	require.True(t, w.readAll(ctx))
+	require.EqualValues(t, ident.Shards, journal.reads.Load())
+}
+
+// quietRuntime takes complaints and nothing else.
+type quietRuntime struct{ Runtime }
+
+func (quietRuntime) Complain(string, error, ...any) {}
 
 // Every further question of a node prolongs the step.
 func TestStepOfManyAddressesMayTakeLonger(t *testing.T) {
