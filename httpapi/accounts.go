@@ -13,7 +13,7 @@ import (
 type accountReader struct{ actors Actors }
 
 // credentialOf returns the account of a folded email. For an unknown email, id is "" and the
-// credential is zero.
+// credential is zero. It fails only with an error of the store. Sign-in and invitations call it.
 func (r accountReader) credentialOf(ctx context.Context, folded string) (id string, c user.Credential, err error) {
 	id, err = r.userOf(ctx, r.actors.TenantSlot(folded), folded)
 	if err == nil && id == "" {
@@ -26,7 +26,8 @@ func (r accountReader) credentialOf(ctx context.Context, folded string) (id stri
 	return id, c, err
 }
 
-// userOf returns the id of the user of an email whose account lies in a slot, or "".
+// userOf returns the id of the user of an email whose account lies in a slot, or "". It fails only
+// with an error of the store.
 func (r accountReader) userOf(ctx context.Context, slot ident.Slot, folded string) (string, error) {
 	document, err := query.Emails.Find(ctx, r.actors, slot, user.EmailHash(folded))
 	if fault.Is(err, fault.NotFound) {
@@ -35,6 +36,8 @@ func (r accountReader) userOf(ctx context.Context, slot ident.Slot, folded strin
 	return document.UserID, err
 }
 
+// readCredential returns the stored email and password hash of a user. It fails with not_found for
+// an unknown user, and with the store's error.
 func (r accountReader) readCredential(ctx context.Context, id string) (user.Credential, error) {
 	return query.Credentials.Read(ctx, r.actors, id, id)
 }

@@ -72,7 +72,8 @@ type Admin struct {
 	cancel     context.CancelFunc
 }
 
-// NewAdmin makes the operator's server.
+// NewAdmin makes the server of the operator's admin port, which does not listen yet. It fails when
+// Ready or Registry is missing. The serve command calls it once.
 func NewAdmin(c AdminConfig) (*Admin, error) {
 	if c.Ready == nil || c.Registry == nil {
 		return nil, errors.New("httpapi.AdminConfig: Ready and Registry are required")
@@ -91,6 +92,8 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 	return a, nil
 }
 
+// newRouter mounts /healthz, /readyz, /metrics, the pages of pprof, and one POST route per
+// configured command. NewAdmin calls it once.
 func (a *Admin) newRouter() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
@@ -136,7 +139,8 @@ func serveProfile(ctx *fasthttp.RequestCtx) {
 // ownNames answers 421 to a request whose Host header is not a name of this port, against DNS
 // rebinding. A page whose domain was rebound to this port's address shares the port's origin, but
 // its requests carry the page's domain in Host. The port number is not compared: tunnels and
-// published container ports change it, and it does not help a rebound page.
+// published container ports change it, and it does not help a rebound page. NewAdmin wraps every
+// request of the admin port in it.
 func (a *Admin) ownNames(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		if len(ctx.Request.Header.PeekAll(fasthttp.HeaderHost)) > 1 || !a.isOwnName(ctx) {
@@ -148,6 +152,8 @@ func (a *Admin) ownNames(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	}
 }
 
+// isOwnName reports whether the Host header names this port: localhost, a loopback address, the
+// address that the connection reached, or a configured name. Every request on a unix socket passes.
 func (a *Admin) isOwnName(ctx *fasthttp.RequestCtx) bool {
 	if _, isUnix := ctx.LocalAddr().(*net.UnixAddr); isUnix {
 		// No browser reaches a unix socket.
@@ -168,7 +174,7 @@ func (a *Admin) isOwnName(ctx *fasthttp.RequestCtx) bool {
 
 // noBrowser refuses requests that a web page makes, because every page can reach a local port that
 // has no authentication. A person may open a page of the port in a browser and follow the links of
-// pprof.
+// pprof. A refusal is 403 origin_refused. NewAdmin wraps every request of the admin port in it.
 func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		h := &ctx.Request.Header
@@ -186,17 +192,21 @@ func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 // Counts returns the port's connection counters.
 func (a *Admin) Counts() drain.Counts { return a.httpServer.Counts() }
 
-// Serve answers requests from a listener until Shutdown, and then returns nil.
+// Serve answers requests from a listener until Shutdown, and then returns nil. It returns the error
+// of a listener that fails earlier. The serve command calls it.
 func (a *Admin) Serve(ln net.Listener) error {
 	return a.httpServer.Serve(ln)
 }
 
-// Shutdown ends running commands and waits for them, at most until the context ends.
+// Shutdown ends running commands and waits for them, at most until the context ends. The serve
+// command calls it once, when the process stops.
 func (a *Admin) Shutdown(ctx context.Context) error {
 	a.cancel()
 	return a.httpServer.Shutdown(ctx)
 }
 
+// showReadiness handles GET /readyz: 200 when the process can serve, else 503 with one reason per
+// line of Ready's error.
 func (a *Admin) showReadiness(ctx *fasthttp.RequestCtx) {
 	if err := a.cfg.Ready(); err != nil {
 		respondJSON(ctx, fasthttp.StatusServiceUnavailable, map[string]any{"status": "not ready",
@@ -206,7 +216,9 @@ func (a *Admin) showReadiness(ctx *fasthttp.RequestCtx) {
 	respondJSON(ctx, fasthttp.StatusOK, map[string]string{"status": "ready"})
 }
 
-// runCommand runs one call of a command, unless its concurrent calls are at their limit.
+// runCommand handles a POST of a command. It answers the command's result as JSON, a fault under
+// its own status, and any other error as 500 with its text. A command whose concurrent calls are at
+// their limit is refused. A command ends after adminCommandWithin, or at Shutdown.
 func (a *Admin) runCommand(ctx *fasthttp.RequestCtx, name string, command Command, running chan struct{}) {
 	select {
 	case running <- struct{}{}:
@@ -233,6 +245,8 @@ func (a *Admin) runCommand(ctx *fasthttp.RequestCtx, name string, command Comman
 	respondJSON(ctx, fasthttp.StatusOK, result)
 }
 
+// respondJSON writes a status and a document as JSON. A document that cannot be encoded becomes a
+// 500 with the code internal.
 func respondJSON(ctx *fasthttp.RequestCtx, status int, document any) {
 	text, err := json.Marshal(document)
 	if err != nil {

@@ -25,9 +25,9 @@ func (h *agentHandlers) agentRoutes() []route {
 	}
 }
 
-// registerAgent creates an agent. Without a public key it generates a pair and answers the private
-// key, which is not stored. Only a repeat with the same Idempotency-Key returns the private key
-// again.
+// registerAgent handles POST /api/agents. Without a public key it generates a pair and answers the
+// private key, which is not stored. Only a repeat with the same Idempotency-Key returns the private
+// key again.
 func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 	var body struct {
 		AgentName    string   `json:"agentName"`
@@ -67,6 +67,8 @@ func (h *agentHandlers) listAgents(c *call) (answer, error) {
 		func(state agent.State) (any, error) { return state.View(), nil })
 }
 
+// updateAgent handles PATCH /api/agents/{id}: it changes the agent's state. An agent of another
+// workspace is not_found.
 func (h *agentHandlers) updateAgent(c *call) (answer, error) {
 	var body struct {
 		State string `json:"state"`
@@ -87,7 +89,8 @@ func (c *call) toAgent(command any) actors.Envelope {
 		Command: command}
 }
 
-// readAgent reads the committed state of the agent of the path.
+// readAgent reads the committed state of the agent of the path. It fails with not_found for another
+// workspace's agent. submitIntent calls it.
 func (h *agentHandlers) readAgent(c *call) (*agent.State, error) {
 	state, err := ask[agent.State](c.ctx, h.actors, c.toAgent(decision.Read{}))
 	if err != nil {
@@ -96,8 +99,8 @@ func (h *agentHandlers) readAgent(c *call) (*agent.State, error) {
 	return &state, nil
 }
 
-// agentKeys publishes an agent's verification keys as a JSON Web Key Set; it requires no
-// credentials.
+// agentKeys handles GET /api/agents/{id}/jwks.json: it publishes an agent's verification keys as a
+// JSON Web Key Set. The route requires no credentials. An unknown agent is not_found.
 func (h *agentHandlers) agentKeys(c *call) (answer, error) {
 	record, err := query.Agents.FindRecord(c.ctx, h.actors, c.params["id"])
 	if err != nil {

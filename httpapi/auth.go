@@ -28,7 +28,9 @@ func noValidKey() error { return fault.New(fault.Unauthorized, "a valid API key 
 
 func noSession() error { return fault.New(fault.Unauthorized, "a valid session is required") }
 
-// authenticateCaller identifies the caller. authorizeCaller checks the permissions.
+// authenticateCaller identifies the caller by the route's kind of credential and stores it in
+// c.who. It fails with unauthorized, with signature_invalid for a partner, and with an error of the
+// store. admitCaller calls it; authorizeCaller then checks the permissions.
 func (e *edge) authenticateCaller(c *call) error {
 	switch kind := c.route.auth; {
 	case kind == authNone:
@@ -48,6 +50,8 @@ func (e *edge) authenticateCaller(c *call) error {
 }
 
 // authenticatePartner verifies the signature of a report with the secrets of the route's partner.
+// It fails with signature_invalid, or with rate_limited once the address has sent too many reports
+// that failed verification.
 func (e *edge) authenticatePartner(c *call) error {
 	request := webhook.Request{Method: c.route.method, Path: c.route.path, Body: c.body}
 	version, err := webhook.VerifyRequest(e.cfg.PartnerSecrets[c.route.partner], c.header.signature, request,
@@ -59,9 +63,10 @@ func (e *edge) authenticatePartner(c *call) error {
 	return nil
 }
 
-// authenticateKey asks the workspace on every request whether the key is active, so a revoked key
-// stops working before its DELETE is answered. Only the workspace of a secret is cached, because it
-// never changes.
+// authenticateKey identifies the caller by the API key of the Authorization header. It asks the
+// workspace on every request whether the key is active, so a revoked key stops working before its
+// DELETE is answered. Only the workspace of a secret is cached, because it never changes. Every
+// unusable key is the same unauthorized; other errors are the store's.
 func (e *edge) authenticateKey(c *call) error {
 	scheme, secret, _ := strings.Cut(c.header.authorization, " ")
 	slot, hash, err := ident.ParseSecret(ident.APISecret, strings.TrimSpace(secret))
@@ -86,6 +91,8 @@ func (e *edge) authenticateKey(c *call) error {
 	return nil
 }
 
+// workspaceOfSecret returns the id of the workspace that made a key, from the cache or from the
+// index of API secrets. An unknown hash is unauthorized; other errors are the store's.
 func (e *edge) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash string) (string, error) {
 	if owner, ok := e.keys.ownerOf(hash); ok {
 		return owner, nil
@@ -102,7 +109,8 @@ func (e *edge) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash stri
 }
 
 // authorizeCaller checks the caller's permissions: the scopes of a key, the origin and role of a
-// session.
+// session. It fails with session_required, missing_scope, origin_refused or role_required, all 403.
+// checkPermissions calls it for every route, after authentication.
 func (e *edge) authorizeCaller(c *call) error {
 	r := c.route
 	if c.who.user == "" && c.who.access.Principal.KeyID != "" {
@@ -143,6 +151,7 @@ func (k *keyCache) ownerOf(hash string) (string, bool) {
 	return owner, ok
 }
 
+// storeOwner records the workspace of a key's hash. A full cache drops an arbitrary entry first.
 func (k *keyCache) storeOwner(hash, owner string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -171,6 +180,9 @@ type keyUsage struct {
 
 func newKeyUsage(e *edge) *keyUsage { return &keyUsage{edge: e, slots: make(chan struct{}, maxNotes)} }
 
+// noteUse records the time of a key's last use in the background, within noteTimeout. The record is
+// best effort: it is skipped when maxNotes are running, and an error is only logged.
+// authenticateKey calls it when the workspace reports that a record is due.
 func (u *keyUsage) noteUse(access workspace.Access) {
 	select {
 	case u.slots <- struct{}{}:

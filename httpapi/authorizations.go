@@ -19,8 +19,9 @@ func (h *cardHandlers) authorizationRoutes() []route {
 		query: append([]string{"cardId", "decision"}, pageQuery...), handle: h.listAuthorizations}}
 }
 
-// listAuthorizations lists the authorizations of a card, or those of the workspace through its
-// index.
+// listAuthorizations handles GET /api/authorizations. It lists the authorizations of a card, or
+// those of the workspace through its index, newest first. It fails with invalid_query for a bad
+// decision, limit or cursor, and with not_found for another workspace's card.
 func (h *cardHandlers) listAuthorizations(c *call) (answer, error) {
 	wanted, filtered := c.query["decision"]
 	if filtered && !slices.Contains([]string{"approved", "declined"}, wanted) {
@@ -72,7 +73,9 @@ type authorizationWalk struct {
 	shown    int                             // the number of ids passed, from the last one backwards
 }
 
-// startBehind starts behind the record of the cursor, or behind the first shown entries of it.
+// startBehind starts behind the record of the cursor, or behind the first shown entries of it. It
+// fails with invalid_query when the cursor's record does not hold that many entries, and with the
+// store's error.
 func (w *authorizationWalk) startBehind(asked query.Page, shown int) error {
 	w.nextPage = query.Page{After: asked.After, Limit: asked.Limit + 1}
 	if w.l.kind == balance.RecordAuthorizationIndex {
@@ -95,7 +98,8 @@ func (w *authorizationWalk) startBehind(asked query.Page, shown int) error {
 	return nil
 }
 
-// nextAuthorization advances by one authorization and reports whether there was one.
+// nextAuthorization advances by one authorization and reports whether there was one. It fails only
+// with an error of the store.
 func (w *authorizationWalk) nextAuthorization() (bool, error) {
 	for w.shown == len(w.ids) {
 		if len(w.records) == 0 {
@@ -112,6 +116,8 @@ func (w *authorizationWalk) nextAuthorization() (bool, error) {
 	return true, nil
 }
 
+// fetchRecords reads the next page of records behind the last one read. It reads nothing once the
+// list has ended. It fails only with an error of the store.
 func (w *authorizationWalk) fetchRecords() (err error) {
 	if w.ended {
 		return nil
@@ -129,7 +135,8 @@ func (w *authorizationWalk) fetchRecords() (err error) {
 	return nil
 }
 
-// openRecord sets ids to the authorizations of the current record.
+// openRecord sets ids to the authorizations of the current record. It fails only for an index
+// document that cannot be decoded.
 func (w *authorizationWalk) openRecord() error {
 	if w.l.kind == balance.RecordAuthorization {
 		w.ids = []string{w.current.ID}
@@ -141,7 +148,8 @@ func (w *authorizationWalk) openRecord() error {
 }
 
 // collectPage collects a page from the walk's position: the authorizations with the decision
-// wanted, or all for "".
+// wanted, or all for "". A page may be short or empty, because it also ends after maxScanned
+// authorizations. It fails only with an error of the store.
 func (w *authorizationWalk) collectPage(limit int, wanted string) (page, error) {
 	out := page{Data: []any{}}
 	for scanned := 0; ; scanned++ {

@@ -29,7 +29,9 @@ func (r *route) bodyLimit() int {
 }
 
 // admitHead checks the head of a request before its body is read: the limit of its address and the
-// form of its credentials. admitCaller authenticates the caller later.
+// form of its credentials. admitCaller authenticates the caller later. It fails with rate_limited,
+// with unauthorized for a malformed key or cookie, and with signature_invalid for a partner's
+// malformed signature. checkAndRun calls it.
 func (e *edge) admitHead(c *call) error {
 	if c.route.auth == authPartner {
 		if err := e.limits.checkReports(c.peer); err != nil {
@@ -46,7 +48,8 @@ func (e *edge) admitHead(c *call) error {
 	return c.credentialsForm()
 }
 
-// credentialsForm refuses a malformed credential. authenticateCaller looks it up.
+// credentialsForm refuses a missing or malformed credential with unauthorized, without a look-up.
+// authenticateCaller looks it up later. admitHead calls it.
 func (c *call) credentialsForm() error {
 	switch r := c.route; {
 	case r.auth == authNone:
@@ -65,7 +68,8 @@ func (c *call) credentialsForm() error {
 	return nil
 }
 
-// refuseUnverified counts a report that fails verification, and returns its refusal.
+// refuseUnverified counts a report that fails verification against its address. It returns
+// signature_invalid, or rate_limited when the address is over its limit; never nil.
 func (e *edge) refuseUnverified(c *call) error {
 	if err := e.limits.countRequest(badReports+c.peer, badReportsPerAddress); err != nil {
 		return err
@@ -73,8 +77,9 @@ func (e *edge) refuseUnverified(c *call) error {
 	return fault.New(fault.SignatureInvalid, "")
 }
 
-// readBody reads the body of a request that may have one. The call's time is that of the last byte
-// from then on.
+// readBody reads the body of a request that may have one; a GET or HEAD has none. The call's time
+// is that of the last byte from then on. It fails with body_too_large, with unavailable when the
+// server reads too many bodies, with request_timeout, and with invalid_request.
 func (e *edge) readBody(ctx *fasthttp.RequestCtx, c *call) error {
 	if ctx.IsGet() || ctx.IsHead() {
 		return nil
@@ -87,7 +92,8 @@ func (e *edge) readBody(ctx *fasthttp.RequestCtx, c *call) error {
 	return nil
 }
 
-// bodyUnread turns an error of drain.ReadBody into a fault.
+// bodyUnread turns an error of drain.ReadBody into a fault: unavailable, body_too_large, or
+// malformedFault's. limit is the route's, in bytes.
 func bodyUnread(err error, limit int) *fault.Error {
 	switch {
 	case errors.Is(err, drain.ErrBudget):

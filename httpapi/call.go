@@ -58,6 +58,8 @@ type caller struct {
 // workspace returns the workspace that the request concerns; "" for a session without one.
 func (c *caller) workspace() string { return c.access.Workspace }
 
+// asPrincipal returns the caller as the author of a change: the user of a session, or the key with
+// the user from whom it descends.
 func (c *caller) asPrincipal() workspace.Principal {
 	if c.user != "" {
 		return workspace.Principal{UserID: c.user}
@@ -74,7 +76,8 @@ func (c *caller) keyScope() string {
 	return c.workspace()
 }
 
-// slot returns the slot of the caller's workspace, in which its new records are stored.
+// slot returns the slot of the caller's workspace, in which its new records are stored. It fails
+// only for a workspace id that does not parse, which is a fault of the program.
 func (c *call) slot() (ident.Slot, error) {
 	slot, err := ident.SlotOf(c.who.workspace())
 	if err != nil {
@@ -84,7 +87,8 @@ func (c *call) slot() (ident.Slot, error) {
 }
 
 // newCall copies the head of a request. Nothing in the call aliases the RequestCtx. readBody adds
-// the body, startTimer the context.
+// the body, startTimer the context. It never fails: a header that is given twice reads as "" and is
+// refused later. Every route and hosted page begins with it.
 func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
 	c := &call{route: r, now: now, method: string(ctx.Method()), path: string(ctx.URI().PathOriginal()),
 		peer: peerOf(drain.ClientOf(ctx)), params: map[string]string{}, query: map[string]string{}}
@@ -129,8 +133,8 @@ func onlyCookie(h *fasthttp.RequestHeader) (secret string) {
 	return secret
 }
 
-// readQuery reads the query and refuses parameters that the route does not take: a misspelt filter
-// must not return every record.
+// readQuery reads the query. It fails with invalid_query for a parameter that the route does not
+// take, because a misspelt filter must not return every record, and for one that is given twice.
 func (c *call) readQuery(args *fasthttp.Args) error {
 	for name, value := range args.All() {
 		key := string(name)
@@ -169,7 +173,8 @@ type answer struct {
 // file is the content type and name of a body that the client saves as a file.
 type file struct{ contentType, name string }
 
-// replyWith returns an answer with a status and a document as its JSON body.
+// replyWith returns an answer with a status and a document as its JSON body. It fails only for a
+// document that JSON cannot represent.
 func replyWith(status int, document any) (answer, error) {
 	body, err := json.Marshal(document)
 	if err != nil {

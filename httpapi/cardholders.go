@@ -19,9 +19,10 @@ func (h *cardHandlers) cardholderRoutes() []route {
 	}
 }
 
-// createCardholder stores a person. With the issuing partner connected, the person is first
-// enrolled under a reference that a repeat sends again. After a crash in between, the repeat stores
-// the person without a second enrolment.
+// createCardholder handles POST /api/cardholders: it stores a person. With the issuing partner
+// connected, the person is first enrolled under a reference that a repeat sends again. After a
+// crash in between, the repeat stores the person without a second enrolment. It fails with the
+// faults of cardholder.Check, of the partner and of the store.
 func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 	var body struct {
 		cardholder.Person
@@ -49,7 +50,9 @@ func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 		func(created cardholder.View) (answer, error) { return reply(map[string]any{"cardholder": created}) })
 }
 
-// enrolPerson completes the command with the partner's enrolment of the person.
+// enrolPerson completes the command with the partner's enrolment of the person; without a connected
+// partner the enrolment is pending. It fails with the partner's error. createCardholder's command
+// calls it before the commit, and not for a repeat.
 func (h *cardHandlers) enrolPerson(ctx context.Context, c *call, create cardholder.Create) (any, error) {
 	create.Enrolment.State = cardholder.StatePending
 	if h.cfg.Issuer != IssuerConnected {
@@ -72,7 +75,9 @@ func (h *cardHandlers) listCardholders(c *call) (answer, error) {
 }
 
 // cardholderFor returns the cardholder of a new card: the named one, or the first active one. The
-// connected issuer issues no card without an active one.
+// connected issuer issues no card without an active one. It fails with not_found for a name that is
+// not the workspace's, and with cardholder_required when the connected issuer has no active one.
+// The routes that issue virtual and physical cards call it.
 func (h *cardHandlers) cardholderFor(c *call, named string) (string, error) {
 	if named == "" {
 		first, err := h.firstCardholder(c)
@@ -91,7 +96,8 @@ func (h *cardHandlers) cardholderFor(c *call, named string) (string, error) {
 	return named, nil
 }
 
-// firstCardholder returns the workspace's oldest active cardholder, or "".
+// firstCardholder returns the workspace's oldest active cardholder, or "". It fails only with an
+// error of the store.
 func (h *cardHandlers) firstCardholder(c *call) (string, error) {
 	tally, err := readOwn(h.edge, c, query.CardholderTallies, c.who.workspace())
 	if fault.Is(err, fault.NotFound) {

@@ -12,7 +12,8 @@ import (
 
 // decode reads the body into a struct: strict JSON, checked against the route's schema. A bad body
 // is invalid_body, with a message that names each field. An allowlist that is only too long is
-// limit_exceeded.
+// limit_exceeded. A media type other than JSON is unsupported_media_type. The handlers of routes
+// with a body call it.
 func (e *edge) decode(c *call, into any) error {
 	if err := c.jsonOnly(); err != nil {
 		return err
@@ -20,7 +21,8 @@ func (e *edge) decode(c *call, into any) error {
 	return bodyFault(e.openapi.Decode(c.route.describedOperation(), c.body, into))
 }
 
-// parse is like decode, but returns a tree.
+// parse is like decode, but returns a tree. The routes of partners' reports and of simulations call
+// it.
 func (e *edge) parse(c *call) (map[string]any, error) {
 	if err := c.jsonOnly(); err != nil {
 		return nil, err

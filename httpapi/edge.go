@@ -33,6 +33,8 @@ type edge struct {
 	cancel context.CancelFunc
 }
 
+// newEdge makes the state that the handlers of all resources share. It fails for a description of
+// the API that does not load and for a base URL that does not parse. New calls it once.
 func newEdge(c Config) (*edge, error) {
 	description, err := openapi.Load()
 	if err != nil {
@@ -50,7 +52,9 @@ func newEdge(c Config) (*edge, error) {
 	return e, nil
 }
 
-// requireRoom refuses a request that would store data while the disk is nearly full.
+// requireRoom refuses a request that would store data while the disk is nearly full, with the fault
+// of Config.Full. GETs pass. Partners' reports, DELETEs and routes that free or protect money pass
+// until the last reserve. checkAndRun calls it.
 func (e *edge) requireRoom(c *call) error {
 	switch r := c.route; {
 	case r.method == fasthttp.MethodGet, r.rpc:
@@ -62,7 +66,8 @@ func (e *edge) requireRoom(c *call) error {
 }
 
 // admitCaller authenticates the caller and checks its limits and permissions. It runs after the
-// body is read: a key that is revoked while a body arrives does nothing.
+// body is read: a key that is revoked while a body arrives does nothing. It fails like
+// authenticateCaller, countCaller and checkPermissions, in this order.
 func (e *edge) admitCaller(c *call) error {
 	if err := e.authenticateCaller(c); err != nil {
 		return err
@@ -75,7 +80,8 @@ func (e *edge) admitCaller(c *call) error {
 }
 
 // checkPermissions checks the caller's permissions, and the capability, mode and verification that
-// the route requires.
+// the route requires. It fails like authorizeCaller, and with gone, capability_unavailable,
+// sandbox_only or kyb_required. Requests and MCP tools are checked by it.
 func (e *edge) checkPermissions(c *call) error {
 	if err := e.authorizeCaller(c); err != nil {
 		return err
@@ -101,6 +107,8 @@ func (e *edge) checkPermissions(c *call) error {
 	return nil
 }
 
+// writeAnswer writes an answer's status, headers and body. It sets Retry-After for a refusal with a
+// wait and for every 503. It never fails.
 func (e *edge) writeAnswer(ctx *fasthttp.RequestCtx, a answer) {
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(a.status)
@@ -132,7 +140,7 @@ func (e *edge) writeAnswer(ctx *fasthttp.RequestCtx, a answer) {
 	ctx.Response.SetBodyRaw(a.body)
 }
 
-// writeRefusal writes the error response of a request that reached no route.
+// writeRefusal writes, counts and logs the error response of a request that reached no route.
 func (e *edge) writeRefusal(ctx *fasthttp.RequestCtx, err error) {
 	id := e.assignRequestID(ctx)
 	a := e.refusalOf(id, fasthttp.MethodGet, err)

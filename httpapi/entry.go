@@ -40,7 +40,8 @@ func (s *Server) entryRoutes() []route {
 	return []route{{method: "GET", path: entryPath, auth: authNone, handle: s.showEntry}}
 }
 
-// showEntry answers the list of entry points: HTML to a browser, JSON to a program.
+// showEntry handles GET of the API's entry path: it answers the list of entry points, HTML to a
+// browser, JSON to a program. It fails only when the page cannot be rendered.
 func (s *Server) showEntry(c *call) (answer, error) {
 	program := entry{Name: "Purser", Sandbox: true}
 	page := web.Entry{Sandbox: true}

@@ -99,6 +99,8 @@ var statuses = map[fault.Code]int{
 	fault.QuoteTooShort:          fasthttp.StatusServiceUnavailable,
 }
 
+// statusOf returns the HTTP status of a fault's code, and false for a code that has no place in the
+// interface.
 func statusOf(code fault.Code) (int, bool) {
 	if strings.HasPrefix(string(code), string(fault.MissingScope(""))) {
 		return fasthttp.StatusForbidden, true
@@ -125,8 +127,9 @@ type errorBody struct {
 	Use       string     `json:"use,omitempty"`
 }
 
-// refusalOf turns any error into an answer; id is the request's. A change whose context ended may
-// have committed, so it answers outcome_unknown and never unavailable.
+// refusalOf turns any error into an answer; id is the request's. A fault answers with its own code
+// and status. A change whose context ended may have committed, so it answers outcome_unknown and
+// never unavailable. An error without a known code is logged and answers 500 internal.
 func (e *edge) refusalOf(id, method string, err error) answer {
 	if own, ok := errors.AsType[*statusError](err); ok {
 		return refusalAnswer(own.status, own.fault, 0)
@@ -155,6 +158,7 @@ func (e *edge) internalError(id string, err error) answer {
 	return refusalAnswer(fasthttp.StatusInternalServerError, f, 0)
 }
 
+// waitOf returns the wait that an error tells the client, 0 for none.
 func waitOf(err error) time.Duration {
 	if w, ok := errors.AsType[*waitError](err); ok {
 		return w.wait
@@ -169,6 +173,8 @@ const recordNotFound = "no such record in this workspace"
 // noRoute is the fault of a path outside the route table.
 var noRoute = fault.New(fault.NotFound, "no such path; GET /api/v1/openapi.json lists the paths")
 
+// refusalAnswer renders a fault as the JSON body that all errors share. Every not_found of a record
+// has the same message, so it discloses nothing.
 func refusalAnswer(status int, f *fault.Error, wait time.Duration) answer {
 	body := errorBody{Error: f.Code, Reason: f.Reason, Message: f.Message, KYBStatus: f.KYBStatus, Use: f.Use}
 	if f.Code == fault.NotFound && f != noRoute {

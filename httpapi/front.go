@@ -22,8 +22,9 @@ type Front struct {
 	server     atomic.Pointer[Server]
 }
 
-// NewFront makes a front without a server, with limits of connections and bodies. The base URL is
-// that of Config.
+// NewFront makes a front without a server: until Open, it answers 503 unavailable to every request,
+// so that the port listens while the stores recover. edge limits connections and bodies, and the
+// base URL is that of Config. The serve command calls it first.
 func NewFront(baseURL string, edge drain.Options, log *slog.Logger) *Front {
 	if edge.Bodies == nil {
 		edge.Bodies = drain.NewBudget(drain.DefaultBudget)
@@ -37,18 +38,19 @@ func NewFront(baseURL string, edge drain.Options, log *slog.Logger) *Front {
 }
 
 // Open hands all later requests to a server, which must not Serve by itself. Open may be called
-// once.
+// once. The serve command calls it when recovery has ended.
 func (f *Front) Open(s *Server) { f.server.Store(s) }
 
 // Serve answers requests from a listener until Shutdown, and then returns nil. It may be called for
-// several listeners.
+// several listeners. It returns the error of a listener that fails earlier.
 func (f *Front) Serve(ln net.Listener) error { return f.httpServer.Serve(ln) }
 
 // Counts returns the front's connection counters.
 func (f *Front) Counts() drain.Counts { return f.httpServer.Counts() }
 
 // Shutdown stops accepting requests and waits for the running ones, at most until the context ends.
-// It shuts down the server too.
+// It shuts down the server too. It returns the context's error when requests are still running
+// then.
 func (f *Front) Shutdown(ctx context.Context) error {
 	err := f.httpServer.Shutdown(ctx)
 	if s := f.server.Load(); s != nil {

@@ -26,7 +26,8 @@ const (
 )
 
 // readIdempotencyKey checks the header's form on every route, and its presence where the route
-// requires it.
+// requires it. It fails with idempotency_key_required, and with invalid_idempotency_key for a value
+// that is not a UUID. checkAndRun calls it; a route that ignores the key leaves c.key empty.
 func (c *call) readIdempotencyKey() error {
 	if !c.header.hasIdempotencyKey {
 		if c.route.idempotency == keyRequired {
@@ -51,7 +52,8 @@ func (c *call) onceName() string {
 
 // askIdempotent sends a command and renders its reply. With an Idempotency-Key the rendered answer
 // commits with the effect, and a repeat returns the stored answer. render may run twice and must
-// then return the same answer.
+// then return the same answer. It fails with idempotency_key_mismatch for a key that was used with
+// another body, with the actor's error, and with render's. The handlers of POST routes call it.
 func askIdempotent[R any](e *edge, c *call, envelope actors.Envelope, render func(R) (answer, error)) (answer, error) {
 	renderReply := func(reply any) (answer, error) {
 		typed, err := actors.ReplyAs[R](reply, nil)
@@ -82,7 +84,7 @@ func askIdempotent[R any](e *edge, c *call, envelope actors.Envelope, render fun
 
 // sealAnswer encrypts an answer so that only a holder of the Idempotency-Key can read it. The
 // answer may hold a secret, and the journal stores it for replayLife. The format is a nonce, then
-// AES-256-GCM of two bytes of status and the body.
+// AES-256-GCM of two bytes of status and the body. It fails only when the entropy source fails.
 func (c *call) sealAnswer(a answer, entropy io.Reader) ([]byte, error) {
 	box, err := c.answerCipher()
 	if err != nil {
@@ -96,6 +98,8 @@ func (c *call) sealAnswer(a answer, entropy io.Reader) ([]byte, error) {
 	return box.Seal(nonce, nonce, plain, nil), nil
 }
 
+// openAnswer decrypts a stored answer of sealAnswer and marks it as replayed. It fails for a stored
+// answer that is cut short, altered, or sealed under another key.
 func (c *call) openAnswer(sealed []byte) (answer, error) {
 	box, err := c.answerCipher()
 	if err != nil {
@@ -119,7 +123,8 @@ func (c *call) openAnswer(sealed []byte) (answer, error) {
 }
 
 // answerCipher derives the cipher from the Idempotency-Key and the claim's name, so that one key on
-// two routes makes two ciphers.
+// two routes makes two ciphers. It fails only when the crypto library refuses the parameters, which
+// are constant.
 func (c *call) answerCipher() (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, []byte(c.key), []byte(c.onceName()), sealInfo, 32)
 	if err != nil {

@@ -54,7 +54,9 @@ func newRequestLimits(c Config) *requestLimits {
 		writes: fairshare.New(maxConnections, runsPerWorkspace)}
 }
 
-// countAddress counts a request of an address.
+// countAddress counts a request of an address, before its caller is known. It fails with
+// rate_limited when the address is over its limit of the last minute, and with
+// rate_limit_unavailable when the limiter's table is full.
 func (l *requestLimits) countAddress(peer string) error {
 	if l.rates.Off {
 		return nil
@@ -76,8 +78,9 @@ func (c *call) byteLimits() [3]byteLimit {
 	}
 }
 
-// checkBytes refuses a request when its key, workspace or address has used up the units of the last
-// minute. A DELETE is never refused: it may revoke the key that uses them up.
+// checkBytes refuses a request with rate_limited when its key, workspace or address has used up the
+// units (of byteUnit bytes) of the last minute. A DELETE is never refused: it may revoke the key
+// that uses them up.
 func (l *requestLimits) checkBytes(c *call) error {
 	if c.method == fasthttp.MethodDelete {
 		return nil
@@ -90,7 +93,8 @@ func (l *requestLimits) checkBytes(c *call) error {
 	return nil
 }
 
-// chargeBytes counts the bytes of a request and its answer.
+// chargeBytes counts the bytes of a request and its answer against the key, the workspace and the
+// address, in whole units of byteUnit. It never refuses.
 func (l *requestLimits) chargeBytes(c *call, bytes int) {
 	units := min(bytes/byteUnit, unitsPerKey)
 	if units == 0 {
@@ -103,7 +107,8 @@ func (l *requestLimits) chargeBytes(c *call, bytes int) {
 
 // runHandler runs the handler of an admitted request within the limits of concurrency and bytes.
 // They apply to requests that concern a workspace; partners' reports and anonymous requests concern
-// none.
+// none. It fails with unavailable when the workspace's other requests do not leave a place before
+// the call's time ends, with rate_limited, and with the handler's error. checkAndRun calls it last.
 func (l *requestLimits) runHandler(c *call) (answer, error) {
 	if !l.countsBytes(c) {
 		return c.route.handle(c)
@@ -128,7 +133,9 @@ func (l *requestLimits) runHandler(c *call) (answer, error) {
 // countsBytes reports whether the limits of bytes apply to a request.
 func (l *requestLimits) countsBytes(c *call) bool { return !l.rates.Off && c.who.workspace() != "" }
 
-// countCaller counts the key (or the user of a session), then its workspace.
+// countCaller counts the key (or the user of a session), then its workspace. It fails with
+// rate_limited for the first that is over its limit, and with rate_limit_unavailable when the
+// limiter's table is full. An anonymous request counts only by its address.
 func (l *requestLimits) countCaller(c *call) error {
 	who := &c.who
 	if l.rates.Off || who.user == "" && who.workspace() == "" {
@@ -143,7 +150,9 @@ func (l *requestLimits) countCaller(c *call) error {
 	return l.countRequest("workspace/"+who.workspace(), l.rates.PerWorkspace)
 }
 
-// countRequest counts a request of a caller, which is written as "kind/name".
+// countRequest counts a request of a caller, which is written as "kind/name", against a limit per
+// minute. It fails with rate_limited and the wait, and with rate_limit_unavailable when the table
+// has no room.
 func (l *requestLimits) countRequest(caller string, limit int) error {
 	wait, err := l.counts.admitOne(caller, limit)
 	switch {
@@ -155,7 +164,8 @@ func (l *requestLimits) countRequest(caller string, limit int) error {
 	return nil
 }
 
-// refuseOver counts a refusal and returns it.
+// refuseOver counts a refusal in the metrics and returns it: a rate_limited fault with the wait for
+// the Retry-After header.
 func (l *requestLimits) refuseOver(caller, message string, wait time.Duration) error {
 	kind, _, _ := strings.Cut(caller, "/")
 	l.refusals.WithLabelValues(kind).Inc()
@@ -185,7 +195,9 @@ func peerOf(address netip.Addr) string {
 	return address.String()
 }
 
-// countQuote counts a quote of a kind against the workspace.
+// countQuote counts a quote of a kind against the workspace: at most quotesPerMinute. It fails like
+// countRequest. The routes that quote conversions and ramp orders call it before they ask the
+// partner.
 func (l *requestLimits) countQuote(c *call, kind string) error {
 	if l.rates.Off {
 		return nil
@@ -193,8 +205,8 @@ func (l *requestLimits) countQuote(c *call, kind string) error {
 	return l.countRequest(kind+"/"+c.who.workspace(), quotesPerMinute)
 }
 
-// checkReports refuses an address with badReportsPerAddress reports in the last minute that failed
-// verification.
+// checkReports refuses an address with rate_limited after badReportsPerAddress reports in the last
+// minute that failed verification. admitHead calls it for partners' routes.
 func (l *requestLimits) checkReports(peer string) error {
 	wait := l.counts.untilFree(badReports+peer, badReportsPerAddress)
 	if wait == 0 {
@@ -204,7 +216,8 @@ func (l *requestLimits) checkReports(peer string) error {
 	return &waitError{fault: fault.New(fault.RateLimited, ""), wait: wait}
 }
 
-// countAgain counts one more request of an authenticated caller.
+// countAgain counts one more request of an authenticated caller: each further tool call of one MCP
+// batch. It fails like the limits of a request of its own.
 func (l *requestLimits) countAgain(c *call) error {
 	if err := l.countAddress(c.peer); err != nil {
 		return err
@@ -215,7 +228,8 @@ func (l *requestLimits) countAgain(c *call) error {
 	return l.checkBytes(c)
 }
 
-// chargeTool counts the answer of a tool before the next tool of the batch is called.
+// chargeTool counts the bytes of a tool's answer before the next tool of an MCP batch is called. It
+// never refuses.
 func (l *requestLimits) chargeTool(c *call, bytes int) {
 	if l.countsBytes(c) {
 		c.charged += bytes

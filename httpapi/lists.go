@@ -63,7 +63,8 @@ func foreignCursor() error {
 	return fault.New(fault.InvalidQuery, "cursor must be a nextCursor of this list")
 }
 
-// readPage reads limit and cursor of a list whose records are one entry each.
+// readPage reads limit and cursor of a list whose records are one entry each. It fails with
+// invalid_query for a limit outside 1 to 100, and for a cursor that is not of this list and filter.
 func (c *call) readPage(l listing) (query.Page, error) {
 	p, shown, err := c.readPart(l)
 	if err == nil && shown != 0 {
@@ -73,7 +74,8 @@ func (c *call) readPage(l listing) (query.Page, error) {
 }
 
 // readPart reads limit and cursor. shown is the number of entries already shown of the record at
-// the cursor; 0 means all.
+// the cursor; 0 means all. It fails with invalid_query for a limit outside 1 to 100, and for a
+// cursor that is not of this list and filter.
 func (c *call) readPart(l listing) (p query.Page, shown int, err error) {
 	p.Limit = defaultLimit
 	if text, given := c.query["limit"]; given {
@@ -103,7 +105,9 @@ func (c *call) readPart(l listing) (p query.Page, shown int, err error) {
 }
 
 // listRecords answers a page of the records that the caller's workspace has of a kind and a parent;
-// most kinds have the parent "". show turns a document into its JSON value.
+// most kinds have the parent "". show turns a document into its JSON value. A page also ends at
+// maxPageBytes. It fails like readPage, with the store's error, and with show's. The GET routes of
+// lists call it.
 func listRecords[D any](e *edge, c *call, of query.Records[D], parent string, show func(D) (any, error)) (answer,
 	error) {
 	l := listing{kind: of.Kind(), workspace: c.who.workspace(), parent: parent}

@@ -41,7 +41,8 @@ func (h *reportHandlers) webhookRoutes() []route {
 // durable and need not be sent again. A signature of version 1 is valid on every path of its
 // partner. A replay on another path would be stored as unmatched there, and the true report would
 // then be a repeat of its id. takeReport therefore refuses such a report when its type belongs to
-// another path.
+// another path. It fails with invalid_body, with signature_invalid for such a report, and with the
+// store's error, after which the partner repeats the report.
 func (h *reportHandlers) takeReport(c *call) (answer, error) {
 	if _, err := h.parse(c); err != nil {
 		return answer{}, err

@@ -31,7 +31,9 @@ func DefaultRateLimits() RateLimits {
 	return RateLimits{PerKey: 100, PerWorkspace: 600, PerAddress: 1200}
 }
 
-// ParseRateLimits reads "100,600,1200" (key, workspace, address) or "off".
+// ParseRateLimits reads "100,600,1200" (requests per minute of a key, workspace, address) or "off".
+// It fails for any other form and for a number outside 1 to maxPerWindow. The settings call it at
+// start.
 func ParseRateLimits(s string) (RateLimits, error) {
 	if s == "off" {
 		return RateLimits{Off: true}, nil
@@ -90,8 +92,9 @@ func newLimiter(maxWindows int, elapsed func() time.Duration) *limiter {
 	return l
 }
 
-// admitOne admits one request of a caller and returns 0, or returns the wait until the next can be
-// admitted.
+// admitOne admits one request of a caller, limited per rateWindow, and returns 0, or returns the
+// wait until the next can be admitted. It fails with errLimiterFull when the table has no room for
+// the caller.
 func (l *limiter) admitOne(caller string, limit int) (time.Duration, error) {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
 	s.mu.Lock()
@@ -110,7 +113,7 @@ func (l *limiter) admitOne(caller string, limit int) (time.Duration, error) {
 
 // countAdmitted counts n requests of a caller that were admitted before. It counts at most up to
 // the limit, so a caller waits a minute at most. When the table has no room for the caller it
-// counts nothing.
+// counts nothing. chargeBytes calls it after an answer.
 func (l *limiter) countAdmitted(caller string, limit, n int) {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
 	s.mu.Lock()
@@ -170,7 +173,8 @@ func (l *limiter) windowCount() int {
 }
 
 // makeRoom reports whether one more window fits. It examines a few windows each time, so that idle
-// ones leave as others arrive.
+// ones leave as others arrive. A full table is swept whole at most every fullSweepPause. The caller
+// holds mu.
 func (s *limiterShard) makeRoom(at time.Duration) bool {
 	s.sweepIdle(at, sweepPerInsert)
 	if len(s.windows) < s.max {
@@ -183,7 +187,8 @@ func (s *limiterShard) makeRoom(at time.Duration) bool {
 	return len(s.windows) < s.max
 }
 
-// sweepIdle examines n windows, in the map's random order, and removes the idle ones.
+// sweepIdle examines n windows, in the map's random order, and removes the idle ones. The caller
+// holds mu.
 func (s *limiterShard) sweepIdle(at time.Duration, n int) {
 	for caller, w := range s.windows {
 		if n == 0 {
@@ -204,6 +209,7 @@ func (w *window) dropExpired(at time.Duration) {
 	}
 }
 
+// addTime records a request at a time. The ring grows as needed, up to limit entries.
 func (w *window) addTime(at time.Duration, limit int) {
 	if w.count == len(w.times) {
 		w.growRing(limit)

@@ -8,12 +8,15 @@ import (
 
 // Reading and naming the records of the caller's workspace.
 
-// readOwn reads a record of the caller's workspace.
+// readOwn reads a record of the caller's workspace. It fails with not_found for an id that is
+// unknown or another workspace's, and with the store's error. The GET routes of single records call
+// it.
 func readOwn[D any](e *edge, c *call, of query.Records[D], id string) (D, error) {
 	return of.Read(c.ctx, e.actors, c.who.workspace(), id)
 }
 
-// readQuote reads a quote that the caller is about to use. A missing quote is quote_not_found.
+// readQuote reads a quote that the caller is about to use. A missing quote, or another workspace's,
+// is quote_not_found; other errors are the store's.
 func readQuote[D any](e *edge, c *call, of query.Records[D], id string) (D, error) {
 	quote, err := readOwn(e, c, of, id)
 	if fault.Is(err, fault.NotFound) {
@@ -22,7 +25,8 @@ func readQuote[D any](e *edge, c *call, of query.Records[D], id string) (D, erro
 	return quote, err
 }
 
-// newID draws an id in the slot of the caller's workspace.
+// newID draws an id in the slot of the caller's workspace. It fails only when the entropy source
+// fails. The routes that create a record call it.
 func (e *edge) newID(c *call, prefix string) (string, error) {
 	slot, err := c.slot()
 	if err != nil {

@@ -57,6 +57,7 @@ func secretLike(id string) bool {
 	return false
 }
 
+// newRequestID draws 16 hexadecimal digits. Without entropy it logs the error and returns "none".
 func (e *edge) newRequestID() string {
 	var random [8]byte
 	if _, err := io.ReadFull(e.actors.Entropy(), random[:]); err != nil {
@@ -67,7 +68,8 @@ func (e *edge) newRequestID() string {
 }
 
 // recordRequest counts an answered request and logs it, server errors as warnings and the rest at
-// debug level. The line names the route, never the path, the peer or a part of the body.
+// debug level. The line names the route, never the path, the peer or a part of the body. took is
+// the time from the head of the request to its answer.
 func (e *edge) recordRequest(id string, r *route, a answer, took time.Duration) {
 	e.metrics.observeRequest(r, a.status, took)
 	level := slog.LevelDebug

@@ -127,7 +127,7 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-// ensureDefaults sets the zero fields that have a default.
+// ensureDefaults sets the zero fields that have a default. New calls it before validate.
 func (c *Config) ensureDefaults() {
 	if c.PartnerSignatures == 0 {
 		c.PartnerSignatures = webhook.V1 | webhook.V2
@@ -168,7 +168,7 @@ func (c *Config) ensureDefaults() {
 	}
 }
 
-// validate returns all faults of a configuration with its defaults.
+// validate returns all faults of a configuration with its defaults, joined, or nil. New calls it.
 func (c *Config) validate() error {
 	var faults []error
 	require := func(ok bool, problem string) {
@@ -208,7 +208,9 @@ type Server struct {
 	httpServer *httpServer
 }
 
-// New makes a server. The error names every fault of the configuration.
+// New makes the server of the REST API, which does not listen yet. The error names every fault of
+// the configuration; New also fails when the embedded documents cannot be rendered or a metric is
+// registered twice. The serve command calls it once and opens a Front with the server.
 func New(c Config) (*Server, error) {
 	c.ensureDefaults()
 	if err := c.validate(); err != nil {
@@ -257,12 +259,14 @@ func New(c Config) (*Server, error) {
 }
 
 // Serve answers requests from a listener until Shutdown, and then returns nil. It may be called for
-// several listeners.
+// several listeners. It returns the error of a listener that fails earlier. A server behind a Front
+// does not Serve.
 func (s *Server) Serve(ln net.Listener) error {
 	return s.httpServer.Serve(ln)
 }
 
 // Shutdown stops accepting requests and waits for the running ones, at most until the context ends.
+// It returns the context's error when requests are still running then.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.httpServer.Shutdown(ctx)
 	s.stopBackground()
@@ -276,7 +280,9 @@ func (s *Server) stopBackground() {
 	s.keyUsage.waitIdle()
 }
 
-// serveRoute runs the checks of a route in their order, then its handler.
+// serveRoute runs the checks of a route in their order, then its handler. It writes the answer or
+// the refusal, logs and counts the request. The router calls it for every request of a route of the
+// table.
 func (s *Server) serveRoute(ctx *fasthttp.RequestCtx, r *route) {
 	start, id := s.actors.Clock(), s.assignRequestID(ctx)
 	s.metrics.inFlight.Inc()
@@ -297,13 +303,17 @@ func (s *Server) serveRoute(ctx *fasthttp.RequestCtx, r *route) {
 	s.recordRequest(id, r, a, s.actors.Clock().Sub(start))
 }
 
-// countRefusal counts a refusal with a status below 500 against the client's address.
+// countRefusal counts a refusal with a status below 500 against the client's address. Server errors
+// are not the client's fault and do not count.
 func countRefusal(ctx *fasthttp.RequestCtx, a answer) {
 	if a.status < fasthttp.StatusInternalServerError {
 		drain.CountRefusal(ctx)
 	}
 }
 
+// checkAndRun checks a request in the documented order and runs its handler: framing, address and
+// form of the credentials, body, caller and permissions, disk room, Idempotency-Key, query. It
+// returns the first check's fault or the handler's error.
 func (s *Server) checkAndRun(ctx *fasthttp.RequestCtx, c *call) (answer, error) {
 	if err := checkFraming(ctx); err != nil {
 		return answer{}, err
@@ -352,7 +362,9 @@ const lastBody = 4 << 10
 
 // checkFraming refuses messages that two servers in a row could parse differently, and bodies with
 // a Content-Encoding. It reads the raw header, because fasthttp accepts two lengths, folded lines,
-// any name and any line ending.
+// any name and any line ending. It fails with invalid_request, after which the connection closes,
+// or with unsupported_media_type for a Content-Encoding. Every request passes it first, also one
+// without a route.
 func checkFraming(ctx *fasthttp.RequestCtx) error {
 	var length, transfer, encoding bool
 	for line := range bytes.Lines(ctx.Request.Header.RawHeaders()) {
@@ -406,6 +418,8 @@ func (s *Server) methodNotAllowed(ctx *fasthttp.RequestCtx) {
 	ctx.Response.Header.Set("Allow", allow)
 }
 
+// refuseUnrouted answers a request without a route: with a fault of its framing, else with
+// rate_limited when its address is over the limit, else with f.
 func (s *Server) refuseUnrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 	var err error = f
 	if framing := checkFraming(ctx); framing != nil {
@@ -416,13 +430,15 @@ func (s *Server) refuseUnrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 	s.writeRefusal(ctx, err)
 }
 
-// refusePanicked answers a request whose handler panicked. The handler's effects are unknown.
+// refusePanicked answers a request whose handler panicked: 500 internal, and the connection closes.
+// The handler's effects are unknown. The router calls it; the stack goes to the log.
 func (s *Server) refusePanicked(ctx *fasthttp.RequestCtx, cause any) {
 	ctx.SetConnectionClose()
 	s.writeRefusal(ctx, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 }
 
-// refuseMalformed answers bytes that fasthttp could not parse as a request.
+// refuseMalformed answers bytes that fasthttp could not parse as a request, with the status of
+// malformedFault. fasthttp calls it.
 func (s *Server) refuseMalformed(ctx *fasthttp.RequestCtx, err error) {
 	s.writeRefusal(ctx, malformedFault(err))
 }
@@ -434,8 +450,8 @@ type timeoutError interface {
 	Timeout() bool
 }
 
-// malformedFault returns the fault of bytes that are not a request. The message quotes none of
-// them.
+// malformedFault returns the fault of bytes that are not a request: header_too_large,
+// body_too_large, request_timeout or invalid_request. The message quotes none of the bytes.
 func malformedFault(err error) *fault.Error {
 	if _, small := errors.AsType[*fasthttp.ErrSmallBuffer](err); small {
 		return fault.New(fault.HeaderTooLarge, fmt.Sprintf("the request line and header have at most %d bytes", maxHeader))

@@ -21,7 +21,8 @@ const (
 )
 
 // authenticateSession finds the user of the cookie and, when the route requires a role, the
-// workspace.
+// workspace. It fails with unauthorized without an open session, and like enterWorkspace.
+// authenticateCaller calls it for the dashboard's routes.
 func (e *edge) authenticateSession(c *call) error {
 	hash, owner, err := e.sessionOf(c)
 	if err != nil {
@@ -37,8 +38,8 @@ func (e *edge) authenticateSession(c *call) error {
 	return e.enterWorkspace(c)
 }
 
-// sessionOf finds the open session of the cookie: its hash and its user. The user is "" when there
-// is none.
+// sessionOf finds the open session of the cookie: its hash and its user. The user is "" for a
+// missing, malformed, unknown or expired cookie. It fails only with an error of the store.
 func (e *edge) sessionOf(c *call) (hash, owner string, err error) {
 	slot, hash, err := ident.ParseSecret(ident.SessionSecret, c.header.cookie)
 	if err != nil {
@@ -57,7 +58,8 @@ func (e *edge) sessionOf(c *call) (hash, owner string, err error) {
 	return hash, document.UserID, nil
 }
 
-// endCookieSession ends the open session of the cookie, whichever user owns it.
+// endCookieSession ends the open session of the cookie, whichever user owns it. Without one it does
+// nothing. It fails only with an error of the store. startSession calls it at sign-up and sign-in.
 func (e *edge) endCookieSession(c *call) error {
 	hash, owner, err := e.sessionOf(c)
 	if err != nil || owner == "" {
@@ -67,7 +69,9 @@ func (e *edge) endCookieSession(c *call) error {
 	return err
 }
 
-// enterWorkspace finds the session's workspace and asks that workspace for the user's role in it.
+// enterWorkspace finds the session's workspace (X-Workspace-Id, else the user's only choice) and
+// asks that workspace for the user's role in it. It fails with workspace_required when the choice
+// is not clear, and with the workspace's refusal of a user who is no member.
 func (e *edge) enterWorkspace(c *call) error {
 	id := c.header.workspaceID
 	if id == "" {
@@ -88,6 +92,8 @@ func (e *edge) enterWorkspace(c *call) error {
 	return nil
 }
 
+// readUser asks the user's actor for its current state. It fails with not_found for an unknown
+// user, and with the store's error.
 func (e *edge) readUser(ctx context.Context, id string) (user.View, error) {
 	view, err := ask[user.View](ctx, e.actors, toUser(id, decision.Read{}))
 	if err != nil {
@@ -98,7 +104,8 @@ func (e *edge) readUser(ctx context.Context, id string) (user.View, error) {
 
 // checkOrigin keeps another site's page from acting with the browser's cookie. A request without
 // Origin and Sec-Fetch-Site comes from no browser and passes. Routes without credentials ignore the
-// cookie and pass too, except sign-in, which would store another user's session in the browser.
+// cookie and pass too, except sign-in, which would store another user's session in the browser. A
+// refusal is origin_refused. authorizeCaller calls it for every caller without an API key.
 func (e *edge) checkOrigin(c *call) error {
 	if c.method == fasthttp.MethodGet || c.method == fasthttp.MethodHead || c.route.auth == authPartner ||
 		c.route.auth == authNone && !c.route.signsIn {
@@ -117,8 +124,8 @@ func (e *edge) checkOrigin(c *call) error {
 	return refused
 }
 
-// newCookie returns the session's cookie; an empty secret deletes it.
-// newCookie is the session's cookie; an empty secret deletes it.
+// newCookie returns the session's cookie; an empty secret deletes it. The cookie is HttpOnly and
+// SameSite=Lax, Secure under https, and lasts sessionLife.
 func (e *edge) newCookie(secret string) *fasthttp.Cookie {
 	cookie := &fasthttp.Cookie{}
 	cookie.SetKey(sessionCookie)

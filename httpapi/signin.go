@@ -32,14 +32,17 @@ const (
 // passwordRetry is the advised wait after the queue of password hashes was full.
 const passwordRetry = time.Second
 
-// limitSignUp bounds the accounts that one address creates. Sign-ins have their own counts.
+// limitSignUp bounds the accounts that one address creates. Sign-ins have their own counts. It
+// fails with rate_limited, and with rate_limit_unavailable when the limiter's table is full. signUp
+// calls it before it hashes a password.
 func (h *sessionHandlers) limitSignUp(c *call) error {
 	return h.limits.countRequest("signup-address/"+c.peer, signupsPerAddress)
 }
 
 // guardSignIn bounds the guesses of an account's password. Guesses from new places share one count,
 // and each known place has its own, so strangers cannot use up the attempts of the owner's usual
-// place. The address counts over all accounts.
+// place. The address counts over all accounts. account is a hash or id that names the account. It
+// fails like delayOver. logIn calls it before it checks the password.
 func (h *sessionHandlers) guardSignIn(c *call, account string, known bool) error {
 	counted, limit := "login-account/"+account, loginsPerAccount
 	if known {
@@ -48,7 +51,8 @@ func (h *sessionHandlers) guardSignIn(c *call, account string, known bool) error
 	return h.delayOver(c, []rateCount{{"login-address/" + c.peer, loginsPerAddress}, {counted, limit}}, counted)
 }
 
-// guardChange bounds the guesses of the current password in a password change.
+// guardChange bounds the guesses of the current password in a password change. It fails like
+// delayOver.
 func (h *sessionHandlers) guardChange(c *call) error {
 	counted := "password-user/" + c.who.user
 	return h.delayOver(c, []rateCount{{counted, changesPerUser}}, counted)
@@ -61,7 +65,9 @@ type rateCount struct {
 }
 
 // delayOver counts an attempt. An attempt over a limit is delayed, because a refusal would lock the
-// owner out. It is refused only when no place for a delayed attempt is free.
+// owner out. It is refused only when no place for a delayed attempt is free. It fails with
+// rate_limited then, with rate_limit_unavailable when the limiter's table is full, and with
+// unavailable when the request ends during the delay.
 func (h *sessionHandlers) delayOver(c *call, counts []rateCount, account string) error {
 	over := false
 	for _, count := range counts {
@@ -106,6 +112,7 @@ type delayPlace struct {
 func newDelayLine() *delayLine { return &delayLine{elapse: pauseFor, counts: map[string]int{}} }
 
 // delayRequest delays a request by signInDelay. It returns errNoDelay at once when a place is full.
+// It returns the context's error when the request ends during the delay.
 func (l *delayLine) delayRequest(ctx context.Context, places ...delayPlace) error {
 	if !l.takePlaces(places) {
 		return errNoDelay
@@ -114,6 +121,8 @@ func (l *delayLine) delayRequest(ctx context.Context, places ...delayPlace) erro
 	return l.elapse(ctx, signInDelay)
 }
 
+// takePlaces takes one place of every name, or none and returns false when one of them or the whole
+// line is full.
 func (l *delayLine) takePlaces(places []delayPlace) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,6 +141,7 @@ func (l *delayLine) takePlaces(places []delayPlace) bool {
 	return true
 }
 
+// releasePlaces returns the places that takePlaces took.
 func (l *delayLine) releasePlaces(places []delayPlace) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,6 +153,7 @@ func (l *delayLine) releasePlaces(places []delayPlace) {
 	}
 }
 
+// pauseFor waits for d, or returns the context's error as soon as it ends.
 func pauseFor(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -154,7 +165,9 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// passwordFault turns an error of the password queue into a fault. Nothing has changed.
+// passwordFault turns an error of the password queue into a fault: a full queue or an ended request
+// is unavailable with a wait, any other error stays. Nothing has changed. The handlers that hash or
+// check a password call it.
 func passwordFault(err error) error {
 	full := errors.Is(err, password.ErrFull)
 	if !full && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
@@ -165,6 +178,7 @@ func passwordFault(err error) error {
 }
 
 // placesOf reads the places from which a user has signed in; it returns none for an unknown user.
+// It fails only with an error of the store. logIn calls it.
 func (h *sessionHandlers) placesOf(ctx context.Context, id string) (user.Places, error) {
 	if id == "" {
 		return nil, nil

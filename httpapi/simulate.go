@@ -28,9 +28,10 @@ func (h *cardHandlers) simulateRoutes() []route {
 		sandboxOnly: true, handle: h.simulateMessage}}
 }
 
-// simulateMessage sends a network message about one of the caller's cards to the authorizer.
-// Network ids are global, so simulationPrefix keeps one tenant's test messages apart from
-// another's.
+// simulateMessage handles POST /api/dev/cards/{id}/simulate/{message} of a sandbox workspace: it
+// sends a network message about one of the caller's cards to the authorizer. Network ids are
+// global, so simulationPrefix keeps one tenant's test messages apart from another's. It fails with
+// not_found for an unknown message, card or authorization, and with invalid_body.
 func (h *cardHandlers) simulateMessage(c *call) (answer, error) {
 	message, known := networkRoutes[c.params["message"]]
 	if !known {
@@ -92,8 +93,8 @@ var networkRoutes = map[string]networkRoute{
 	"expiry":        {byAuthorization: true},
 }
 
-// checkExpiry checks the fields of an expiry. The authorizer does not, because an expiry is no
-// network message.
+// checkExpiry checks the fields of an expiry and fails with invalid_body. The authorizer does not
+// check them, because an expiry is no network message.
 func checkExpiry(body map[string]any) error {
 	for _, field := range slices.Sorted(maps.Keys(body)) {
 		if field != "id" && field != "authorizationId" {
@@ -106,7 +107,8 @@ func checkExpiry(body map[string]any) error {
 	return nil
 }
 
-// simulateExpiry expires an authorization, which releases its held amount.
+// simulateExpiry expires an authorization, which releases its held amount. It fails with not_found
+// for a malformed id, and with the authorizer's error.
 func (h *cardHandlers) simulateExpiry(c *call, body map[string]any) (answer, error) {
 	text, _ := body["authorizationId"].(string)
 	u, err := ident.Parse(ident.Authorization, text)
@@ -129,7 +131,8 @@ func (c *call) simulationPrefix() string {
 }
 
 // prefixIDs marks the ids of a message, and draws an id for a message without one. An originalId
-// that is not a string stays, for the authorizer to refuse.
+// that is not a string stays, for the authorizer to refuse. It fails with invalid_body for an id of
+// more than maxSimulatedID characters.
 func (h *cardHandlers) prefixIDs(c *call, body map[string]any) error {
 	if _, given := body["id"]; !given {
 		var b [8]byte
@@ -158,7 +161,8 @@ func (c *call) stripPrefix(document []byte) []byte {
 	return bytes.ReplaceAll(document, []byte(`"`+c.simulationPrefix()), []byte(`"`))
 }
 
-// ownAuthorization refuses a message whose authorization belongs to another card or workspace.
+// ownAuthorization refuses with not_found a message whose authorization belongs to another card or
+// workspace. A message that names none passes.
 func (h *cardHandlers) ownAuthorization(c *call, card string, body map[string]any) error {
 	id, given := body["authorizationId"].(string)
 	if !given {

@@ -76,7 +76,8 @@ func (h *treasuryHandlers) getStatement(c *call) (answer, error) {
 	return answer{status: fasthttp.StatusOK, body: out.Bytes(), file: &file{format.contentType, name}}, nil
 }
 
-// statementTurn waits for one of the places of statementsAtOnce. A workspace has at most one.
+// statementTurn waits for one of the places of statementsAtOnce. A workspace has at most one. It
+// fails with unavailable after the time statementTurn. The caller must call done.
 func (h *treasuryHandlers) statementTurn(c *call) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, statementTurn)
 	defer cancel()
@@ -86,7 +87,9 @@ func (h *treasuryHandlers) statementTurn(c *call) (done func(), err error) {
 	return done, nil
 }
 
-// readPeriod returns a statement of the requested days, without balances and lines.
+// readPeriod returns a statement of the requested days, without balances and lines. It fails with
+// invalid_query for a day that is no date, for a reversed or future period, and for one of more
+// than maxStatementDays.
 func readPeriod(c *call) (*statement.Statement, error) {
 	from, err := readDay(c, "from")
 	if err != nil {
@@ -117,7 +120,8 @@ func readDay(c *call, name string) (time.Time, error) {
 }
 
 // readStatement fills in the balances and lines. The balance's actor answers after every earlier
-// decision is committed, so no line of a past day is missing.
+// decision is committed, so no line of a past day is missing. It fails with limit_exceeded for a
+// period with too many lines, and with the store's error.
 func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error {
 	h.actors.WaitRelayed(c.ctx, of.Account)
 	_, err := h.actors.Ask(c.ctx, toBalance(of.Account, decision.Read{}))
@@ -151,7 +155,7 @@ func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error
 }
 
 // statementLine returns the line of an entry, with the customer's own reference. An entry with its
-// own balance keeps it, and the statement compares it with after.
+// own balance keeps it, and the statement compares it with after, the summed balance.
 func statementLine(c *call, e balance.LedgerEntry, after money.Cents) statement.Line {
 	line := statement.Line{ID: e.ID, Source: e.Source, Direction: e.Direction, AmountCents: e.AmountCents,
 		BalanceCents: after,
@@ -189,7 +193,8 @@ func (l ledgerReader) newestBefore(place uint64) ([]ledgerRecord, error) {
 }
 
 // firstOf returns the place of the first line that was booked at or after a time. Booking times
-// rise with positions, so it searches by bisection.
+// rise with positions, so it searches by bisection. Without such a line it returns the place behind
+// the newest. It fails only with an error of the store.
 func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 	newest, err := l.newestBefore(0)
 	if err != nil || len(newest) == 0 {
@@ -216,7 +221,8 @@ func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 }
 
 // balanceBefore returns the dollar balance before a place, from the newest line that states one.
-// Lines of an older version state none and are summed.
+// Lines of an older version state none and are summed. It fails with limit_exceeded when it must
+// sum more than maxStatementLines, and with the store's error.
 func (l ledgerReader) balanceBefore(place uint64) (sum money.Cents, err error) {
 	page := query.Page{After: query.Place{Position: place}, Limit: 1} // the newest line usually states its balance
 	for read := (lineCount{}); ; page.Limit = statementPage {
@@ -242,7 +248,8 @@ func (l ledgerReader) balanceBefore(place uint64) (sum money.Cents, err error) {
 	}
 }
 
-// entriesBetween returns the lines from first up to but excluding end, newest first.
+// entriesBetween returns the dollar lines from first up to but excluding end, newest first. It
+// fails with limit_exceeded when there are too many, and with the store's error.
 func (l ledgerReader) entriesBetween(first, end uint64) (lines []balance.LedgerEntry, err error) {
 	page := query.Page{After: query.Place{Position: end}, Limit: statementPage}
 	for read := (lineCount{}); ; {
@@ -272,6 +279,8 @@ func (l ledgerReader) entriesBetween(first, end uint64) (lines []balance.LedgerE
 // lineCount counts the lines that were read for a statement.
 type lineCount struct{ dollars, others int }
 
+// countLine counts a line that was read. It fails with limit_exceeded beyond maxStatementLines
+// dollar lines or maxOtherLines lines of other balances.
 func (n *lineCount) countLine(e *balance.LedgerEntry) error {
 	if !ofDollars(e) {
 		if n.others++; n.others > maxOtherLines {
