@@ -11,7 +11,8 @@ import (
 // time than the rest of the journal's work on the message. The bytes are those of package json, and
 // the structs decode them.
 
-// AppendJSON implements decision.Appender.
+// AppendJSON appends the event as package json encodes it, and implements decision.Appender: the
+// actor runtime calls it to store the event. It fails when an entry cannot be encoded.
 func (e Relayed) AppendJSON(dst []byte) (_ []byte, err error) {
 	dst = hold.AppendString(append(dst, `{"workspace":`...), e.Workspace)
 	dst = append(dst, `,"entries":`...)
@@ -22,6 +23,8 @@ func (e Relayed) AppendJSON(dst []byte) (_ []byte, err error) {
 	return append(e.At.Append(append(dst, `,"at":`...)), '}'), nil
 }
 
+// appendEntries appends the entries as package json would, null for a nil list. It fails when an
+// entry cannot be encoded. Relayed.AppendJSON calls it.
 func appendEntries(dst []byte, entries []hold.Entry) (_ []byte, err error) {
 	if entries == nil {
 		return append(dst, "null"...), nil
@@ -38,6 +41,8 @@ func appendEntries(dst []byte, entries []hold.Entry) (_ []byte, err error) {
 	return append(dst, ']'), nil
 }
 
+// appendPostings appends the postings as package json would, null for a nil list. It never fails.
+// Relayed.AppendJSON calls it.
 func appendPostings(dst []byte, postings []Posting) []byte {
 	if postings == nil {
 		return append(dst, "null"...)
@@ -65,7 +70,8 @@ func appendInteger(dst []byte, member string, n int64) []byte {
 	return strconv.AppendInt(append(dst, member...), n, 10)
 }
 
-// AppendJSON implements decision.Appender.
+// AppendJSON appends the record as package json encodes it, and implements decision.Appender: the
+// actor runtime calls it to store the record. Its error is always nil.
 func (a Authorization) AppendJSON(dst []byte) ([]byte, error) {
 	dst = hold.AppendString(append(dst, `{"id":`...), a.ID)
 	dst = hold.AppendString(append(dst, `,"networkId":`...), a.NetworkID)
@@ -100,7 +106,8 @@ func (m Merchant) appendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendJSON implements decision.Appender.
+// AppendJSON appends the record as package json encodes it, and implements decision.Appender: the
+// actor runtime calls it to store the record. Its error is always nil.
 func (x AuthorizationIndex) AppendJSON(dst []byte) ([]byte, error) {
 	dst = append(dst, '{')
 	if x.AuthorizationID != "" {
@@ -109,6 +116,8 @@ func (x AuthorizationIndex) AppendJSON(dst []byte) ([]byte, error) {
 	return append(appendTexts(append(dst, `"authorizationIds":`...), x.AuthorizationIDs), '}'), nil
 }
 
+// appendTexts appends the strings as package json would, null for a nil list. It never fails.
+// AuthorizationIndex.AppendJSON calls it.
 func appendTexts(dst []byte, texts []string) []byte {
 	if texts == nil {
 		return append(dst, "null"...)
@@ -123,7 +132,8 @@ func appendTexts(dst []byte, texts []string) []byte {
 	return append(dst, ']')
 }
 
-// AppendJSON implements decision.Appender.
+// AppendJSON appends the record as package json encodes it, and implements decision.Appender: the
+// actor runtime calls it to store the record. Its error is always nil.
 func (s CardSpend) AppendJSON(dst []byte) ([]byte, error) {
 	dst = strconv.AppendUint(append(dst, `{"month":`...), uint64(s.Month), 10)
 	return append(appendCents(dst, `,"cents":`, s.Cents), '}'), nil

@@ -11,8 +11,9 @@ import (
 )
 
 // Sides computes both amounts of a conversion at a rate (units of buy for one of sell), given the
-// amount of the fixed side, "sell" or "buy". The other is rounded half-even, once. An amount of
-// zero or above money.MaxMinor is invalid_body.
+// amount of the fixed side, "sell" or "buy". The other is rounded half-even, once. It fails with
+// invalid_body when the other amount is zero or above money.MaxMinor. A conversion quote and the
+// estimates of GET /api/mca/rates use it.
 func Sides(rate money.Rate, sell, buy money.Currency, fixed string, minor money.Minor) (sold, bought Amount,
 	err error) {
 	sold, bought = Amount{sell, minor}, Amount{buy, minor}
@@ -119,7 +120,8 @@ func (c Conversion) afterMove(e ConversionMoved) Conversion {
 
 // closingLines adds the money of a move that ends the conversion to t, and returns its activity
 // lines. The held amount is freed first, so that the lines add up to the available balance; a
-// completed conversion then sells it.
+// completed conversion then sells it. It never fails. moveConversion calls it for each final
+// status.
 func (c *Conversion) closingLines(t *currencyTransfer, to string) (lines []Activity) {
 	note := func(kind string, a Amount, sign money.Minor) {
 		line := t.activityLine(kind, a.Currency, sign*a.AmountMinor)

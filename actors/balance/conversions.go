@@ -48,7 +48,10 @@ type QuotePair struct {
 	AmountMinor money.Minor
 }
 
-// CheckPair refuses a request that no workspace could make valid: invalid_body or same_currency.
+// CheckPair checks what is wrong for every workspace. It fails with invalid_body for a currency
+// that Purser does not serve, a FixedSide other than sell or buy, or an amount out of range. It
+// fails with same_currency for a pair of equal currencies. The route POST /api/mca/quotes calls it
+// before it asks the desk for a rate, and quoteConversion calls it again.
 func (p QuotePair) CheckPair() error {
 	for _, c := range []money.Currency{p.Sell, p.Buy} {
 		if _, served := c.Exponent(); !served {
@@ -118,10 +121,10 @@ type ReportedConversion struct {
 	Late       bool
 }
 
-// decideConversion decides the commands of this file; known is false for any other command. The
-// error is a fault that refuses the command; the type of the command lists the codes.
-// SubmitConversion, AnswerConversion and LapseConversion are never refused. A bug panics: a
-// command for another workspace or an unknown outcome.
+// decideConversion decides the commands of this file; known is false for any other command.
+// decideCommand calls it. The error is a fault that refuses the command; the type of the command
+// lists the codes. SubmitConversion, AnswerConversion and LapseConversion are never refused. A bug
+// panics: a command for another workspace or an unknown outcome.
 func (b conversions) decideConversion(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
 	case QuoteConversion:
@@ -144,6 +147,9 @@ func (b conversions) decideConversion(m decision.Meta, command any) (d decision.
 	return d, true, err
 }
 
+// checkQuotable checks that the workspace can convert the pair now. It fails with CheckPair's
+// faults, currency_account_not_found, account_not_ready, onboarding_required, currency_unavailable
+// or account_suspended, checked in this order. quoteConversion calls it.
 func (b conversions) checkQuotable(p QuotePair) error {
 	if err := p.CheckPair(); err != nil {
 		return err
@@ -172,6 +178,8 @@ func (b conversions) checkQuotable(p QuotePair) error {
 	return nil
 }
 
+// quoteConversion stores a locked rate. It fails with the faults that QuoteConversion lists. Its
+// caller is decideConversion, for the command of the route POST /api/mca/quotes.
 func (b conversions) quoteConversion(m decision.Meta, c QuoteConversion) (decision.Decision, error) {
 	if err := b.checkQuotable(c.Pair); err != nil {
 		return decision.Decision{}, err
@@ -200,6 +208,9 @@ func (b conversions) quoteConversion(m decision.Meta, c QuoteConversion) (decisi
 	}, nil
 }
 
+// createConversion uses a locked quote and holds the amount sold. It sets the timer that cancels
+// the conversion after UnsentFor. It fails with quote_used for an unknown or used quote, with
+// quote_expired, and with the faults of checkConvertible. decideConversion calls it.
 func (b conversions) createConversion(m decision.Meta, c CreateConversion) (decision.Decision, error) {
 	q, known := b.orders.conversionQuotes.findOrder(c.Quote.ID)
 	switch {
@@ -230,7 +241,10 @@ func (b conversions) createConversion(m decision.Meta, c CreateConversion) (deci
 	}, nil
 }
 
-// checkConvertible refuses a quote that the balances do not allow.
+// checkConvertible checks that the balances allow the quote's conversion. It fails with
+// insufficient_funds, balance_paused, limit_exceeded (too many open conversions, or no room for the
+// amount bought) or account_suspended. It panics when the workspace has no balance in the currency
+// sold. createConversion calls it.
 func (b conversions) checkConvertible(q ConversionQuote) error {
 	sell := b.Currencies[b.mustCurrencyIndex(q.Sell.Currency)]
 	switch {
@@ -251,7 +265,9 @@ func (b conversions) checkConvertible(q ConversionQuote) error {
 	return nil
 }
 
-// submitConversion replies Send to the first caller and to no other: that caller sends the order.
+// submitConversion moves a held conversion to provider_submitted and replies Send; any other
+// status, or an unknown id, gets an empty reply. So one caller sends the order, once. It never
+// fails. decideConversion calls it, for the process that sends orders to the desk.
 func (b conversions) submitConversion(m decision.Meta, c SubmitConversion) decision.Decision {
 	v, known := b.orders.conversions.findOrder(c.ID)
 	if !known || v.Status != ConversionHeld {
@@ -265,7 +281,8 @@ func (b conversions) submitConversion(m decision.Meta, c SubmitConversion) decis
 }
 
 // answerConversion records the desk's answer. AnswerTaken changes no status; an answer after a
-// report changes nothing.
+// report, or for an unknown id, changes nothing. It never fails. decideConversion calls it, for the
+// process that sends orders to the desk.
 func (b conversions) answerConversion(m decision.Meta, c AnswerConversion) decision.Decision {
 	v, known := b.orders.conversions.findOrder(c.ID)
 	if !known || v.Status != ConversionSubmitted || c.Answer == AnswerTaken {
@@ -279,6 +296,10 @@ func (b conversions) answerConversion(m decision.Meta, c AnswerConversion) decis
 	return d
 }
 
+// reportConversion applies the desk's report and frees or moves the held amount. It fails with
+// invalid_body for an EventID of a wrong length, with not_found, with conversion_conflict, and with
+// limit_exceeded when a balance has no room. It panics for an unknown Outcome. decideConversion
+// calls it.
 func (b conversions) reportConversion(m decision.Meta, c ReportConversion) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -309,7 +330,8 @@ func (b conversions) reportConversion(m decision.Meta, c ReportConversion) (deci
 	return d, nil
 }
 
-// conversionTimer decides the timers of conversions; known is false for any other key.
+// conversionTimer decides the fired timers of conversions; known is false for any other key. A
+// timer of a finished or unknown conversion changes nothing. It never fails. decideTimer calls it.
 func (b conversions) conversionTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	for prefix, fired := range map[string]func(Conversion) decision.Decision{
 		timerUnsent: func(v Conversion) decision.Decision {
@@ -341,7 +363,8 @@ func (b conversions) conversionTimer(m decision.Meta, key string) (d decision.De
 }
 
 // lapseConversion frees the money of a conversion that the desk does not have. A submitted
-// conversion passes through outcome_unknown first.
+// conversion passes through outcome_unknown first; one in any other status stays as it is. It never
+// fails. decideConversion calls it, after the desk has denied the order.
 func (b conversions) lapseConversion(m decision.Meta, c LapseConversion) decision.Decision {
 	v, known := b.orders.conversions.findOrder(c.ID)
 	if !known || v.Status != ConversionSubmitted && v.Status != ConversionUnknown {
@@ -358,8 +381,8 @@ func (b conversions) lapseConversion(m decision.Meta, c LapseConversion) decisio
 	return d
 }
 
-// moveConversion makes a step that conversionMoves allows. The end of a conversion removes its
-// timers.
+// moveConversion makes a step that conversionMoves allows, and panics for any other. The end of a
+// conversion books its money and removes its timers. The decisions of this file call it.
 func (b conversions) moveConversion(m decision.Meta, v Conversion, step conversionStep, eventID string) (Conversion,
 	decision.Decision) {
 	to, allowed := conversionMoves[v.Status][step]
@@ -388,6 +411,8 @@ func (b conversions) applyConversionQuoted(e ConversionQuoted) {
 	b.ConversionQuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.LockExpiresAt)
 }
 
+// applyConversionCreated folds the event into the state: it uses the quote and books the hold. It
+// panics when the quote is not loaded or not locked. Apply calls it.
 func (b conversions) applyConversionCreated(e ConversionCreated) {
 	q, known := b.orders.conversionQuotes.findOrder(e.Conversion.QuoteID)
 	if !known || q.Status != QuoteLocked {
@@ -402,6 +427,8 @@ func (b conversions) applyConversionCreated(e ConversionCreated) {
 	b.postCurrencies(e.Postings)
 }
 
+// applyConversionMoved folds the event into the state: it books the postings and closes a finished
+// conversion. It panics when the conversion is not loaded. Apply calls it.
 func (b conversions) applyConversionMoved(e ConversionMoved) {
 	b.postCurrencies(e.Postings)
 	before, known := b.orders.conversions.findOrder(e.Conversion)

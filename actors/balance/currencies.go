@@ -132,7 +132,8 @@ func openingRefusal(c money.Currency) fault.Code {
 	return ""
 }
 
-// Covered reports whether a balance in a currency can be opened (refusal "") and converted.
+// Covered reports whether a balance in a currency can be opened (refusal "") and converted. It
+// never fails. Conversion quotes check it, and the routes under /api/mca show it.
 func Covered(c money.Currency) (refusal fault.Code, converts bool) {
 	refusal = openingRefusal(c)
 	return refusal, refusal == "" && c != "MXN"
@@ -184,7 +185,9 @@ func (s *State) currencyIndex(c money.Currency) int {
 	return slices.IndexFunc(s.Currencies, func(a CurrencyAccount) bool { return a.Currency == c })
 }
 
-// decideCurrency decides the commands of this file; known is false for any other command.
+// decideCurrency decides the commands of this file; known is false for any other command. Its
+// errors are the faults that the type of the command lists. It panics for a command of another
+// workspace. decideCommand calls it.
 func (b currencies) decideCurrency(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
 	case Onboard:
@@ -207,6 +210,8 @@ func (b currencies) decideCurrency(m decision.Meta, command any) (d decision.Dec
 	return d, true, err
 }
 
+// onboardWorkspace sets the workspace up for conversions and replies CurrenciesView. A repeat adds
+// no event. Its error is always nil. decideCurrency calls it.
 func (b currencies) onboardWorkspace(m decision.Meta, c Onboard) (decision.Decision, error) {
 	d := decision.Decision{}
 	after := *b.State
@@ -218,6 +223,9 @@ func (b currencies) onboardWorkspace(m decision.Meta, c Onboard) (decision.Decis
 	return d, nil
 }
 
+// openCurrency opens a balance and sets the timer that makes it active after c.Delay. It fails with
+// invalid_currency for a currency that is not served, currency_account_exists, or the code of
+// openingRefusal. decideCurrency calls it.
 func (b currencies) openCurrency(m decision.Meta, c OpenCurrency) (decision.Decision, error) {
 	if _, served := c.Currency.Exponent(); !served {
 		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not served")
@@ -238,7 +246,9 @@ func (b currencies) openCurrency(m decision.Meta, c OpenCurrency) (decision.Deci
 	}, nil
 }
 
-// checkActive refuses an account that is missing, still opening or suspended, in this order.
+// checkActive checks that the workspace has an active balance in the currency. It fails with
+// currency_account_not_found, account_not_ready or account_suspended. Conversions and pay-ins call
+// it before they are decided.
 func (s *State) checkActive(currency money.Currency) error {
 	i := s.currencyIndex(currency)
 	switch {
@@ -252,6 +262,9 @@ func (s *State) checkActive(currency money.Currency) error {
 	return nil
 }
 
+// announcePayin stores a pending pay-in and sets the timer that settles it at c.ArrivesAt. It fails
+// with invalid_currency, invalid_amount, invalid_body (the reference is too long), checkActive's
+// faults, or limit_exceeded for too many pay-ins or no room. decideCurrency calls it.
 func (b currencies) announcePayin(m decision.Meta, c AnnouncePayin) (decision.Decision, error) {
 	switch _, served := c.Amount.Currency.Exponent(); {
 	case !served:
@@ -304,6 +317,9 @@ func (s *State) canReceiveUpTo(more Amount, most money.Minor) bool {
 	return err == nil && sum <= most
 }
 
+// reportCurrency applies the partner's report to a balance's status and scope. It fails with
+// invalid_body for a wrong EventID, Status or Scope, and with not_found for a balance that is
+// missing or still opening. decideCurrency calls it.
 func (b currencies) reportCurrency(m decision.Meta, c ReportCurrency) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -334,7 +350,9 @@ func (b currencies) reportCurrency(m decision.Meta, c ReportCurrency) (decision.
 	}, nil
 }
 
-// currencyTimer decides the timers of this file; known is false for any other key.
+// currencyTimer decides the timers of this file: a balance becomes active, or a pay-in settles. A
+// timer whose balance or pay-in has moved on changes nothing; known is false for any other key. It
+// never fails. decideTimer calls it.
 func (b currencies) currencyTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	if c, isOpen := strings.CutPrefix(key, timerOpen); isOpen {
 		if i := b.currencyIndex(money.Currency(c)); i >= 0 && b.Currencies[i].Status == CurrencyOpening {
@@ -353,7 +371,8 @@ func (b currencies) currencyTimer(m decision.Meta, key string) (d decision.Decis
 	return d, true
 }
 
-// settlePayin credits a pending pay-in. Its announcement reserved the room.
+// settlePayin credits a pending pay-in when its timer fires. It never fails, because the
+// announcement reserved the room. currencyTimer calls it.
 func (b currencies) settlePayin(m decision.Meta, p Payin) decision.Decision {
 	p.Status = PayinDone
 	t := b.newCurrencyTransfer("payin/"+p.ID, m.At)
@@ -397,6 +416,8 @@ func (b currencies) applyPayinAnnounced(e PayinAnnounced) {
 	b.PaidIn[e.Payin.Amount.Currency] = money.MustAdd(b.PaidIn[e.Payin.Amount.Currency], e.Payin.Amount.AmountMinor)
 }
 
+// applyPayinArrived folds the event: it settles the pay-in and books its postings. It panics when
+// the pay-in is not loaded or not pending. Apply calls it.
 func (b currencies) applyPayinArrived(e PayinArrived) {
 	p, known := b.orders.payins.findOrder(e.Payin)
 	if !known || p.Status != PayinPending {
@@ -409,7 +430,8 @@ func (b currencies) applyPayinArrived(e PayinArrived) {
 	b.postCurrencies(e.Postings)
 }
 
-// postCurrencies adds postings to the balances in currencies; the decision checked that they fit.
+// postCurrencies adds postings to the balances in currencies. The decision checked that they fit;
+// an overflow or a missing balance panics. The folds of pay-ins and conversions call it.
 func (s *State) postCurrencies(postings []Posting) {
 	for _, p := range postings {
 		switch p.Account {

@@ -9,14 +9,17 @@ import (
 )
 
 // Decide returns the events, reply, records, claims and timers that follow from a command, and
-// changes no state. Its errors are faults, except those of Relay. decision.Read on the zero State
-// shows a balance of zero. An unknown command panics.
+// changes no state. The balance actor calls it for each command and commits the result. Its errors
+// are faults (the type of the command lists the codes), except those of Relay. An unknown command
+// panics. decision.Read on the zero State shows a balance of zero.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	d, err := s.decideCommand(m, command)
 	s.bookLines(m, d.Records)
 	return d, err
 }
 
+// decideCommand calls the decision function of the command's type and returns its result and its
+// fault. It panics for an unknown command and for a command of another workspace. Decide calls it.
 func (s *State) decideCommand(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case CreateDeposit:
@@ -77,7 +80,8 @@ func (s *State) decideCommand(m decision.Meta, command any) (decision.Decision, 
 	panic(fmt.Sprintf("BUG: balance command %T", command))
 }
 
-// decideTimer decides a fired timer; the prefix of its key names the movement that set it.
+// decideTimer decides a fired timer; the prefix of its key names the movement that set it. Its
+// error is always nil; a key of no known prefix panics. decideCommand calls it.
 func (s *State) decideTimer(m decision.Meta, key string) (decision.Decision, error) {
 	for _, timer := range []func(decision.Meta, string) (decision.Decision, bool){
 		currencies{s}.currencyTimer, conversions{s}.conversionTimer, ramps{s}.rampTimer,
@@ -95,7 +99,9 @@ func (s *State) mustOwn(workspace string) {
 	}
 }
 
-// Apply folds an event.
+// Apply folds an event into the state. The balance actor calls it for each event that it decided,
+// and for those it reads when it loads the stream. It panics for an unknown event, and for an event
+// that breaks a sum of the state.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case DepositCreated:
@@ -165,7 +171,9 @@ var catalog = decision.NewCatalog("balance", DepositCreated{}, DepositSettled{},
 	RampSessionMoved{},
 	Relayed{}, UnmatchedKept{})
 
-// DecodeEvent decodes an event of any version that this package ever stored.
+// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
+// unknown type and for a payload that does not decode. The actor, the follower, the rebuild of the
+// authorizer and the processes that react to events call it.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }

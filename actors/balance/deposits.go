@@ -29,6 +29,9 @@ const sourceDeposit = "bank_deposit"
 // deposits has the decisions and folds of deposits in dollars.
 type deposits struct{ *State }
 
+// createDeposit stores a pending deposit. It fails with invalid_body for a wrong rail or amount,
+// and with limit_exceeded for too many pending deposits or no room in the balance. decideCommand
+// calls it, for the route POST /api/treasury/deposits.
 func (b deposits) createDeposit(m decision.Meta, c CreateDeposit) (decision.Decision, error) {
 	if err := checkDeposit(c.Rail, c.AmountUsdCents); err != nil {
 		return decision.Decision{}, err
@@ -54,6 +57,9 @@ func (b deposits) createDeposit(m decision.Meta, c CreateDeposit) (decision.Deci
 	}, nil
 }
 
+// settleDeposit credits an announced deposit on the bank's report; a settled one is replied again.
+// It fails with invalid_body for an EventID of a wrong length, with not_found, and with
+// limit_exceeded when the balance has no room. decideCommand calls it.
 func (b deposits) settleDeposit(m decision.Meta, c SettleDeposit) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -76,6 +82,9 @@ func (b deposits) settleDeposit(m decision.Meta, c SettleDeposit) (decision.Deci
 	}), nil
 }
 
+// receiveDeposit credits a transfer without an announcement, on the bank's report. It fails with
+// invalid_body for a wrong EventID, rail, amount or reference, and with limit_exceeded when the
+// balance has no room. decideCommand calls it.
 func (b deposits) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -113,8 +122,8 @@ func (b deposits) bankCredit(workspace string, d Deposit, reference string, at t
 	}
 }
 
-// depositArrival is the decision on an arrived deposit: its event, its record, its ledger line and
-// the claim of the bank's event id.
+// depositArrival builds the decision on an arrived deposit: its event, its record, its ledger line
+// and the claim of the bank's event id. It never fails. settleDeposit and receiveDeposit call it.
 func depositArrival(m decision.Meta, eventID string, d Deposit, credit transfer, e decision.Event) decision.Decision {
 	return decision.Decision{
 		Events:  []decision.Event{e},

@@ -51,7 +51,8 @@ type LedgerEntry struct {
 	BalanceCents *money.Cents    `json:"balanceCents,omitempty"`
 }
 
-// Signed is the amount that the line adds to its account, in cents.
+// Signed is the amount that the line adds to its account, in cents, negative for a debit. bookLines
+// and the statements of httpapi add it up.
 func (l LedgerEntry) Signed() money.Cents {
 	if l.Direction == "debit" {
 		return -l.AmountCents
@@ -92,7 +93,8 @@ type AuthorizationIndex struct {
 	AuthorizationIDs []string `json:"authorizationIds"`
 }
 
-// All returns the ids in the order of their decisions, for either stored version.
+// All returns the ids in the order of their decisions, for either stored version. The routes that
+// list authorizations call it.
 func (x AuthorizationIndex) All() []string {
 	if x.AuthorizationID != "" {
 		return []string{x.AuthorizationID}

@@ -47,7 +47,8 @@ func (l loadedOrders[O]) isLoaded(id string) bool {
 	return there
 }
 
-// loadDocument stores an order's document; a nil document says that no record has the id.
+// loadDocument stores an order's document; a nil document says that no record has the id. It fails
+// when the document does not decode. State.Load calls it.
 func (l *loadedOrders[O]) loadDocument(id string, document []byte) error {
 	if *l == nil {
 		*l = make(loadedOrders[O])
@@ -70,7 +71,7 @@ type orderSet interface {
 	loadDocument(id string, document []byte) error
 }
 
-// ofKind returns the orders of a kind of record. An unknown kind panics.
+// ofKind returns the orders of a kind of record. An unknown kind panics. Missing and Load call it.
 func (o *orders) ofKind(kind string) orderSet {
 	switch kind {
 	case RecordDeposit:
@@ -138,7 +139,8 @@ func (c ReportRamp) namedOrder() (decision.Ref, bool) {
 	return decision.Ref{Kind: RecordRampOrder, ID: c.ID}, c.Session == nil
 }
 
-// orderReference is the order that a command is about; false for a command without one.
+// orderReference is the order that a command or a fired timer is about; false for one without an
+// order. It never fails. Missing calls it.
 func orderReference(command any) (ref decision.Ref, is bool) {
 	switch c := command.(type) {
 	case orderCommand:
@@ -153,13 +155,16 @@ func orderReference(command any) (ref decision.Ref, is bool) {
 	return ref, false
 }
 
-// Missing names the record that a decision on the command needs and that is not in memory.
+// Missing names the record that a decision on the command needs and that is not in memory; false
+// when the decision can be made. It never fails. The balance actor calls it before Decide and reads
+// the record for Load.
 func (s *State) Missing(command any) (ref decision.Ref, missing bool) {
 	ref, is := orderReference(command)
 	return ref, is && !s.orders.ofKind(ref.Kind).isLoaded(ref.ID)
 }
 
-// Load adds a record that Missing named, as stored; nil when the workspace has no such record.
+// Load adds a record that Missing named, as stored; nil when the workspace has no such record. It
+// fails when the document does not decode. The balance actor calls it before Decide.
 func (s *State) Load(ref decision.Ref, document []byte) error {
 	if err := s.orders.ofKind(ref.Kind).loadDocument(ref.ID, document); err != nil {
 		return fmt.Errorf("record %s: %w", ref.Kind, err)
@@ -167,7 +172,7 @@ func (s *State) Load(ref decision.Ref, document []byte) error {
 	return nil
 }
 
-// Loaded is the number of orders in memory.
+// Loaded is the number of orders in memory. The balance actor calls Forget when it is too large.
 func (s *State) Loaded() int {
 	o := &s.orders
 	return len(o.deposits) + len(o.payouts) + len(o.quotes) + len(o.payins) + len(o.conversions) +
@@ -175,11 +180,12 @@ func (s *State) Loaded() int {
 		len(o.rampOrders) + len(o.rampQuotes)
 }
 
-// Forget drops the orders in memory. Their records must include every staged decision.
+// Forget drops the orders in memory. The balance actor calls it only with every staged decision
+// committed, so that the records have the newest orders.
 func (s *State) Forget() { s.orders = orders{} }
 
 // addToSum adds a to the sum of its currency, and deletes a sum that becomes zero. A negative sum
-// panics.
+// panics. The folds of pay-ins and conversions call it.
 func addToSum(sums *map[money.Currency]money.Minor, a Amount) {
 	if *sums == nil {
 		*sums = make(map[money.Currency]money.Minor)
@@ -206,7 +212,9 @@ type embeddedOrders struct {
 	RampOrders       []RampOrder       `json:"rampOrders"`
 }
 
-// UnmarshalJSON decodes a state's document of this version or of the one before.
+// UnmarshalJSON decodes a state's document of this version or of the one before, which embeds the
+// open orders. It fails for a document that is not JSON of these fields. The balance actor decodes
+// its stored state with it.
 func (s *State) UnmarshalJSON(document []byte) error {
 	type plain State
 	if err := json.Unmarshal(document, (*plain)(s)); err != nil {

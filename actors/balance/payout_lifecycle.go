@@ -133,6 +133,7 @@ func (p *Payout) refuseStep(code fault.Code, step payoutStep) error {
 }
 
 // isRepeat reports whether the payout already made the step, so that a repeat has no effect.
+// directPayout and reportPayout call it before they check that the step is allowed.
 func (p *Payout) isRepeat(step payoutStep) bool {
 	switch step {
 	case stepRelease: // in any later status; a cancelled wire was never released
@@ -179,7 +180,8 @@ func effectOfStep(p Payout, step payoutStep) effect {
 }
 
 // effectOfMove is the money that a move between two statuses changes: the reservation of an open
-// payout leaves the workspace or becomes available again.
+// payout leaves the workspace or becomes available again. A move without money gives zeros. It
+// never fails. The decisions and folds of payouts and Credit call it.
 func effectOfMove(from, to string, cents money.Cents) effect {
 	switch {
 	case to == PayoutReturned:
@@ -212,7 +214,8 @@ func (t DayTotal) onDay(day string) DayTotal {
 	return DayTotal{Day: day}
 }
 
-// addingCents is the total after cents were added to a key. PayoutLimits bound the sums.
+// addingCents is the total after cents were added to a key; negative cents take them back.
+// PayoutLimits bound the sums, so that they cannot overflow. The folds of payouts call it.
 func (t DayTotal) addingCents(key string, cents money.Cents) DayTotal {
 	keys := maps.Clone(t.Keys)
 	if keys == nil {

@@ -61,6 +61,8 @@ func (b payouts) createPayout(m decision.Meta, c CreatePayout) (decision.Decisio
 	return d, nil
 }
 
+// newPayout builds the payout that the command orders: held for a wire abroad, reserved on the
+// other rails. It never fails. createPayout calls it after its checks.
 func newPayout(m decision.Meta, c CreatePayout) Payout {
 	at := decision.StampOf(m.At)
 	p := Payout{
@@ -78,7 +80,8 @@ func newPayout(m decision.Meta, c CreatePayout) Payout {
 }
 
 // ReservationOf is the id under which the authorizer reserves a payout's dollars until it has
-// applied the payout's event.
+// applied the payout's event. It panics for a text that is not a payout id. createPayout and Credit
+// call it.
 func ReservationOf(payout string) string { return reservationOf(ident.Payout, payout) }
 
 func reservationOf(prefix, id string) string {
@@ -89,7 +92,10 @@ func reservationOf(prefix, id string) string {
 	return u.Format(ident.Reservation)
 }
 
-// CheckBody refuses an order that no recipient could make valid. quoted says that a quote is named.
+// CheckBody fails with invalid_body for an order that no recipient could make valid: a wrong rail,
+// amount or description, sameDay off the rail ach, or a quote off the rail intl_wire. quoted says
+// that a quote is named. The route POST /api/treasury/payouts calls it before it reads the
+// recipient, and createPayout calls it again.
 func (c *CreatePayout) CheckBody(quoted bool) error {
 	switch {
 	case !slices.Contains([]string{RailACH, RailWire, RailRealtime, RailIntlWire}, c.Rail):
@@ -106,6 +112,9 @@ func (c *CreatePayout) CheckBody(quoted bool) error {
 	return nil
 }
 
+// checkWithRecipient checks the order against its recipient. It fails with CheckBody's faults, with
+// invalid_body for a rail that does not suit the recipient's country, and with limit_exceeded for a
+// same-day payout above MaxSameDayCents. createPayout calls it.
 func (c *CreatePayout) checkWithRecipient() error {
 	if err := c.CheckBody(c.Quote != nil); err != nil {
 		return err
@@ -119,7 +128,8 @@ func (c *CreatePayout) checkWithRecipient() error {
 	return nil
 }
 
-// checkLimits refuses a payout beyond the number of open payouts or the sums of the UTC day.
+// checkLimits fails with limit_exceeded for a payout beyond the number of open payouts, the number
+// of paying keys, or the sums of the UTC day. createPayout calls it.
 func (b payouts) checkLimits(m decision.Meta, c CreatePayout) error {
 	if b.OpenPayouts >= MaxOpenPayouts {
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d payouts may be open", MaxOpenPayouts))
@@ -138,7 +148,9 @@ func (b payouts) checkLimits(m decision.Meta, c CreatePayout) error {
 	return nil
 }
 
-// directPayout releases or cancels a held wire.
+// directPayout releases or cancels a held wire; a repeat replies the payout again. It fails with
+// not_found, and with payout_not_held in any other status. decideCommand calls it, for the routes
+// that release and cancel a payout.
 func (b payouts) directPayout(m decision.Meta, c DirectPayout) (decision.Decision, error) {
 	step := stepCancel
 	if c.Release {
@@ -159,7 +171,9 @@ func (b payouts) directPayout(m decision.Meta, c DirectPayout) (decision.Decisio
 	return d, nil
 }
 
-// submitPayout replies Send to the first caller and to no other: that caller sends the order.
+// submitPayout moves a reserved payout to submitting and replies Send; any other status, or an
+// unknown id, gets an empty reply. So one caller sends the order, once. Its error is always nil.
+// decideCommand calls it, for the process that sends orders to the bank.
 func (b payouts) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decision, error) {
 	p, known := b.orders.payouts.findOrder(c.ID)
 	if !known || p.Status != PayoutReserved {
@@ -174,7 +188,9 @@ func (b payouts) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decisio
 }
 
 // answerPayout records the bank's answer to the order. An answer after a report or after
-// AnswerWithin changes nothing.
+// AnswerWithin, or for an unknown id, changes nothing. Its error is always nil; an unknown Answer
+// panics. The process that sends orders to the bank causes it, and payoutTimer calls it for an
+// answer that never came.
 func (b payouts) answerPayout(m decision.Meta, c AnswerPayout) (decision.Decision, error) {
 	step, known := map[string]payoutStep{AnswerTaken: stepAccept, AnswerRefused: stepFail,
 		AnswerNone: stepSilence}[c.Answer]
@@ -192,7 +208,10 @@ func (b payouts) answerPayout(m decision.Meta, c AnswerPayout) (decision.Decisio
 	return d, nil
 }
 
-// reportPayout applies the bank's report of an outcome. Its reply is ReportedPayout.
+// reportPayout applies the bank's report of an outcome. Its reply is ReportedPayout. It fails with
+// invalid_body for an EventID of a wrong length, not_found, unavailable for a return before its
+// settlement, payout_conflict, or limit_exceeded when the balance has no room. decideCommand calls
+// it.
 func (b payouts) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -231,7 +250,7 @@ func (b payouts) reportPayout(m decision.Meta, c ReportPayout) (decision.Decisio
 
 // payoutTimer decides the timers of a payout. After AnswerWithin without an answer the outcome is
 // unknown. After LapseAfter without a report the bank is asked, every LapseAskEvery until the
-// payout ends.
+// payout ends. Its error is always nil; a key of another prefix panics. decideTimer calls it last.
 func (b payouts) payoutTimer(m decision.Meta, key string) (decision.Decision, error) {
 	if id, answer := strings.CutPrefix(key, timerAnswer); answer {
 		return b.answerPayout(m, AnswerPayout{ID: id, Answer: AnswerNone})
@@ -247,19 +266,22 @@ func (b payouts) payoutTimer(m decision.Meta, key string) (decision.Decision, er
 }
 
 // AwaitsAnswer reports whether the timer of a key waits for the answer to an order of a payout or a
-// conversion.
+// conversion. The process of abandoned orders calls it, to find orders whose sender a crash has
+// stopped.
 func AwaitsAnswer(key string) bool {
 	return strings.HasPrefix(key, timerAnswer) || strings.HasPrefix(key, timerDeskAnswer)
 }
 
-// lapseDue replies that the bank is to be asked about an order, and sets the timer again.
+// lapseDue replies that the bank is to be asked about an order, and sets the timer again. It never
+// fails. The timers of payouts, conversions and ramp orders call it.
 func lapseDue(m decision.Meta, key, kind, id string) decision.Decision {
 	return decision.Decision{Reply: LapseDue{Kind: kind, ID: id},
 		Timers: []decision.Timer{{Key: key, Due: m.At.Add(LapseAskEvery)}}}
 }
 
 // lapsePayout releases a payout that the bank neither acknowledged nor has. An acknowledged payout
-// stays open, even if the bank now denies it.
+// stays open, even if the bank now denies it. Its error is always nil. decideCommand calls it, for
+// the process that asks the bank about overdue orders.
 func (b payouts) lapsePayout(m decision.Meta, c LapsePayout) (decision.Decision, error) {
 	p, known := b.orders.payouts.findOrder(c.ID)
 	if !known || p.Status != PayoutSubmitting && p.Status != PayoutUnknown {
@@ -277,7 +299,8 @@ func (b payouts) lapsePayout(m decision.Meta, c LapsePayout) (decision.Decision,
 }
 
 // movePayout makes a step that payoutMoves allows: its event, the payout's record after it and its
-// ledger line. The end of a payout removes its timers.
+// ledger line. The end of a payout removes its timers. A step that is not allowed panics. The
+// decisions of this file call it.
 func (b payouts) movePayout(m decision.Meta, p Payout, step payoutStep, eventID string) (Payout, decision.Decision) {
 	to, allowed := p.nextStatus(step)
 	if !allowed {
@@ -320,7 +343,8 @@ func (s *State) canBookEffect(e effect) bool {
 	return after.bookEffect(e) == nil
 }
 
-// bookEffect adds an effect to the balance.
+// bookEffect adds an effect to the balance. It fails when a sum overflows an int64; the state is
+// then invalid. The folds of payouts call it, and canBookEffect on a copy.
 func (s *State) bookEffect(e effect) error {
 	reserved, err := money.Add(s.ReservedCents, e.reserved)
 	if err != nil {
@@ -330,6 +354,8 @@ func (s *State) bookEffect(e effect) error {
 	return s.addLedgerCents(e.ledger)
 }
 
+// applyPayoutCreated folds the event: it reserves the dollars, counts the payout and uses its
+// quote. It panics when a sum overflows or the quote is not locked. Apply calls it.
 func (b payouts) applyPayoutCreated(e PayoutCreated) {
 	b.Workspace = e.Workspace
 	p := e.Payout
@@ -344,6 +370,9 @@ func (b payouts) applyPayoutCreated(e PayoutCreated) {
 	}
 }
 
+// applyPayoutMoved folds the event: it books the money and closes a finished payout. A cancelled or
+// failed payout no longer counts in its day's total. It panics when the payout is not loaded or a
+// sum overflows. Apply calls it.
 func (b payouts) applyPayoutMoved(e PayoutMoved) {
 	if err := b.bookEffect(effectOfMove(e.From, e.To, e.AmountCents)); err != nil {
 		panic("BUG: payout's move after its check: " + err.Error())

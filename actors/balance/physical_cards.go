@@ -79,8 +79,10 @@ type Shipping struct {
 // physicalCards has the decisions and folds of ordered physical cards and their fees.
 type physicalCards struct{ *State }
 
-// orderPhysical debits the fee or checks the committed balance, and stores the order. It is refused
-// with insufficient_funds.
+// orderPhysical stores the order, and debits the fee or checks the committed balance. It fails with
+// invalid_body for a wrong address, finish or unlock method, and with insufficient_funds. The
+// runtime refuses a fee that the dollars do not cover. decideCommand calls it, for POST
+// /api/physical-cards.
 func (b physicalCards) orderPhysical(m decision.Meta, c OrderPhysicalCard) (decision.Decision, error) {
 	if err := c.check(); err != nil {
 		return decision.Decision{}, err
@@ -110,6 +112,8 @@ func (b physicalCards) orderPhysical(m decision.Meta, c OrderPhysicalCard) (deci
 	return d, nil
 }
 
+// check fails with invalid_body and the field's name for a wrong address, finish or unlock method.
+// orderPhysical calls it.
 func (c *OrderPhysicalCard) check() error {
 	to := c.Text.Shipping
 	for _, line := range []struct {
@@ -135,7 +139,8 @@ func (c *OrderPhysicalCard) check() error {
 }
 
 // refusePhysical undoes an order whose card cannot be minted: it refunds the fee, once, and deletes
-// the order's records.
+// the order's records. It fails with limit_exceeded when the balance has no room. decideCommand
+// calls it, for the process that mints ordered cards.
 func (b physicalCards) refusePhysical(m decision.Meta, c RefusePhysicalCard) (decision.Decision, error) {
 	o := c.Order
 	if !b.canAddCents(o.FeeCents) {
@@ -158,6 +163,8 @@ func (b physicalCards) refusePhysical(m decision.Meta, c RefusePhysicalCard) (de
 	return d, nil
 }
 
+// feeTransfer is the transfer of a physical card's fee: negative cents debit it, positive cents
+// refund it. It never fails. orderPhysical and refusePhysical call it.
 func feeTransfer(workspace string, o PhysicalOrder, cents money.Cents, at decision.Stamp) transfer {
 	cause := "physical/ordered/"
 	if cents > 0 {

@@ -27,7 +27,8 @@ func (t transfer) transferGroup() string {
 	return ident.Derive(slotOf(t.workspace), t.at, "transfer/"+t.cause).Format(ident.TransferGroup)
 }
 
-// balancedPostings are the two legs of the transfer.
+// balancedPostings are the two legs of the transfer, for its event. It panics when they do not sum
+// to zero, or for a workspace that is not an id.
 func (t transfer) balancedPostings() []Posting {
 	group := t.transferGroup()
 	legs := []Posting{{Transfer: group, Account: t.account, Amount: t.cents.Minor()},
@@ -36,7 +37,8 @@ func (t transfer) balancedPostings() []Posting {
 	return legs
 }
 
-// ledgerRecord is the ledger line that shows the transfer.
+// ledgerRecord is the ledger line that shows the transfer; bookLines completes it. Each decision
+// that moves dollars or stablecoins stores one. It panics for a workspace that is not an id.
 func (t transfer) ledgerRecord() decision.Record {
 	id := ident.Derive(slotOf(t.workspace), t.at, "entry/"+t.cause).Format(ident.LedgerEntry)
 	entry := LedgerEntry{
@@ -54,7 +56,8 @@ func (t transfer) ledgerRecord() decision.Record {
 }
 
 // bookLines sets the booking time of the decision's ledger lines. On lines of AccountUSD it also
-// sets the workspace's dollars after each line.
+// sets the workspace's dollars after each line. Decide calls it on every decision. It panics when a
+// sum overflows.
 func (s *State) bookLines(m decision.Meta, records []decision.Record) {
 	at, dollars := decision.StampOf(m.At), s.UsdCents
 	for i := range records {
@@ -72,7 +75,8 @@ func (s *State) bookLines(m decision.Meta, records []decision.Record) {
 	}
 }
 
-// mustSumToZero panics when a transfer's postings do not sum to zero in each currency.
+// mustSumToZero panics when a transfer's postings do not sum to zero in each currency. Every
+// decision that creates postings calls it.
 func mustSumToZero(postings []Posting) {
 	type part struct {
 		transfer string

@@ -56,7 +56,9 @@ func statusAt(status string, ends decision.Stamp, now time.Time) string {
 	return status
 }
 
-// CheckBody refuses a quote that no recipient could make valid.
+// CheckBody fails with invalid_currency for dollars or a currency that is not served, and with
+// invalid_amount for an amount out of range. The route POST /api/treasury/fx-quotes calls it before
+// it reads the recipient, and lockQuote calls it again.
 func (c *LockQuote) CheckBody() error {
 	if _, served := c.Buy.Currency.Exponent(); !served || c.Buy.Currency == money.USD {
 		return otherCurrency()
@@ -71,7 +73,10 @@ func otherCurrency() error {
 	return fault.New(fault.InvalidCurrency, "currency: the recipient's, and not USD")
 }
 
-// lockQuote stores a firm rate. The amount sold is rounded half-even to the cent here, once.
+// lockQuote stores a firm rate. The amount sold is rounded half-even to the cent here, once. It
+// fails with CheckBody's faults, invalid_body for a recipient in the US, invalid_currency,
+// invalid_amount for a worth out of range, or limit_exceeded for too many quotes. decideCommand
+// calls it.
 func (b payouts) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, error) {
 	if err := c.CheckBody(); err != nil {
 		return decision.Decision{}, err
@@ -103,7 +108,8 @@ func (b payouts) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, err
 	}, nil
 }
 
-// checkQuote refuses a payout that may not use the quote it names.
+// checkQuote checks the quote that a payout names; without one it passes. It fails with quote_used
+// (also for an unknown quote), quote_expired or quote_mismatch. createPayout calls it.
 func (b payouts) checkQuote(m decision.Meta, c CreatePayout) error {
 	if c.Quote == nil {
 		return nil

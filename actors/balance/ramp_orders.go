@@ -83,7 +83,8 @@ func (o RampOrder) afterMove(e RampMoved) RampOrder {
 	return o
 }
 
-// fundingTransfer debits the order's amount when it is created.
+// fundingTransfer debits the order's amount when it is created: dollars for an on-ramp, otherwise
+// stablecoins. It never fails. createRampOrder calls it.
 func (o *RampOrder) fundingTransfer(workspace string) transfer {
 	t := transfer{workspace: workspace, account: AccountStablecoin, counterpart: AccountRamp, cents: -o.AmountCents,
 		source: sourceOfframp, reference: o.ID, cause: "ramp/ordered/" + o.ID, at: o.CreatedAt.Time}
@@ -94,6 +95,7 @@ func (o *RampOrder) fundingTransfer(workspace string) transfer {
 }
 
 // closingTransfer is the transfer that ends an order; moves is false for a withdrawal that arrived.
+// It never fails. moveRamp calls it.
 func (o *RampOrder) closingTransfer(workspace, to string, fee money.Cents, at time.Time) (t transfer, moves bool) {
 	t = o.fundingTransfer(workspace)
 	t.cause, t.at = "ramp/"+to+"/"+o.ID, at
@@ -112,7 +114,9 @@ func (o *RampOrder) closingTransfer(workspace, to string, fee money.Cents, at ti
 	return t, true
 }
 
-// decideRamp decides the commands of the ramp; known is false for any other command.
+// decideRamp decides the commands of the ramp; known is false for any other command. Its errors are
+// the faults that the type of the command lists. It panics for a command of another workspace.
+// decideCommand calls it.
 func (b ramps) decideRamp(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
 	switch c := command.(type) {
 	case QuoteRamp:
@@ -140,6 +144,9 @@ func travelRuleFault() error {
 	return fault.New(fault.TravelRule, fmt.Sprintf("a withdrawal must be less than %d dollars", TravelRuleCents/100))
 }
 
+// quoteRamp stores an offer, locked for RampLock. It fails with invalid_amount, with
+// travel_rule_unsupported for a withdrawal of TravelRuleCents or more, and with limit_exceeded for
+// too many quotes. An unknown direction panics. decideRamp calls it, for POST /api/ramp/quotes.
 func (b ramps) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, error) {
 	known := slices.Contains([]string{RampOn, RampOff, RampWithdraw}, c.Direction)
 	if !known || (c.Direction == RampWithdraw) != (c.WalletID != "") {
@@ -168,6 +175,9 @@ func (b ramps) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, error
 	}, nil
 }
 
+// createRampOrder uses a quote, debits its amount, and sets the timer that sends the order to the
+// partner. It fails with checkRampOrder's faults. decideRamp calls it, for the routes of ramp
+// orders and withdrawals.
 func (b ramps) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.Decision, error) {
 	if err := b.checkRampOrder(m, c); err != nil {
 		return decision.Decision{}, err
@@ -192,8 +202,9 @@ func (b ramps) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.Dec
 	return d, nil
 }
 
-// checkRampOrder refuses an order that may not use the quote it names. The runtime checks the
-// dollars of an on-ramp.
+// checkRampOrder checks the quote that an order names. It fails with quote_mismatch,
+// travel_rule_unsupported, quote_used, quote_expired, limit_exceeded or insufficient_funds. The
+// runtime checks the dollars of an on-ramp. createRampOrder calls it.
 func (b ramps) checkRampOrder(m decision.Meta, c CreateRampOrder) error {
 	q := c.Quote
 	stored, known := b.orders.rampQuotes.findOrder(q.ID)
@@ -216,8 +227,9 @@ func (b ramps) checkRampOrder(m decision.Meta, c CreateRampOrder) error {
 	return nil
 }
 
-// answerRamp records the partner's answer to an order. A repeat, or an answer after a report,
-// changes nothing.
+// answerRamp records the partner's answer to an order. A repeat, an answer after a report, or one
+// for an unknown order changes nothing. It fails with limit_exceeded when a refused order's refund
+// does not fit the balance. decideRamp calls it, for the process that sends orders to the ramp.
 func (b ramps) answerRamp(m decision.Meta, id string, step rampStep) (decision.Decision, error) {
 	o, known := b.orders.rampOrders.findOrder(id)
 	if !known {
@@ -229,7 +241,9 @@ func (b ramps) answerRamp(m decision.Meta, id string, step rampStep) (decision.D
 	return b.moveRamp(m, o, step, ReportRamp{})
 }
 
-// rampTimer decides the timer of an order; known is false for any other key.
+// rampTimer decides the timer of an order: it sends an unanswered order again, or asks for
+// LapseDue. A finished order changes nothing; known is false for any other key. It never fails.
+// decideTimer calls it.
 func (b ramps) rampTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
 	id, known := strings.CutPrefix(key, timerRamp)
 	if !known {
@@ -245,6 +259,9 @@ func (b ramps) rampTimer(m decision.Meta, key string) (d decision.Decision, know
 	return d, true
 }
 
+// reportRamp applies the partner's report of an order or, with c.Session, of a session. It fails
+// with invalid_body for a wrong EventID or TxHash, not_found, checkReport's faults, or
+// limit_exceeded when the balance has no room. An unknown Outcome panics. decideRamp calls it.
 func (b ramps) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -289,7 +306,8 @@ func (o *RampOrder) isRepeat(c ReportRamp) bool {
 	return same
 }
 
-// checkReport refuses a report that the order's status, fee or direction does not allow.
+// checkReport fails with ramp_conflict for a report that the order's status, fee or direction does
+// not allow. reportRamp calls it.
 func (o *RampOrder) checkReport(c ReportRamp, step rampStep) error {
 	_, allowed := rampMoves[o.Status][step]
 	switch {
@@ -305,7 +323,8 @@ func (o *RampOrder) checkReport(c ReportRamp, step rampStep) error {
 	return nil
 }
 
-// moveRamp makes a step that rampMoves allows. A failed order has no fee.
+// moveRamp makes a step that the caller has checked in rampMoves. A failed order has no fee. It
+// fails with limit_exceeded when the balance has no room. answerRamp and reportRamp call it.
 func (b ramps) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRamp) (decision.Decision, error) {
 	to := rampMoves[o.Status][step]
 	e := RampMoved{Workspace: b.Workspace, Order: o.ID, Direction: o.Direction, From: o.Status, To: to,
@@ -350,6 +369,8 @@ func (b ramps) applyRampQuoted(e RampQuoted) {
 	b.RampQuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.ExpiresAt)
 }
 
+// applyRampOrdered folds the event: it uses the quote and books the order's amount. It panics when
+// the quote is not loaded or not locked. Apply calls it.
 func (b ramps) applyRampOrdered(e RampOrdered) {
 	q, known := b.orders.rampQuotes.findOrder(e.Order.QuoteID)
 	if !known || q.Status != QuoteLocked {
@@ -364,6 +385,8 @@ func (b ramps) applyRampOrdered(e RampOrdered) {
 	b.postRamp(e.Postings)
 }
 
+// applyRampMoved folds the event: it books the postings and closes a finished order. It panics when
+// the order is not loaded or not open. Apply calls it.
 func (b ramps) applyRampMoved(e RampMoved) {
 	before, known := b.orders.rampOrders.findOrder(e.Order)
 	if !known || !before.isOpen() {
@@ -378,7 +401,8 @@ func (b ramps) applyRampMoved(e RampMoved) {
 	b.postRamp(e.Postings)
 }
 
-// postRamp adds postings to the balance; the decision checked that they fit.
+// postRamp adds postings to the balance. The decision checked that they fit; an overflow panics.
+// The folds of ramp orders and sessions call it.
 func (b ramps) postRamp(postings []Posting) {
 	for _, p := range postings {
 		switch p.Account {

@@ -23,8 +23,9 @@ const (
 
 func (r *RampSession) isOpen() bool { return r.Status == RampCreated || r.Status == RampProcessing }
 
-// Check refuses a session that cannot belong to the workspace, with invalid_body and the field's
-// name.
+// Check fails with invalid_body and the field's name for a session that cannot belong to the
+// workspace. The import command of sessions calls it for each line, and importRampSession calls it
+// again.
 func (r *RampSession) Check(workspace string) error {
 	id, err := ident.Parse(ident.RampSession, r.ID)
 	hosted, errURL := url.Parse(r.HostedURL)
@@ -52,6 +53,8 @@ func (r *RampSession) Check(workspace string) error {
 	return fault.New(fault.InvalidBody, bad)
 }
 
+// importRampSession stores a session of an earlier system, once. It fails with Check's fault.
+// decideRamp calls it, for the command that imports ramp sessions.
 func (b ramps) importRampSession(m decision.Meta, c ImportRampSession) (decision.Decision, error) {
 	if err := c.Session.Check(c.Workspace); err != nil {
 		return decision.Decision{}, err
@@ -68,8 +71,9 @@ func (b ramps) importRampSession(m decision.Meta, c ImportRampSession) (decision
 }
 
 // reportRampSession credits a completed on-ramp and gives a failed off-ramp back; the other
-// outcomes were booked before the import. Of two reports decided on the same record the second
-// fails as stale, so that the partner sends it again.
+// outcomes were booked before the import. It fails with not_found, ramp_conflict for an ended
+// session, or limit_exceeded. Of two reports decided on the same record the second fails as stale,
+// so that the partner sends it again. reportRamp calls it.
 func (b ramps) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decision, error) {
 	r := *c.Session
 	switch {

@@ -20,8 +20,8 @@ const (
 )
 
 // relayEntries adds a run of the authorizer's log to the balance as one event. Entries are facts,
-// so no limit of the workspace refuses them. An entry that would unbalance the books is refused
-// with a plain error, and nothing changes.
+// so no limit of the workspace refuses them. It fails with ErrGap, ErrForeign, ErrUnbalanced or an
+// overflow, as plain errors, and nothing changes. decideCommand calls it, for the relay.
 func (s *State) relayEntries(m decision.Meta, c Relay) (decision.Decision, error) {
 	entries, err := s.unrelayedEntries(c.Entries)
 	if err != nil {
@@ -52,9 +52,10 @@ func (s *State) relayEntries(m decision.Meta, c Relay) (decision.Decision, error
 		Records: documents.allRecords()}, nil
 }
 
-// unrelayedEntries drops the leading entries that the balance already has. It refuses a run with a
-// gap or with entries of another workspace. The result aliases the run, because entries are large
-// and nothing modifies them after they are read from the log.
+// unrelayedEntries drops the leading entries that the balance already has. It fails with ErrGap for
+// a gap, and with ErrForeign for entries of another workspace or more than MaxRelay. The result
+// aliases the run, because entries are large and nothing modifies them after they are read from the
+// log. relayEntries calls it.
 func (s *State) unrelayedEntries(entries []hold.Entry) ([]hold.Entry, error) {
 	if len(entries) > MaxRelay {
 		return nil, fmt.Errorf("%w: %d entries", ErrForeign, len(entries))
@@ -77,7 +78,9 @@ func (s *State) unrelayedEntries(entries []hold.Entry) ([]hold.Entry, error) {
 	return slices.Clip(entries[known:]), nil
 }
 
-// foldEntry adds an entry to the balance and checks every sum. After an error the state is invalid.
+// foldEntry adds an entry to the balance and checks every sum. It fails with ErrUnbalanced, or when
+// a sum overflows; the state is then invalid. relayEntries calls it on a copy, and applyRelayed on
+// the state.
 func (s *State) foldEntry(e *hold.Entry) error {
 	if err := checkEntry(e); err != nil {
 		return err
@@ -110,7 +113,8 @@ func (s *State) foldEntry(e *hold.Entry) error {
 }
 
 // checkEntry checks that an entry's amounts sum to zero: the dollars posted are those that leave
-// the card's funds and its hold. An unmatched entry moves no funds.
+// the card's funds and its hold. An unmatched entry moves no funds. It fails with ErrUnbalanced,
+// also for an amount above money.MaxAmount. foldEntry calls it.
 func checkEntry(e *hold.Entry) error {
 	if e.Posted < -money.MaxAmount || e.Posted > money.MaxAmount {
 		return fmt.Errorf("%w: posts %d", ErrUnbalanced, e.Posted)
@@ -127,7 +131,8 @@ func checkEntry(e *hold.Entry) error {
 }
 
 // clearingTransfer is the transfer of a clearing (dollars to the network) or a refund (dollars from
-// it). For an unknown card the account is AccountSuspense.
+// it). For an unknown card the account is AccountSuspense. It never fails. relayEntries calls it
+// for each entry that posts dollars.
 func clearingTransfer(e *hold.Entry) transfer {
 	t := transfer{
 		workspace: e.Workspace.Format(ident.Workspace), account: AccountUSD, counterpart: AccountNetwork,
@@ -193,6 +198,8 @@ func (d *relayRecords) allRecords() []decision.Record {
 	})
 }
 
+// putRecord stores a record at the first position of its id, so that a later entry replaces an
+// earlier one. It never fails. addEntry and addAuthorization call it.
 func (d *relayRecords) putRecord(at map[ident.UUID]int, id ident.UUID, r decision.Record) {
 	if i, there := at[id]; there {
 		r.New = d.records[i].New
@@ -204,7 +211,7 @@ func (d *relayRecords) putRecord(at map[ident.UUID]int, id ident.UUID, r decisio
 }
 
 // addEntry adds the records of an entry: its card's spend, its authorization and an unmatched
-// report.
+// report. It never fails. relayEntries calls it for each entry.
 func (d *relayRecords) addEntry(e *hold.Entry) {
 	if !e.Card.IsZero() {
 		spend := CardSpend{Month: uint32(e.Spend.Month), Cents: e.Spend.Cents}
@@ -218,6 +225,8 @@ func (d *relayRecords) addEntry(e *hold.Entry) {
 	}
 }
 
+// addAuthorization adds the record of the authorization as the entry leaves it. A created
+// authorization also joins the run's index record. It never fails. addEntry calls it.
 func (d *relayRecords) addAuthorization(e *hold.Entry) {
 	document := authorizationOf(&e.After)
 	made := createsAuthorization(e)
@@ -243,6 +252,8 @@ func (d *relayRecords) cardID(card ident.UUID) string {
 	return d.cardText
 }
 
+// authorizationOf converts the authorizer's form of an authorization to the stored record. It never
+// fails. addAuthorization calls it.
 func authorizationOf(h *hold.Hold) Authorization {
 	a := Authorization{
 		ID: h.ID.Format(ident.Authorization), NetworkID: h.NetworkID, Decision: h.Decision.String(),
@@ -262,7 +273,8 @@ func merchantOf(m hold.Merchant) Merchant {
 	return Merchant{ID: m.ID, Name: m.Name, MCC: string(hold.AppendMCC(nil, m.MCC)), Country: m.Country}
 }
 
-// unmatchedEntry is the record of a clearing or refund for an unknown card.
+// unmatchedEntry is the record of a clearing or refund for an unknown card, which a person
+// resolves. It never fails. addEntry calls it.
 func unmatchedEntry(e *hold.Entry) decision.Record {
 	body, err := json.Marshal(struct {
 		CardID      *string     `json:"cardId"`

@@ -114,7 +114,8 @@ type Snapshot struct {
 }
 
 // View shows the balance at now. Held is the sum of open authorization holds and payout
-// reservations.
+// reservations. decision.Read replies it, for the treasury routes. It panics only when a sum
+// overflows.
 func (s *State) View(now time.Time) View {
 	asOf := decision.StampOf(now)
 	spend := s.MonthSpend
@@ -145,8 +146,8 @@ func (s *State) totalCents() money.Cents {
 	return total
 }
 
-// addLedgerCents adds dollars to LedgerCents, or fails when a sum overflows an int64. After an
-// error the state is invalid.
+// addLedgerCents adds dollars to LedgerCents. It fails when a sum overflows an int64; the state is
+// then invalid. The folds call it, and the checks call it on a copy.
 func (s *State) addLedgerCents(cents money.Cents) error {
 	ledger, err := money.Add(s.LedgerCents, cents)
 	if err != nil {
