@@ -30,7 +30,8 @@ var (
 //
 // The log must reach the journal, or FollowAnew returns ErrLogBehind or ErrHole and changes
 // nothing. It is durable when it returns nil. After a crash in between, Open returns ErrHalfAnew
-// until FollowAnew succeeds.
+// until FollowAnew succeeds. It also fails with the errors of opening the store. `purser restore`
+// and `purser rebuild-authorizer` call it.
 func FollowAnew(o Options, told [ident.Shards]uint64) (err error) {
 	o.ensureDefaults()
 	if err := o.Validate(); err != nil {
@@ -51,7 +52,8 @@ func FollowAnew(o Options, told [ident.Shards]uint64) (err error) {
 }
 
 // Reaches returns nil when FollowAnew would keep the log of this store, or else ErrHole or
-// ErrLogBehind. It changes nothing.
+// ErrLogBehind. It changes nothing. `purser rebuild-authorizer` calls it to decide whether the old
+// log can be kept.
 func (e *Engine) Reaches(told [ident.Shards]uint64) error {
 	a := anew{store: e.store, told: told}
 	for shard := range ident.Shards {
@@ -193,7 +195,8 @@ func (s *store) whole() error {
 
 // Checkpoint writes the current store into a new directory on the same file system, with links. The
 // copy holds the data that a crash would leave: every decision that was answered before the call,
-// and the last ones in order. It delays no decision.
+// and the last ones in order. It delays no decision. It fails when dir exists and with the disk's
+// error. Backups call it.
 func (e *Engine) Checkpoint(dir string) error {
 	if err := e.store.checkpoint(dir); err != nil {
 		return fmt.Errorf("authorizer: checkpoint %s: %w", dir, err)

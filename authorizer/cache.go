@@ -225,7 +225,8 @@ type Funds struct {
 	ReservedCents money.Cents // debits reserved before their journal append
 }
 
-// Spendable returns ledger + card − reserved, or an error when that does not fit.
+// Spendable returns ledger + card − reserved, in cents, or an error when that does not fit an
+// amount.
 func (f Funds) Spendable() (money.Cents, error) {
 	if f.ReservedCents < 0 {
 		panic("BUG: negative reservations")

@@ -144,14 +144,16 @@ func (e *Engine) Funds(workspace ident.UUID) (Funds, bool) {
 
 func (it *fundsItem) seen() bool { return it.wsSeq != 0 || it.funds != Funds{} }
 
-// Spend returns the counter of a card, zero for a card without one.
+// Spend returns the counter of a card, zero for a card without one. It fails only with an error of
+// the store.
 func (e *Engine) Spend(card ident.UUID) (hold.Spend, error) {
 	t := e.newTicket(actWrite)
 	defer e.release(t)
 	return e.readSpend(t, &card)
 }
 
-// Rule returns the rule of a card, and false for an unknown one.
+// Rule returns the rule of a card, and false for an unknown one. It fails only with an error of the
+// store.
 func (e *Engine) Rule(token ident.Token) (hold.Rule, bool, error) {
 	t := e.newTicket(actWrite)
 	defer e.release(t)
@@ -162,7 +164,8 @@ func (e *Engine) Rule(token ident.Token) (hold.Rule, bool, error) {
 	return *r, true, nil
 }
 
-// Hold returns the state of an authorization, and false for an unknown one.
+// Hold returns the state of an authorization, and false for an unknown one. It fails only with an
+// error of the store.
 func (e *Engine) Hold(id ident.UUID) (h hold.Hold, found bool, err error) {
 	t := e.newTicket(actWrite)
 	defer e.release(t)

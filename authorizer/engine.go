@@ -84,7 +84,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// Validate returns all faults of the options.
+// Validate returns all faults of the options, joined, or nil. Open and FollowAnew call it.
 func (o *Options) Validate() error {
 	var faults []error
 	fault := func(bad bool, text string) {
@@ -178,7 +178,10 @@ type shard struct {
 	waiters atomic.Pointer[chan struct{}]
 }
 
-// Open opens or creates the store of a directory. It reads a few keys per shard, and no card.
+// Open opens or creates the store of a directory. It reads a few keys per shard, and no card. It
+// fails with the faults of Options.Validate, with ErrInUse, ErrForeign, ErrNoStore, ErrCorrupt or
+// ErrHalfAnew, and with the disk's error. The serve command calls it, and so do the commands that
+// work on a stopped server's store.
 func Open(o Options) (*Engine, error) {
 	o.ensureDefaults()
 	if err := o.Validate(); err != nil {
@@ -237,6 +240,7 @@ func (e *Engine) Store() ident.UUID { return e.store.uuid }
 func (e *Engine) Deployment() ident.UUID { return e.store.deployment }
 
 // Close waits for running calls and closes the store. No method may be called during or after it.
+// It returns the store's error.
 func (e *Engine) Close() error {
 	for range cap(e.slots) {
 		e.slots <- struct{}{}

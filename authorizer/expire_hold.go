@@ -6,7 +6,8 @@ import (
 )
 
 // ExpireHold expires one authorization's hold now, whatever its expiry, for a simulation. It is
-// durable when it returns. An authorization that is unknown or holds nothing does not change.
+// durable when it returns. An authorization that is unknown or holds nothing does not change. It
+// fails with ErrStopped and with the store's error. The sandbox's simulation route calls it.
 func (e *Engine) ExpireHold(id ident.UUID) error {
 	var h hold.Hold
 	for range loadAttempts {

@@ -15,7 +15,8 @@ const MaxExpire = 1024
 
 // Expire expires at most MaxExpire due holds. It returns the number of examined holds once their
 // entries are durable; the caller calls again at once while it is MaxExpire. It allows one caller
-// at a time.
+// at a time. It fails with ErrStopped and with the store's error. The actors' retention loop calls
+// it.
 func (e *Engine) Expire(now time.Time) (int, error) {
 	seen, expired := 0, 0
 	start := e.expireFrom.Load()

@@ -38,7 +38,9 @@ type Settle struct{ Workspace, Reservation ident.UUID }
 
 // Follow applies rules and funds of the journal up to f.Through, durably before it returns: no
 // later approval uses an older rule. A shard has one caller, in position order. A position that was
-// already followed changes nothing, nor does an older version of a rule.
+// already followed changes nothing, nor does an older version of a rule. It fails with
+// ErrForeignShard, with an overflow of a workspace's ledger, with ErrStopped and with the store's
+// error. The actors' follower calls it after it has read the journal.
 func (e *Engine) Follow(shard ident.Shard, f Follow) error {
 	err := e.writeDurably(e.shards[shard], func(t *ticket) error { return e.follow(t, f) })
 	if err == nil {
@@ -250,7 +252,9 @@ func (sh *shard) adopt(done *followed) {
 
 // Reserve subtracts cents from the workspace's spendable balance, for a debit that is about to be
 // appended to the journal. It is durable before it returns true, and false when the funds do not
-// suffice. A repeated reservation counts once.
+// suffice. A repeated reservation counts once. It fails for cents out of bounds, with
+// ErrReservationMismatch for a known reservation of another amount, with ErrStopped and with the
+// store's error. The actors call it before they append the debit.
 func (e *Engine) Reserve(workspace, reservation ident.UUID, cents money.Cents) (bool, error) {
 	if cents < 0 || cents > money.MaxAmount {
 		return false, fmt.Errorf("authorizer: a reservation of %d cents", cents)
@@ -306,7 +310,8 @@ func (e *Engine) setReservation(t *ticket, it *fundsItem, funds Funds, set func(
 }
 
 // Release ends a reservation whose debit will not be appended, durably before it returns. An
-// unknown reservation changes nothing.
+// unknown reservation changes nothing. It fails with ErrStopped and with the store's error. The
+// actors call it after a refused or failed append.
 func (e *Engine) Release(workspace, reservation ident.UUID) error {
 	return e.writeDurably(e.shards[workspace.Shard()], func(t *ticket) error {
 		it, err := e.hotFunds(t, t.shard, &workspace)

@@ -165,7 +165,8 @@ func (s *store) heads(shard ident.Shard, relayed *atomic.Uint64) (seq, follow ui
 }
 
 // Newest returns the time of the newest decision, or zero. Where a shard's log is trimmed, it is
-// the hour in which the last entry was relayed.
+// the hour in which the last entry was relayed. It fails only with an error of the store. The start
+// compares the machine's clock with it.
 func (e *Engine) Newest() (newest time.Time, err error) {
 	for _, sh := range e.shards {
 		at := time.Time{}
@@ -205,7 +206,8 @@ func (sh *shard) advance(seq uint64) {
 func (e *Engine) Synced(shard ident.Shard) uint64 { return e.shards[shard].synced.Load() }
 
 // WaitSynced returns when an entry after past is durable. Entries are durable only after it has
-// returned.
+// returned. It fails with the context's error and with ErrStopped. The relay waits in it for new
+// entries.
 func (e *Engine) WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error {
 	sh := e.shards[shard]
 	for {
@@ -230,7 +232,7 @@ func (e *Engine) WaitSynced(ctx context.Context, shard ident.Shard, past uint64)
 }
 
 // ReadLog returns at most limit (and MaxRead) durable entries of a shard after a sequence number,
-// in order.
+// in order. It fails with ErrCorrupt and with the store's error. The relay calls it.
 func (e *Engine) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error) {
 	head := e.Synced(shard)
 	if after >= head {
@@ -265,7 +267,8 @@ func (e *Engine) Relayed(shard ident.Shard) uint64 { return e.shards[shard].rela
 func (e *Engine) Backlog() int64 { return e.backlog.Load() }
 
 // MarkRelayed records that the journal has the shard's entries up to seq. A crash may lose the
-// mark: the entries are then relayed again and dropped as repeats.
+// mark: the entries are then relayed again and dropped as repeats. It fails for entries that are
+// not durable yet, and with ErrStopped. The relay calls it after each commit to the journal.
 func (e *Engine) MarkRelayed(shard ident.Shard, seq uint64) error {
 	sh := e.shards[shard]
 	sh.mark.Lock()
@@ -294,7 +297,8 @@ func (e *Engine) MarkRelayed(shard ident.Shard, seq uint64) error {
 
 // PassRelayed removes the shard's entries up to seq from the backlog although the journal may lack
 // some of them: those of workspaces that are set aside. The log keeps every entry after the mark of
-// MarkRelayed. The removal is not durable.
+// MarkRelayed. The removal is not durable. It fails for entries that are not durable yet. The relay
+// calls it.
 func (e *Engine) PassRelayed(shard ident.Shard, seq uint64) error {
 	sh := e.shards[shard]
 	sh.mark.Lock()
@@ -315,7 +319,8 @@ func (e *Engine) leaveBacklog(sh *shard, seq uint64) {
 }
 
 // Trim drops the entries that were relayed KeepRelayed ago, the network ids older than RepeatDays,
-// and the finished authorizations older than KeepHolds. It allows one caller at a time.
+// and the finished authorizations older than KeepHolds. It allows one caller at a time. It fails
+// with ErrStopped and with the store's error. The actors' retention loop calls it.
 func (e *Engine) Trim(now time.Time) error {
 	b := e.store.newBatch()
 	oldest := oldestBucket(now.UnixMilli())

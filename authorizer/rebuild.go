@@ -16,7 +16,8 @@ var ErrGap = errors.New("authorizer: a gap in the workspace's sequence")
 // spends, holds, the due index, repeats with their answers, tombstones and sequences. The entries
 // of a workspace arrive in the order of its own sequence without a gap; known ones are skipped. The
 // entries are not logged again, because they count as relayed. Replay is durable when it returns.
-// No other call may use the shard meanwhile.
+// No other call may use the shard meanwhile. It fails with ErrGap, ErrForeignShard, ErrStopped and
+// the store's error. `purser rebuild-authorizer` calls it.
 func (e *Engine) Replay(shard ident.Shard, entries []hold.Entry) error {
 	sh := e.shards[shard]
 	for i := range entries {
@@ -125,6 +126,7 @@ type Lost struct {
 }
 
 // NoteLost durably records the lost runs of a shard that a rebuild found. It sets At by the clock.
+// It fails with ErrStopped and with the store's error.
 func (e *Engine) NoteLost(shard ident.Shard, lost []Lost) error {
 	if len(lost) == 0 {
 		return nil
@@ -147,7 +149,8 @@ func (e *Engine) NoteLost(shard ident.Shard, lost []Lost) error {
 	})
 }
 
-// Lost returns the runs that NoteLost recorded for a shard, in order.
+// Lost returns the runs that NoteLost recorded for a shard, in order. It fails only with an error
+// of the store.
 func (e *Engine) Lost(shard ident.Shard) ([]Lost, error) { return e.store.lost(e.store.db, shard) }
 
 func (s *store) lost(from reader, shard ident.Shard) ([]Lost, error) {

@@ -15,7 +15,8 @@ const (
 	RoomForNone
 )
 
-// SetRoom sets the room from now on. A new engine has room for all messages.
+// SetRoom sets the room from now on. A new engine has room for all messages. The serve command's
+// disk guard calls it after each measurement.
 func (e *Engine) SetRoom(r Room) { e.room.Store(uint32(r)) }
 
 // lacksDiskSpace reports that a message of this kind has no room on the disk. It is one atomic

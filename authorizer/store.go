@@ -71,7 +71,8 @@ type store struct {
 	deployment ident.UUID
 }
 
-// Exists reports whether the directory holds an authorizer's store.
+// Exists reports whether the directory holds an authorizer's store. A directory that cannot be read
+// has none. The commands ask it before they open or replace a store.
 func Exists(fs FS, dir string) bool {
 	if fs == nil {
 		fs = vfs.Default

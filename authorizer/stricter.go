@@ -19,7 +19,8 @@ type Stricter struct {
 // followed a journal that lost changes of cards. Where the earlier rule is the newer one, the card
 // keeps the stricter of both until its next change. The result names the first of these cards.
 // After a crash a second call completes the rest. The engine must not serve, and must be closed
-// afterwards, because its cache does not see the changes.
+// afterwards, because its cache does not see the changes. It fails only with an error of either
+// store. `purser rebuild-authorizer` calls it.
 func (e *Engine) KeepStricter(earlier *Engine, named int) (Stricter, error) {
 	k := stricterKeeper{e: e, t: e.newTicket(actWrite), named: named}
 	defer e.release(k.t)

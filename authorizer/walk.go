@@ -17,13 +17,15 @@ type Snapshot struct {
 	at    *moment
 }
 
-// Snapshot takes a snapshot. Its newest data may not be durable yet.
+// Snapshot takes a snapshot. Its newest data may not be durable yet. It never fails. The audit
+// reads it.
 func (e *Engine) Snapshot() *Snapshot { return &Snapshot{store: e.store, at: e.store.snapshot()} }
 
 // Close releases the snapshot.
 func (s *Snapshot) Close() error { return s.at.Close() }
 
-// Followed is the journal position that a shard's rules and ledgerCents reflect.
+// Followed returns the journal position that a shard's rules and ledgerCents reflect. It fails only
+// with an error of the store.
 func (s *Snapshot) Followed(shard ident.Shard) (followed uint64, err error) {
 	key := appendShardKey(nil, prefixCursor, shard)
 	err = s.store.scan(s.at, key, append(key, 0), func(_, v []byte) (bool, error) {
@@ -33,15 +35,17 @@ func (s *Snapshot) Followed(shard ident.Shard) (followed uint64, err error) {
 }
 
 // ReadLog returns entries of a shard's log after a sequence number, in order: at most limit and at
-// most MaxRead. The newest may not be durable yet.
+// most MaxRead. The newest may not be durable yet. It fails with ErrCorrupt and with the store's
+// error.
 func (s *Snapshot) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error) {
 	return s.store.readLog(s.at, shard, after, ^uint64(0)-1, min(limit, MaxRead), nil)
 }
 
-// Lost is Engine.Lost at the moment of the snapshot.
+// Lost is Engine.Lost at the moment of the snapshot. It fails only with an error of the store.
 func (s *Snapshot) Lost(shard ident.Shard) ([]Lost, error) { return s.store.lost(s.at, shard) }
 
-// WalkFunds visits the workspaces by id, with their terms and their last sequence number.
+// WalkFunds visits the workspaces by id, with their terms and their last sequence number. It
+// returns the error of visit, which ends the walk, or of the store.
 func (s *Snapshot) WalkFunds(visit func(workspace ident.UUID, f Funds, wsSeq uint64) error) error {
 	var it *fundsItem
 	flush := func() error {
@@ -68,7 +72,8 @@ func (s *Snapshot) WalkFunds(visit func(workspace ident.UUID, f Funds, wsSeq uin
 	return flush()
 }
 
-// WalkHolds visits the authorizations by id, which is the order of their creation.
+// WalkHolds visits the authorizations by id, which is the order of their creation. It returns the
+// error of visit, which ends the walk, or of the store.
 func (s *Snapshot) WalkHolds(visit func(h *hold.Hold) error) error {
 	return s.walk(prefixHold, func(_, v []byte) error {
 		var h hold.Hold
@@ -79,7 +84,8 @@ func (s *Snapshot) WalkHolds(visit func(h *hold.Hold) error) error {
 	})
 }
 
-// WalkCards visits the rules by token.
+// WalkCards visits the rules by token. It returns the error of visit, which ends the walk, or of
+// the store.
 func (s *Snapshot) WalkCards(visit func(r *hold.Rule) error) error {
 	return s.walk(prefixRule, func(_, v []byte) error {
 		var r hold.Rule
@@ -90,7 +96,8 @@ func (s *Snapshot) WalkCards(visit func(r *hold.Rule) error) error {
 	})
 }
 
-// WalkSpends visits the counters of the cards by id.
+// WalkSpends visits the counters of the cards by id. It returns the error of visit, which ends the
+// walk, or of the store.
 func (s *Snapshot) WalkSpends(visit func(card ident.UUID, spend hold.Spend) error) error {
 	return s.walk(prefixSpend, func(k, v []byte) error {
 		var spend hold.Spend
@@ -101,7 +108,8 @@ func (s *Snapshot) WalkSpends(visit func(card ident.UUID, spend hold.Spend) erro
 	})
 }
 
-// WalkReservations visits the reservations by workspace.
+// WalkReservations visits the reservations by workspace. It returns the error of visit, which ends
+// the walk, or of the store.
 func (s *Snapshot) WalkReservations(visit func(workspace, reservation ident.UUID, cents money.Cents) error) error {
 	return s.walk(prefixReservation, func(k, v []byte) error {
 		var cents uint64
@@ -113,7 +121,8 @@ func (s *Snapshot) WalkReservations(visit func(workspace, reservation ident.UUID
 }
 
 // WalkDue visits the due index by shard and expiry, in Unix milliseconds. A hold whose expiry was
-// moved also has an older entry until its time.
+// moved also has an older entry until its time. It returns the error of visit, which ends the walk,
+// or of the store.
 func (s *Snapshot) WalkDue(visit func(h ident.UUID, expiresAt int64) error) error {
 	return s.walk(prefixDue, func(k, _ []byte) error {
 		if len(k) != 26 {

@@ -14,8 +14,9 @@ import (
 // The journal takes thousands of entries per second. AppendJSON writes them by hand, byte for byte
 // like package json with entryJSON, which documents and decodes them.
 
-// AppendJSON appends the entry for the journal to dst. A time that RFC 3339 cannot represent and a
-// value without a name are errors.
+// AppendJSON appends the entry for the journal to dst, in the form of MarshalJSON and without
+// reflection. A time that RFC 3339 cannot represent and a value without a name are errors. The
+// relay calls it for each entry.
 func (e *Entry) AppendJSON(dst []byte) ([]byte, error) {
 	w := writer{dst: dst}
 	w.writeCount(`{"seq":`, e.Seq)
@@ -119,6 +120,7 @@ func (w *writer) failWith(err error) {
 	}
 }
 
+// writeMerchant writes a merchant as a member of the entry, and nothing for none.
 func (w *writer) writeMerchant(m *Merchant) {
 	if *m == (Merchant{}) {
 		return
@@ -141,6 +143,8 @@ func (w *writer) writeChecked(has bool, c Checked) {
 	}
 }
 
+// writeHold writes the authorization as a member of the entry. It records an error for a value
+// without a name or a time beyond RFC 3339.
 func (w *writer) writeHold(h *Hold) {
 	w.dst = append(w.dst, `,"authorization":{"id":"`...)
 	w.dst = append(h.ID.Append(w.dst, ident.Authorization), '"')
@@ -166,7 +170,8 @@ func (w *writer) writeHold(h *Hold) {
 	w.dst = append(w.dst, '}')
 }
 
-// AppendJSON appends the compared amounts, in the encoding of package json.
+// AppendJSON appends the compared amounts, in the encoding of package json. It never fails. The
+// journal's entries and the authorizations of the API contain it.
 func (c Checked) AppendJSON(dst []byte) []byte {
 	w := writer{dst: dst}
 	w.writeCents(`{"limitCents":`, c.LimitCents)
@@ -175,7 +180,7 @@ func (c Checked) AppendJSON(dst []byte) []byte {
 	return append(w.dst, '}')
 }
 
-// AppendMCC appends the four digits of a merchant category code.
+// AppendMCC appends the four digits of a merchant category code below 10,000.
 func AppendMCC(dst []byte, mcc uint16) []byte {
 	for least := uint16(1000); least > 1 && mcc < least; least /= 10 {
 		dst = append(dst, '0')
@@ -183,7 +188,8 @@ func AppendMCC(dst []byte, mcc uint16) []byte {
 	return strconv.AppendUint(dst, uint64(mcc), 10)
 }
 
-// AppendString appends a string in the encoding of package json.
+// AppendString appends a string in the encoding of package json. It never fails: invalid UTF-8
+// becomes U+FFFD, as there.
 func AppendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {

@@ -22,7 +22,8 @@ const (
 // ErrCorrupt means that bytes are not an encoding of the requested type.
 var ErrCorrupt = errors.New("corrupt encoding")
 
-// AppendEntry appends the binary form of e.
+// AppendEntry appends the binary form of e, which the authorizer's decision log stores. It never
+// fails.
 func AppendEntry(dst []byte, e *Entry) []byte {
 	dst = append(dst, entryVersion)
 	dst = binary.AppendUvarint(dst, e.Seq)
@@ -54,8 +55,8 @@ func AppendEntry(dst []byte, e *Entry) []byte {
 	return dst
 }
 
-// DecodeEntry reads exactly the output of AppendEntry. e does not alias b; after an error its
-// content is undefined.
+// DecodeEntry reads exactly the output of AppendEntry. Any other bytes are ErrCorrupt. e does not
+// alias b; after an error its content is undefined.
 func DecodeEntry(b []byte, e *Entry) error {
 	d := decoder{b: b}
 	d.readVersion(entryVersion)
@@ -78,11 +79,11 @@ func DecodeEntry(b []byte, e *Entry) error {
 	return d.endOfValue()
 }
 
-// AppendHold appends the binary form of h.
+// AppendHold appends the binary form of h, which the authorizer's store keeps. It never fails.
 func AppendHold(dst []byte, h *Hold) []byte { return appendHold(append(dst, holdVersion), h) }
 
-// DecodeHold reads exactly the output of AppendHold. h does not alias b; after an error its content
-// is undefined.
+// DecodeHold reads exactly the output of AppendHold. Any other bytes are ErrCorrupt. h does not
+// alias b; after an error its content is undefined.
 func DecodeHold(b []byte, h *Hold) error {
 	d := decoder{b: b}
 	d.readVersion(holdVersion)
@@ -90,10 +91,10 @@ func DecodeHold(b []byte, h *Hold) error {
 	return d.endOfValue()
 }
 
-// AppendSpend appends the binary form of s.
+// AppendSpend appends the binary form of s, which the authorizer's store keeps. It never fails.
 func AppendSpend(dst []byte, s *Spend) []byte { return appendSpend(append(dst, spendVersion), s) }
 
-// DecodeSpend reads exactly the output of AppendSpend.
+// DecodeSpend reads exactly the output of AppendSpend. Any other bytes are ErrCorrupt.
 func DecodeSpend(b []byte, s *Spend) error {
 	d := decoder{b: b}
 	d.readVersion(spendVersion)
@@ -101,6 +102,7 @@ func DecodeSpend(b []byte, s *Spend) error {
 	return d.endOfValue()
 }
 
+// appendHold appends an authorization without a version byte. AppendHold and AppendEntry call it.
 func appendHold(dst []byte, h *Hold) []byte {
 	dst = append(dst, h.ID[:]...)
 	dst = append(dst, h.Card[:]...)
@@ -175,6 +177,7 @@ func (d *decoder) require(ok bool) {
 	}
 }
 
+// endOfValue returns ErrCorrupt after any fault of the reads before it, or when bytes are left.
 func (d *decoder) endOfValue() error {
 	if d.bad || len(d.b) != 0 {
 		return ErrCorrupt
@@ -182,6 +185,8 @@ func (d *decoder) endOfValue() error {
 	return nil
 }
 
+// takeBytes returns the next n bytes, which alias the input, or nil when fewer are left; the
+// decoder is then bad.
 func (d *decoder) takeBytes(n int) []byte {
 	if d.require(n <= len(d.b)); d.bad {
 		return nil
@@ -219,6 +224,8 @@ func (d *decoder) uint16() uint16 {
 	return 0
 }
 
+// readUvarint reads an unsigned varint in its shortest form. A longer form marks the decoder as
+// bad, because every value has one encoding.
 func (d *decoder) readUvarint() uint64 {
 	v, n := binary.Uvarint(d.b)
 	// A last byte of zero would be a longer encoding of the same number.
@@ -246,6 +253,8 @@ func (d *decoder) readCurrency() (c [3]byte) {
 	return c
 }
 
+// readString reads a length and as many bytes, and copies them. A length beyond the end marks the
+// decoder as bad.
 func (d *decoder) readString() string {
 	n := d.readUvarint()
 	d.require(n <= uint64(len(d.b)))
@@ -285,6 +294,8 @@ func (d *decoder) readMerchant() Merchant {
 	return Merchant{ID: d.readString(), Name: d.readString(), Country: d.readString(), MCC: d.uint16()}
 }
 
+// readHold reads the output of appendHold. A fault marks the decoder as bad, and endOfValue reports
+// it.
 func (d *decoder) readHold() Hold {
 	h := Hold{
 		ID: d.readUUID(), Card: d.readUUID(), Workspace: d.readUUID(), NetworkID: d.readString(), At: d.readVarint(),

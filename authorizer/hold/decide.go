@@ -10,10 +10,9 @@ import (
 const maxBalance money.Cents = 1 << 61
 
 // Decide makes the entry of a new message. It fills all of e except Seq, WsSeq and Shard, which the
-// log assigns. It never fails and never allocates; the strings of e alias those of m and v.
-//
-// v.Spend is the counter of the card whose spend changes: the presented card's, or for a reversal,
-// which presents none, that of v.Hold. Repeats never reach Decide.
+// log assigns. It never fails and never allocates; the strings of e alias those of m and v. A
+// refusal is an entry with a reason, not an error. The authorizer calls it for each message that is
+// not a repeat, with the card's shard locked.
 func Decide(v *View, m *Message, e *Entry) {
 	beginEntry(v, m, e)
 	switch m.Kind {
@@ -33,7 +32,8 @@ func Decide(v *View, m *Message, e *Entry) {
 }
 
 // Expire makes the entry that releases v.Hold, which expired at v.Now. v.Spend is the counter of
-// its card.
+// its card. It never fails; a hold of 0 stays as it is. The authorizer calls it for holds that are
+// due.
 func Expire(v *View, e *Entry) {
 	*e = Entry{At: v.Now, Kind: Expiry, Decision: Applied, Amount: v.Hold.Held, Currency: usd}
 	resumeHold(v, e)
@@ -45,7 +45,8 @@ func Expire(v *View, e *Entry) {
 
 // TakeBack makes the entry of kind TimeoutReturn. It undoes an approval that was answered "timeout"
 // because its sync was late. v.Hold is the current authorization; cents that were cleared or
-// released since then stay.
+// released since then stay. It never fails. The authorizer calls it after it has answered the
+// timeout.
 func TakeBack(v *View, approval, e *Entry) {
 	*e = Entry{
 		At: v.Now, Kind: TimeoutReturn, Decision: Applied, Reason: ReasonTimeout, NetworkID: approval.NetworkID,
@@ -173,6 +174,8 @@ func (h *Hold) closeEmpty(way Status) {
 	}
 }
 
+// authorize decides an authorization and opens its hold. A decline of a known card is recorded too;
+// an unknown card gets no authorization.
 func authorize(v *View, m *Message, e *Entry) {
 	e.judge(v, m, nil)
 	if v.Rule == nil {
@@ -203,6 +206,8 @@ func openHold(v *View, m *Message, e *Entry) *Hold {
 	return h
 }
 
+// expiryOf returns when a hold expires, in Unix milliseconds: DefaultHoldLife from now, or the time
+// asked for, at most MaxHoldLife from now.
 func expiryOf(now, asked int64) int64 {
 	if asked == 0 {
 		return now + DefaultHoldLife.Milliseconds()
@@ -210,7 +215,8 @@ func expiryOf(now, asked int64) int64 {
 	return min(asked, now+MaxHoldLife.Milliseconds())
 }
 
-// increment adds to an authorization or leaves it unchanged; it never creates one.
+// increment adds to an authorization or leaves it unchanged; it never creates one. A decline
+// changes nothing of it.
 func increment(v *View, m *Message, e *Entry) {
 	h := presentedHold(v)
 	e.judge(v, m, h)
@@ -239,6 +245,9 @@ func presentedHold(v *View) *Hold {
 	return v.Hold
 }
 
+// reverse releases a held amount: all of it, or m.Amount at most. It is always applied. A reversal
+// whose authorization has not arrived leaves a tombstone, which declines the authorization when it
+// comes.
 func reverse(v *View, m *Message, e *Entry) {
 	e.Decision = Applied
 	if v.Hold == nil {
@@ -257,6 +266,9 @@ func reverse(v *View, m *Message, e *Entry) {
 	h.closeEmpty(StatusReversed)
 }
 
+// clearing posts an amount to the card, first out of the hold. Without a known authorization the
+// posting is forced and opens one. A final clearing releases the rest of the hold. It declines
+// nothing; an amount that cannot be posted to the card is Unmatched.
 func clearing(v *View, m *Message, e *Entry) {
 	h := presentedHold(v)
 	if unmatched(v, m, h, e) {
@@ -278,6 +290,8 @@ func clearing(v *View, m *Message, e *Entry) {
 	e.After.closeEmpty(StatusCleared)
 }
 
+// refund returns an amount to the card's funds. It needs no authorization, and the month's spend
+// stays. A refund that cannot be posted to the card is Unmatched.
 func refund(v *View, m *Message, e *Entry) {
 	h := presentedHold(v)
 	if unmatched(v, m, h, e) {
@@ -310,6 +324,8 @@ func unmatched(v *View, m *Message, h *Hold, e *Entry) bool {
 	return true
 }
 
+// withinBounds reports whether the sums that a posting changes are small enough to add to without
+// an overflow.
 func withinBounds(v *View, h *Hold) bool {
 	if h != nil && max(h.Cleared, h.Refunded) > maxBalance {
 		return false

@@ -73,12 +73,13 @@ type merchantJSON struct {
 	Country string `json:"country,omitempty"`
 }
 
-// MarshalJSON encodes the entry for the journal. A time that RFC 3339 cannot represent and a value
-// without a name are errors.
+// MarshalJSON encodes the entry for the journal, as the relay sends it. A time that RFC 3339 cannot
+// represent and a value without a name are errors.
 func (e Entry) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil) }
 
-// UnmarshalJSON decodes the output of MarshalJSON. An unknown field is an error, because dropping
-// it would change the entry.
+// UnmarshalJSON decodes the output of MarshalJSON. It fails for bad JSON, a value that does not
+// parse, and an unknown field, because dropping that would change the entry. Readers of the journal
+// call it: rebuilds, audits and the balance.
 func (e *Entry) UnmarshalJSON(b []byte) error {
 	var j entryJSON
 	strict := json.NewDecoder(bytes.NewReader(b))
@@ -115,6 +116,7 @@ func readChecked(c *Checked) (bool, Checked) {
 // reader decodes the journal's strings and keeps the first error.
 type reader struct{ err error }
 
+// failAt records the first fault: the field, its text and the cause. A nil cause is no fault.
 func (r *reader) failAt(what, s string, err error) {
 	if r.err == nil && err != nil {
 		r.err = fmt.Errorf("entry: %s %q: %w", what, s, err)
@@ -136,6 +138,7 @@ func (r *reader) readID(prefix, s string) ident.UUID {
 	return id
 }
 
+// readFingerprint reads 16 bytes of hexadecimal; anything else is a fault.
 func (r *reader) readFingerprint(s string) (f [16]byte) {
 	b, err := hex.DecodeString(s)
 	if err == nil && len(b) != len(f) {
@@ -154,6 +157,7 @@ func (r *reader) readCurrency(s string) (c [3]byte) {
 	return c
 }
 
+// readMerchant reads a merchant, none for nil. A code that is not four digits is a fault.
 func (r *reader) readMerchant(j *merchantJSON) Merchant {
 	if j == nil {
 		return Merchant{}
@@ -165,6 +169,7 @@ func (r *reader) readMerchant(j *merchantJSON) Merchant {
 	return Merchant{ID: j.ID, Name: j.Name, Country: j.Country, MCC: mcc}
 }
 
+// readHold reads an authorization. The first value that does not parse becomes the reader's fault.
 func (r *reader) readHold(j *holdJSON) Hold {
 	h := Hold{
 		ID: r.readID(ident.Authorization, j.ID), Card: r.readID(ident.Card, j.Card),

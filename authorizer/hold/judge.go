@@ -7,7 +7,7 @@ import (
 )
 
 // judge decides an authorization or an increment of h, and records the compared amounts. h is nil
-// for a new or an unknown authorization.
+// for a new or an unknown authorization. It never fails: a refusal is e.Reason.
 func (e *Entry) judge(v *View, m *Message, h *Hold) {
 	e.Reason = refusalReason(v, m, h)
 	if e.Reason == ReasonApproved {
@@ -20,7 +20,8 @@ func (e *Entry) judge(v *View, m *Message, h *Hold) {
 }
 
 // refusalReason returns the first reason to refuse at any amount, in the order of precedence: the
-// request, the card, its restrictions, and the message's authorization.
+// request, the card, its restrictions, and the message's authorization. ReasonApproved means none:
+// judgeAmount may still refuse the amount.
 func refusalReason(v *View, m *Message, h *Hold) Reason {
 	switch r := v.Rule; {
 	case m.Invalid != "" || m.Amount < 0 || m.Amount > money.MaxAmount:
@@ -47,7 +48,8 @@ func refusalReason(v *View, m *Message, h *Hold) Reason {
 
 // judgeAmount compares the amount with the limits and the funds, in this order, and returns the
 // approved amount. It compares differences instead of sums: limits and spends are never negative,
-// so no difference overflows.
+// so no difference overflows. The approved amount is below the requested one only for an
+// authorization that permits a partial approval.
 func (e *Entry) judgeAmount(v *View, m *Message, h *Hold) (Reason, money.Cents) {
 	asked, before := m.Amount, money.Cents(0)
 	if h != nil {

@@ -12,7 +12,8 @@ import (
 const rawSeparator = "\x00"
 
 // NormalizeMerchant converts an entry of an allowlist into the form that MatchMerchant reads. Call
-// it once, when the rule is made.
+// it once, when the rule is made. It never fails. The card's actor calls it; the audit checks that
+// stored entries have the form.
 func NormalizeMerchant(entry string) string {
 	folded := string(appendFolded(make([]byte, 0, len(entry)), entry))
 	if folded == entry {
@@ -24,7 +25,7 @@ func NormalizeMerchant(entry string) string {
 // MatchMerchant reports whether an allowlist of normalised entries allows a merchant: nil allows
 // all, an empty list none. An entry matches the exact id of the merchant, or its name after case
 // folding and collapsing of spaces. An entry with a trailing * matches the beginning of either. It
-// does not allocate.
+// does not allocate. It never fails.
 func MatchMerchant(allowed []string, m *Merchant) bool {
 	if allowed == nil {
 		return true
@@ -90,7 +91,7 @@ func foldRune(r rune) rune {
 	return r
 }
 
-// ParseMCC reads a merchant category code of four digits.
+// ParseMCC reads a merchant category code of four digits, and returns false for any other text.
 func ParseMCC[T string | []byte](s T) (uint16, bool) {
 	if len(s) != 4 {
 		return 0, false

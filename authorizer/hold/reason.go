@@ -58,6 +58,7 @@ var (
 const partialApprovalCode = "10"
 
 // ResponseCode returns the ISO 8583 response code of a reason. A partial approval has its own code.
+// It panics for a reason that does not exist.
 func (r Reason) ResponseCode(partial bool) string {
 	if r == ReasonApproved && partial {
 		return partialApprovalCode
@@ -79,5 +80,5 @@ func (r Reason) MarshalText() ([]byte, error) { return marshalName(reasonNames, 
 // UnmarshalText parses a name.
 func (r *Reason) UnmarshalText(b []byte) error { return unmarshalName(reasonNames, "reason", b, r) }
 
-// ParseReason parses the name of a reason.
+// ParseReason parses the name of a reason, and fails for any other text.
 func ParseReason(s string) (Reason, error) { return parseName[Reason](reasonNames, "reason", s) }

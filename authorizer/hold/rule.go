@@ -27,7 +27,7 @@ type Rule struct {
 // ruleVersion is the version of the binary form of a Rule.
 const ruleVersion = 1
 
-// AppendRule appends the binary form of r.
+// AppendRule appends the binary form of r, which the authorizer's store keeps. It never fails.
 func AppendRule(dst []byte, r *Rule) []byte {
 	dst = append(dst, ruleVersion)
 	dst = append(dst, r.Token[:]...)
@@ -48,8 +48,8 @@ func AppendRule(dst []byte, r *Rule) []byte {
 	return dst
 }
 
-// DecodeRule reads exactly the output of AppendRule. r does not alias b; after an error its content
-// is undefined.
+// DecodeRule reads exactly the output of AppendRule. Any other bytes are ErrCorrupt. r does not
+// alias b; after an error its content is undefined.
 func DecodeRule(b []byte, r *Rule) error {
 	d := decoder{b: b}
 	d.readVersion(ruleVersion)
@@ -74,7 +74,8 @@ func DecodeRule(b []byte, r *Rule) error {
 }
 
 // Stricter returns a rule that allows no more than either of two rules of one card. It has the
-// version of the first, so the card's next change replaces it.
+// version of the first, so the card's next change replaces it. It never fails. A repair calls it
+// when the journal has lost changes of a card.
 func Stricter(r, other *Rule) Rule {
 	s := *r
 	s.State = max(r.State, other.State)

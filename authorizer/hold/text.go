@@ -56,18 +56,18 @@ func (s *CardState) UnmarshalText(b []byte) error {
 	return unmarshalName(cardStateNames, "card state", b, s)
 }
 
-// ParseKind parses the name of a kind.
+// ParseKind parses the name of a kind, and fails for any other text.
 func ParseKind(s string) (Kind, error) { return parseName[Kind](kindNames, "kind", s) }
 
-// ParseDecision parses the name of a decision.
+// ParseDecision parses the name of a decision, and fails for any other text.
 func ParseDecision(s string) (Decision, error) {
 	return parseName[Decision](decisionNames, "decision", s)
 }
 
-// ParseStatus parses the name of a status.
+// ParseStatus parses the name of a status, and fails for any other text.
 func ParseStatus(s string) (Status, error) { return parseName[Status](statusNames, "status", s) }
 
-// ParseCardState parses the name of a card state.
+// ParseCardState parses the name of a card state, and fails for any other text.
 func ParseCardState(s string) (CardState, error) {
 	return parseName[CardState](cardStateNames, "card state", s)
 }

@@ -43,7 +43,8 @@ type pulse struct {
 	cancel context.CancelFunc
 }
 
-// start starts the beats, which stop ends. Later calls do nothing.
+// start starts the beats, one per pulseEvery, which stop ends. Later calls do nothing. Server.Serve
+// calls it, unless Options.IgnoreStops is set.
 func (p *pulse) start() {
 	p.once.Do(func() {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -69,7 +70,7 @@ func (p *pulse) start() {
 	})
 }
 
-// stop ends the beats, and keeps a later start from starting them.
+// stop ends the beats, and keeps a later start from starting them. Server.Shutdown calls it.
 func (p *pulse) stop() {
 	p.once.Do(func() {})
 	if p.cancel != nil {
@@ -110,7 +111,8 @@ func (p *pulse) gapBefore(at int64) (sinceAwake time.Duration, frozen bool) {
 // gap it is 0. After a gap the kernel knows the arrival of the connection's last bytes, and the
 // message is at least as old. Bytes from before the end of a machine's sleep are older by that
 // sleep. Where the kernel cannot be asked, a message that is read within AnswerWithin of the gap's
-// end counts as AnswerWithin old.
+// end counts as AnswerWithin old. The server reads it for each message, so that a message older
+// than the answer's time is not approved late.
 func (p *pulse) waitedInSocket(conn net.Conn) time.Duration {
 	if p.last.Load() == 0 {
 		return 0

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receivedAgo asks the kernel for the age of the last bytes of a TCP connection.
+// receivedAgo asks the kernel for the age of the last bytes of a TCP connection. It is not known
+// for any other connection and when the kernel refuses.
 func receivedAgo(conn net.Conn) (age time.Duration, known bool) {
 	tcp, ok := socketOf(conn).(syscall.Conn)
 	if !ok {

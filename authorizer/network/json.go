@@ -44,7 +44,7 @@ func (l *lexer) expect(c byte) {
 }
 
 // nextMember moves to the next member of an object: over the opening brace the first time, later
-// over a comma. It returns false after the closing brace or a fault.
+// over a comma. It returns false after the closing brace or a fault. A fault sets bad.
 func (l *lexer) nextMember(first bool) bool {
 	if first {
 		l.expect('{')
@@ -82,7 +82,8 @@ func (l *lexer) readBool() bool {
 	return false
 }
 
-// readInteger reads a number without fraction and exponent that fits an int64.
+// readInteger reads a number without fraction and exponent that fits an int64. Any other value sets
+// bad and returns 0.
 func (l *lexer) readInteger() int64 {
 	negative := l.peek() == '-'
 	if negative {
@@ -138,7 +139,8 @@ func (l *lexer) wholeNumber() bool {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// readString reads a string. It aliases the lexer's text.
+// readString reads a string. It aliases the lexer's text, in which escapes are replaced in place. A
+// fault sets bad and returns "".
 func (l *lexer) readString() string {
 	if l.expect('"'); l.bad {
 		return ""
@@ -176,8 +178,8 @@ func plainLength(text []byte) int {
 	return at
 }
 
-// readEscaped reads the rest of a string from its first backslash. An unescaped character is never
-// longer than its escape.
+// readEscaped reads the rest of a string from its first backslash and replaces the escapes in
+// place: an unescaped character is never longer than its escape. A fault sets bad and returns "".
 func (l *lexer) readEscaped(start int) string {
 	end := l.at
 	for l.at < len(l.text) {

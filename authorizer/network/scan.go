@@ -43,6 +43,8 @@ type form struct {
 	allowed, needed field
 }
 
+// formOf returns the allowed and the required fields of a body. It panics for a kind without a
+// route.
 func formOf(kind hold.Kind) form {
 	switch kind {
 	case hold.Authorization:
@@ -103,7 +105,7 @@ type body struct {
 // It returns "" or the refusal of the body. In an authorization, a wrong type or a bad value in a
 // field other than the id is no refusal but m.Invalid, which makes a decline. Scan allocates
 // nothing for a valid body. The strings of m alias text, which Scan overwrites when it unescapes in
-// place.
+// place. The network's server calls it for each request.
 func Scan(kind hold.Kind, text []byte, now int64, m *hold.Message) (refusal string) {
 	*m = hold.Message{Kind: kind}
 	if !utf8.Valid(text) {
@@ -146,6 +148,8 @@ func (b *body) refuseValue(why string) {
 	}
 }
 
+// readObject reads the members of the body. A fault of form ends it and is in broken; bad values
+// are in invalid.
 func (b *body) readObject() {
 	for first := true; b.nextMember(first); first = false {
 		f := fieldOf(b.readString())
@@ -366,6 +370,8 @@ func (b *body) setOriginal(s string) {
 	b.m.OriginalID = s
 }
 
+// setExpiry reads an RFC 3339 time, which must be after now and at most MaxHoldLife later; anything
+// else is a bad value.
 func (b *body) setExpiry(s string) {
 	var at time.Time
 	if err := at.UnmarshalText(unsafeBytes(s)); err != nil {
@@ -380,6 +386,8 @@ func (b *body) setExpiry(s string) {
 	b.m.HoldExpiresAt = ms
 }
 
+// readMerchant reads the merchant's object. A fault of form ends the parsing; a bad value is
+// recorded.
 func (b *body) readMerchant() {
 	if b.peek() != '{' {
 		b.markBad()
@@ -411,6 +419,8 @@ func merchantField(name string) field {
 	return 0
 }
 
+// readMerchantField reads and checks one field of the merchant. A value out of bounds is recorded
+// as bad.
 func (b *body) readMerchantField(f field) {
 	s := b.readString()
 	to := &b.m.Merchant
@@ -442,7 +452,8 @@ func (b *body) setBounded(s string, least, most int, to *string, why string) {
 	*to = s
 }
 
-// checkRequired checks for missing fields and for the combination of references.
+// checkRequired records the first missing field as a bad value, and then a combination of
+// references that the kind does not permit.
 func (b *body) checkRequired() {
 	for f := fieldID; f <= fieldMerchant; f <<= 1 {
 		if b.needed&^b.seen&f != 0 {

@@ -78,6 +78,7 @@ func orDefault[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
+// validate fails for missing Decider or Clock and for a negative limit.
 func (o *Options) validate() error {
 	switch {
 	case o.Decider == nil:
@@ -101,7 +102,8 @@ type Server struct {
 	messages sync.Pool // holds *hold.Message
 }
 
-// New makes a server that does not listen yet.
+// New makes the server of the card network's port, which does not listen yet. It fails for a
+// missing Decider or Clock, a negative limit and unusable secrets. The serve command calls it once.
 func New(options Options) (*Server, error) {
 	options.ensureDefaults()
 	if err := options.validate(); err != nil {
@@ -138,8 +140,8 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// Serve answers connections of ln until Shutdown or an error of ln. After Shutdown it returns at
-// once.
+// Serve answers connections of ln until Shutdown, and then returns nil. It returns the error of a
+// listener that fails earlier. It may be called for several listeners.
 func (s *Server) Serve(ln net.Listener) error {
 	if !s.options.IgnoreStops {
 		s.pulse.start()
@@ -154,7 +156,7 @@ func (s *Server) Serve(ln net.Listener) error {
 func (s *Server) Counts() drain.Counts { return s.drained.Counts() }
 
 // Shutdown accepts no new connection, waits for the running requests and returns when they are
-// answered or ctx ends.
+// answered or ctx ends. It returns the context's error when requests are still running then.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.pulse.stop()
 	return s.drained.Shutdown(ctx)
@@ -173,6 +175,8 @@ const (
 	codeUnavailable    = "unavailable"
 )
 
+// handleRequest checks a request's path, framing, method and secret, in this order of refusal: 400,
+// 404, 405, 401. It then has decide answer it. fasthttp calls it for every request.
 func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	kind, known := routeKind(ctx.URI().PathOriginal())
 	switch {
@@ -248,7 +252,8 @@ func framed(headers []byte) bool {
 }
 
 // decide parses a message, submits it and writes the answer. The message is valid only for that
-// time, because its strings alias the request.
+// time, because its strings alias the request. A bad body answers 400. When the authorizer has
+// stopped, the outcome is unknown and the connection closes without an answer.
 func (s *Server) decide(ctx *fasthttp.RequestCtx, kind hold.Kind) {
 	start := s.options.Clock()
 	m := s.messages.Get().(*hold.Message)
@@ -273,7 +278,7 @@ func (s *Server) decide(ctx *fasthttp.RequestCtx, kind hold.Kind) {
 	s.options.Answered(kind, answer.Status, s.options.Clock().Sub(start))
 }
 
-// refuseUnread answers a request that could not be parsed.
+// refuseUnread answers a request that could not be parsed: 431, 413, 408 or 400. fasthttp calls it.
 func (s *Server) refuseUnread(ctx *fasthttp.RequestCtx, err error) {
 	var (
 		header  *fasthttp.ErrSmallBuffer
@@ -317,7 +322,7 @@ func appendError(dst []byte, code, message string) []byte {
 }
 
 // AppendAnswer appends the body of an answer in the format of its route. Its HTTP status is
-// a.Status.
+// a.Status. It never fails. m is the answered message, whose id the body repeats.
 func AppendAnswer(dst []byte, m *hold.Message, a *hold.Answer) []byte {
 	switch a.Status {
 	case hold.StatusConflict:

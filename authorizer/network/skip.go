@@ -6,7 +6,7 @@ import "slices"
 const maxSkipped = 16
 
 // skipValue skips a value of any type as strictly as a read one: no duplicate name, no integer
-// beyond int64, no U+0000. It may allocate.
+// beyond int64, no U+0000. It may allocate. A fault, and nesting deeper than levels, sets bad.
 func (l *lexer) skipValue(levels int) {
 	switch c := l.peek(); {
 	case levels == 0:
