@@ -56,7 +56,8 @@ type asides struct {
 	all map[ident.UUID]*aside
 }
 
-// skipsRun reports whether a run's workspace is set aside. If so it counts the run's entries.
+// skipsRun reports whether a run's workspace is set aside. If so it counts the run's entries. The
+// relay calls it for each run of a round.
 func (a *asides) skipsRun(r workspaceRun) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,7 +78,8 @@ func (a *aside) countEntries(entries []hold.Entry) {
 	}
 }
 
-// setAside sets a workspace aside from the first of the entries on.
+// setAside sets a workspace aside from the first of the entries on; there must be at least one. err
+// is the refusal and since its time; SetAside reports both.
 func (a *asides) setAside(workspace ident.UUID, entries []hold.Entry, since time.Time, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,8 +91,8 @@ func (a *asides) setAside(workspace ident.UUID, entries []hold.Entry, since time
 	a.all[workspace] = kept
 }
 
-// relayMark returns the last entry of the log, at most through, up to which no workspace has
-// refused an entry.
+// relayMark returns the number up to which no workspace has refused an entry of the log, at most
+// through. markRelayed stores it.
 func (a *asides) relayMark(through uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,8 +102,8 @@ func (a *asides) relayMark(through uint64) uint64 {
 	return through
 }
 
-// firstRefused returns the first entry that a workspace refused; false when the workspace is not
-// set aside.
+// firstRefused returns the log number of the first entry that a workspace refused. is is false when
+// the workspace is not set aside. A retry reads the log from there.
 func (a *asides) firstRefused(workspace ident.UUID) (seq uint64, is bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,7 +115,7 @@ func (a *asides) firstRefused(workspace ident.UUID) (seq uint64, is bool) {
 }
 
 // noteTaken notes that a workspace has accepted so many entries: all of its entries before next.
-// With all the workspace is no longer set aside.
+// With all, the workspace is no longer set aside. A retry calls it after each run.
 func (a *asides) noteTaken(workspace ident.UUID, entries int, next uint64, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,6 +134,7 @@ func (a *asides) noteRefusal(workspace ident.UUID, err error) {
 	a.all[workspace].err = err
 }
 
+// list returns the workspaces of a shard that are set aside, sorted by id.
 func (a *asides) list(shard ident.Shard) (all []SetAside) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,7 +146,8 @@ func (a *asides) list(shard ident.Shard) (all []SetAside) {
 	return all
 }
 
-// SetAside returns the workspaces that are set aside.
+// SetAside returns the workspaces that are set aside from the relay, by shard and then by id. It
+// never fails. `purser relay list` shows them.
 func (s *System) SetAside() []SetAside {
 	all := []SetAside{}
 	for _, sh := range s.shards {
@@ -153,7 +157,9 @@ func (s *System) SetAside() []SetAside {
 }
 
 // RetrySetAside sends a workspace that is set aside its entries again; "" means every such
-// workspace. The error joins the refusals. A workspace that is not set aside is no error.
+// workspace. A loop calls it every Config.AsideEvery, and `purser relay retry` at once. The error
+// joins, by workspace, refusals and failures to read the log or save the cursor. A workspace that
+// is not set aside is no error.
 func (s *System) RetrySetAside(ctx context.Context, workspace string) error {
 	var faults []error
 	for _, one := range s.SetAside() {
@@ -169,15 +175,16 @@ func (s *System) RetrySetAside(ctx context.Context, workspace string) error {
 	return errors.Join(faults...)
 }
 
-// retryAsides retries every workspace that is set aside. It runs every asideEvery.
+// retryAsides retries every workspace that is set aside, and logs the refusals. A loop calls it
+// every Config.AsideEvery.
 func (s *System) retryAsides(ctx context.Context) {
 	if err := s.RetrySetAside(ctx, ""); err != nil && ctx.Err() == nil {
 		s.Complain("a workspace stays set aside from the relay; `purser relay list` shows it", err)
 	}
 }
 
-// retryAside sends a workspace its entries, one run after another. The relay of the shard may run
-// between two runs.
+// retryAside sends a workspace its entries, one run after another, until it has all of them. The
+// relay of the shard may run between two runs. It returns the first error of retryAsideOnce.
 func (l *relayer) retryAside(ctx context.Context, sh *shard, workspace ident.UUID) error {
 	for {
 		done, err := l.retryAsideOnce(ctx, sh, workspace)
@@ -187,6 +194,9 @@ func (l *relayer) retryAside(ctx context.Context, sh *shard, workspace ident.UUI
 	}
 }
 
+// retryAsideOnce sends a workspace the next run of its entries. done reports that the workspace is
+// no longer set aside. It fails when the log cannot be read, when the run is refused or late, after
+// which the workspace stays set aside, and when markRelayed fails.
 func (l *relayer) retryAsideOnce(ctx context.Context, sh *shard, workspace ident.UUID) (done bool, err error) {
 	sh.asides.turn.Lock()
 	defer sh.asides.turn.Unlock()
@@ -230,7 +240,8 @@ func (l *relayer) setAside(sh *shard, workspace ident.UUID, entries []hold.Entry
 }
 
 // markRelayed stores in both stores the position from which a start reads the log. Entries up to
-// through are accepted or set aside, and leave the backlog.
+// through are accepted or set aside, and leave the backlog. It fails with the error of the store
+// that did not take it. A round and a retry call it under asides.turn.
 func (l *relayer) markRelayed(ctx context.Context, sh *shard, through uint64) error {
 	mark := sh.asides.relayMark(through)
 	if mark < through {
@@ -250,8 +261,8 @@ func (l *relayer) markRelayed(ctx context.Context, sh *shard, through uint64) er
 	return nil
 }
 
-// outcomeLeftOpen reports whether an answer leaves the outcome of a run unknown although the shard
-// has no unresolved commit.
+// outcomeLeftOpen reports whether the answer to a run is outcome_unknown although the shard has no
+// unresolved commit. sendRun counts such answers, which come from a balance that panics.
 func (l *relayer) outcomeLeftOpen(ctx context.Context, sh *shard, err error) bool {
 	return fault.Is(err, fault.OutcomeUnknown) && ctx.Err() == nil && !sh.lost.Load()
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // RelayedInContent returns, by shard, the relay cursor of a journal's exported content: the journal
-// has the authorizer's decisions up to that number, and may have later ones.
+// has the authorizer's decisions up to that number, and may have later ones. It fails only when the
+// content cannot be read. Checks of a backup call it.
 func RelayedInContent(content persistence.Content) (told Relayed, err error) {
 	var shard ident.Shard
 	for part, err := range content {
@@ -36,7 +37,9 @@ type CatchUpTarget interface {
 }
 
 // CatchUp makes an authorizer that serves no requests follow the journal to its heads, as Start
-// does.
+// does. `purser restore` and `purser rebuild-authorizer` call it. It fails when an event cannot be
+// read or decoded, or the authorizer cannot store a change; shards before the failed one keep their
+// progress.
 func CatchUp(ctx context.Context, journal persistence.Journal, a CatchUpTarget, table []Kind) error {
 	kinds := kindsByName(table)
 	for i := range ident.Shards {
@@ -47,6 +50,8 @@ func CatchUp(ctx context.Context, journal persistence.Journal, a CatchUpTarget, 
 	return nil
 }
 
+// catchUpShard applies one shard's rules and credits to the authorizer, from its position to the
+// journal's head. It fails with the first error of a read, an event or the authorizer.
 func catchUpShard(ctx context.Context, journal persistence.Journal, a CatchUpTarget, kinds map[string]*Kind,
 	shard ident.Shard) error {
 	for {
@@ -71,7 +76,8 @@ func catchUpShard(ctx context.Context, journal persistence.Journal, a CatchUpTar
 }
 
 // RelayedInJournal returns, by shard, the relay cursor of a journal: the last decision of the
-// authorizer's log that the journal is known to have.
+// authorizer's log that the journal is known to have. It fails only when a cursor cannot be read.
+// `purser rebuild-authorizer` compares the result with the log of the old authorizer.
 func RelayedInJournal(ctx context.Context, journal persistence.Journal) (told Relayed, err error) {
 	for shard := range told {
 		if told[shard], err = journal.Cursor(ctx, relayCursor, ident.Shard(shard)); err != nil {

@@ -18,7 +18,9 @@ const keySampleKind = "data_key_sample"
 const maxKeySamples = 64
 
 // DataKeysInUse returns the ids of the data keys under which documents of a journal may be sealed.
-// The key of an earlier version, whose id is unknown, has the system workspace's id.
+// The key of an earlier version, whose id is unknown, has the system workspace's id. It fails only
+// when the journal cannot be read. `purser rotate data-key` calls it, on the stores or through the
+// server's admin port.
 func DataKeysInUse(ctx context.Context, journal persistence.Journal) ([]string, error) {
 	samples, err := journal.Records(ctx, ident.SystemSlot.Shard(), keySampleKind, "", maxKeySamples)
 	keys := make([]string, 0, len(samples))
@@ -28,9 +30,10 @@ func DataKeysInUse(ctx context.Context, journal persistence.Journal) ([]string, 
 	return keys, err
 }
 
-// checkDataKeys fails when a data key under which documents of this journal may be sealed is
-// missing, because they could not be read. It stores a sample of the first key before any document
-// is sealed under it.
+// checkDataKeys fails with ErrStores when a data key is missing under which documents of this
+// journal may be sealed, because they could not be read. It fails with the store's error when the
+// samples cannot be read or written. It stores a sample of the first key before any document is
+// sealed under it. Start calls it once.
 func (k *startCheck) checkDataKeys(ctx context.Context, sh *shard) error {
 	samples, err := k.journal.Records(ctx, sh.id, keySampleKind, "", maxKeySamples)
 	if err != nil {

@@ -125,7 +125,9 @@ type entity struct {
 	retry     []*request
 }
 
-// Receive is called by protoactor with one message at a time.
+// Receive handles a request, or a message from the entity's own goroutines or its lane. The actor
+// library calls it with one message at a time. It never blocks. A panic is recovered
+// (recoverPanic).
 func (n *entity) Receive(c actor.Context) {
 	defer n.recoverPanic(c)
 	switch m := c.Message().(type) {
@@ -151,13 +153,17 @@ func (n *entity) Receive(c actor.Context) {
 	}
 }
 
+// startLoading reads the state record in a goroutine, which sends the result to the entity. An
+// entity loads when it starts, at a request after a failed load, and after a failed commit.
 func (n *entity) startLoading() {
 	n.phase = loading
 	go func() { n.sys.root.Send(n.self, n.readState()) }()
 }
 
-// readState reads the state record. While the shard's last commit is unresolved it fails, because
-// that commit could still change the record.
+// readState reads the state record. A stream without a record has the zero state. It fails with
+// ErrUnavailable while the shard's last commit is unresolved, because that commit could still
+// change the record; with errUnreadable when the document does not decode; and with the store's
+// error.
 func (n *entity) readState() *loaded {
 	if n.shard.lost.Load() {
 		return &loaded{err: persistence.ErrUnavailable}
@@ -178,6 +184,9 @@ func (n *entity) readState() *loaded {
 	return &loaded{state: state, record: record, position: n.sys.journal.Head(n.shard.id).Position, err: err}
 }
 
+// onLoaded takes the state that readState read, and decides the waiting commands. After a failed
+// read it answers them unavailable, or internal when the document does not decode; the next request
+// reads again.
 func (n *entity) onLoaded(m *loaded) {
 	if n.phase == dead {
 		n.decideWaiting()
@@ -206,7 +215,8 @@ func (n *entity) failWaiting(err error) {
 	n.waiting = n.waiting[:0]
 }
 
-// decideWaiting decides waiting commands while the phase permits it.
+// decideWaiting decides waiting commands in order while the phase is open. After a panic it answers
+// them unavailable. It is called after every message that may change the phase.
 func (n *entity) decideWaiting() {
 	if n.phase == dead {
 		n.failWaiting(fault.New(fault.Unavailable, "The actor has stopped; nothing changed."))
@@ -228,6 +238,10 @@ func (n *entity) decideWaiting() {
 	}
 }
 
+// decideRequest decides one command on the staged state, and stages its answer or submits its
+// batch. The answer is unavailable when the caller's context has ended, not_found for another
+// workspace's actor, or else the error of Decide. A command may also wait: for its order, for the
+// authorizer, or for the staged ops before it.
 func (n *entity) decideRequest(r *request) {
 	switch {
 	case r.ctx.Err() != nil:
@@ -283,6 +297,9 @@ func (n *entity) startReserving(r *request, d decision.Decision) {
 	}()
 }
 
+// onReserved takes the authorizer's answer to a debit. It submits a reserved debit; a refused one
+// is answered insufficient_funds, a failed one with the authorizer's error. When an earlier commit
+// has failed, it releases the reservation and the command is decided again.
 func (n *entity) onReserved(m *reserved) {
 	if n.phase != reserving { // a panic came in between
 		if m.ok {
@@ -310,7 +327,9 @@ func (n *entity) onReserved(m *reserved) {
 	n.decideWaiting()
 }
 
-// stageAndSubmit stages a decision and submits its batch to the shard's lane.
+// stageAndSubmit applies a decision's events to the staged state and submits its batch to the
+// shard's lane. A full lane queue is answered unavailable. A decision that cannot be encoded is
+// answered internal. Both make the entity load its state again.
 func (n *entity) stageAndSubmit(r *request, d decision.Decision) {
 	o := &op{req: r, reply: d.Reply, debit: d.Debit, onces: d.Onces, tallies: d.Tallies, pid: n.self}
 	for _, e := range d.Events {
@@ -352,6 +371,9 @@ func (n *entity) stageAnswer(o *op) {
 	n.staged = append(n.staged, o)
 }
 
+// buildBatch returns a decision as the batch that the lane commits: events, records, idempotency
+// records and timers. It fails when a value cannot be encoded or sealed, or the random source
+// fails.
 func (n *entity) buildBatch(r *request, d decision.Decision) (*persistence.Batch, error) {
 	now := n.sys.clock()
 	b := &persistence.Batch{Workspace: r.env.Workspace, Slot: n.slot}
@@ -378,6 +400,9 @@ func (n *entity) buildBatch(r *request, d decision.Decision) (*persistence.Batch
 	return b, nil
 }
 
+// addEvents adds a decision's events, with new ids and the stream's next versions, and the record
+// of the state after them. It fails when an event or the state cannot be encoded, or the random
+// source fails.
 func (n *entity) addEvents(b *persistence.Batch, d decision.Decision, now time.Time) error {
 	for _, e := range d.Events {
 		payload, err := decision.Encode(e)
@@ -406,6 +431,8 @@ func (n *entity) addEvents(b *persistence.Batch, d decision.Decision, now time.T
 	return nil
 }
 
+// addOnces adds the idempotency record of the request's Key, with the sealed reply, and the claims
+// of the decision. It fails only when the Key's Seal fails.
 func (n *entity) addOnces(b *persistence.Batch, r *request, d decision.Decision) error {
 	if k := r.env.Key; k != nil {
 		once := persistence.Once{Scope: k.Scope, Hash: onceHash(k.Scope, k.Key), Fingerprint: k.Fingerprint,
@@ -432,7 +459,8 @@ func (n *entity) addOnces(b *persistence.Batch, r *request, d decision.Decision)
 }
 
 // settleStaged answers the settled ops at the head of staged, in order. After a failed commit the
-// staged state is invalid: commands decided on it are decided again on the stored state.
+// staged state is invalid: commands decided on it are decided again on the stored state. It is
+// called for each message of the lane, and for an op that never reached it.
 func (n *entity) settleStaged() {
 	for len(n.staged) > 0 && n.staged[0].settled {
 		o := n.staged[0]
@@ -449,6 +477,9 @@ func (n *entity) settleStaged() {
 	n.decideWaiting()
 }
 
+// settleOne answers one settled op: after a successful commit with its reply, once the authorizer
+// has followed it; after a failed one as answerFailedCommit says. An op without a batch that
+// follows a failed one is decided again.
 func (n *entity) settleOne(o *op) {
 	switch {
 	case o.outcome.Err == nil && n.failed && o.batch == nil:
@@ -467,8 +498,10 @@ func (n *entity) settleOne(o *op) {
 	}
 }
 
-// answerFailedCommit answers a command whose commit failed. After a version conflict the command is
-// decided again.
+// answerFailedCommit answers a command whose commit failed: a taken claim as claimConflict says, a
+// tally over its limit with limit_exceeded, an unknown outcome with outcome_unknown, an unavailable
+// or fenced journal with unavailable, any other refusal with internal. After a version conflict the
+// command is decided again. It releases the debit's reservation unless the outcome is unknown.
 func (n *entity) answerFailedCommit(o *op) {
 	var taken *persistence.OnceError
 	var limit *fault.Error
@@ -496,6 +529,8 @@ func (n *entity) answerFailedCommit(o *op) {
 	}
 }
 
+// decideAgain queues a command for another decision on the stored state. After maxDecideTries tries
+// the answer is unavailable.
 func (n *entity) decideAgain(o *op) {
 	o.req.tries++
 	if o.req.tries >= maxDecideTries {
@@ -505,7 +540,9 @@ func (n *entity) decideAgain(o *op) {
 	n.retry = append(n.retry, o.req)
 }
 
-// claimConflict returns the answer to a command one of whose claims is already taken.
+// claimConflict returns the answer to a command one of whose claims is already taken. For its
+// idempotency key it is the first answer (Replayed), or idempotency_key_mismatch when the request
+// differs. For a claim with a code it is that error; for one without, the Replayed answer.
 func (n *entity) claimConflict(o *op, existing persistence.Once) (any, error) {
 	if k := o.req.env.Key; k != nil && k.Scope == existing.Scope && onceHash(k.Scope, k.Key) == existing.Hash {
 		return replayedAnswer(existing, k.Fingerprint)
@@ -518,6 +555,8 @@ func (n *entity) claimConflict(o *op, existing persistence.Once) (any, error) {
 	return Replayed{Answer: existing.Answer}, nil
 }
 
+// replayedAnswer returns the first answer to a request with the same idempotency key. It fails with
+// idempotency_key_mismatch when the fingerprint of the request body differs.
 func replayedAnswer(existing persistence.Once, fingerprint [32]byte) (any, error) {
 	if existing.Fingerprint != fingerprint {
 		return nil, fault.New(fault.IdempotencyKeyMismatch, "The Idempotency-Key was used with another request body.")
@@ -525,8 +564,8 @@ func replayedAnswer(existing persistence.Once, fingerprint [32]byte) (any, error
 	return Replayed{Answer: existing.Answer}, nil
 }
 
-// resumeDeciding continues after every staged op is answered: from the stored state when one
-// failed.
+// resumeDeciding continues after every staged op is answered. When one failed, it loads the stored
+// state first and then decides the commands to retry before the waiting ones.
 func (n *entity) resumeDeciding() {
 	n.phase = open
 	if !n.failed {

@@ -31,8 +31,9 @@ type follower struct {
 }
 
 // follow applies the journal to the authorizer: rules and credits, in position order, durable
-// before the answers that wait for them. An event that the authorizer cannot apply ends the process
-// (Fatal), because the authorizer would decide by old rules.
+// before the answers that wait for them. Start runs it for each shard until Stop. A failed read, or
+// an event that does not decode, is logged and tried again. When the authorizer cannot store a
+// change, Config.Fatal ends the process, because the authorizer would decide by old rules.
 func (f *follower) follow(ctx context.Context, sh *shard) {
 	for {
 		if !f.awaitEvent(ctx, sh) {
@@ -67,6 +68,10 @@ func (f *follower) awaitEvent(ctx context.Context, sh *shard) bool {
 	}
 }
 
+// followOnce applies the next events of a shard, at most followBatch, to the authorizer. Without a
+// rule, credit or settlement among them, the authorizer's stored position may stay behind. It fails
+// when events cannot be read or decoded, and, after a call of Config.Fatal, when the authorizer
+// cannot store the change. The loop follow and Start call it.
 func (f *follower) followOnce(ctx context.Context, sh *shard) error {
 	events, err := f.journal.Events(ctx, sh.id, sh.followed.load(), followBatch)
 	if err != nil || len(events) == 0 {
@@ -95,6 +100,8 @@ func (f *follower) followOnce(ctx context.Context, sh *shard) error {
 	return nil
 }
 
+// collectFollow adds the rules and credits of one event to changes. An event of a kind without
+// Follow adds nothing. It fails with the kind's error when the payload does not decode.
 func (f *follower) collectFollow(changes *authorizer.Follow, e *persistence.Event) error {
 	kind := f.kinds[e.Kind]
 	if kind == nil || kind.Follow == nil {

@@ -49,7 +49,8 @@ type Health struct {
 }
 
 // Health measures every shard. It reads the new log entries, so callers poll it every few seconds
-// and not per request. The error joins the failed reads; the other fields are valid.
+// and not per request. The metrics page calls it. The error joins the failed reads of the
+// authorizer's store; the other fields are valid.
 func (s *System) Health() (Health, error) {
 	h, now := Health{Actors: s.directory.activations.Load(), Pending: s.directory.pendingRequests()}, s.clock()
 	var faults []error
@@ -92,7 +93,8 @@ type followerLag struct {
 	since time.Time
 }
 
-// observe returns how long the follower has failed to reach the head first seen ahead of it.
+// observe returns how long the follower has failed to reach the head that was first seen ahead of
+// it; 0 when it is not behind, or has passed that head. Health and Ready call it.
 func (l *followerLag) observe(followed, head uint64, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +118,8 @@ type relayExposure struct {
 
 func movedCents(n *hold.Entry) money.Cents { return max(n.CardDelta, -n.CardDelta) }
 
-// subtractRelayed subtracts relayed entries from the sum.
+// subtractRelayed subtracts the amounts of relayed entries from the sum. The relay calls it after
+// each round.
 func (d *relayExposure) subtractRelayed(entries []hold.Entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,8 +132,10 @@ func (d *relayExposure) subtractRelayed(entries []hold.Entry) {
 	}
 }
 
-// sumUnrelayed adds decisions since the last call, at most reads entries, and returns the sum. It
-// subtracts the entries read from reads.
+// sumUnrelayed adds the amounts of decisions since the last call, at most reads entries, and
+// returns the sum in cents of a shard's decisions that are not relayed. It subtracts the entries
+// read from reads. It fails only when the log cannot be read; the sum then covers the entries
+// before. Health calls it.
 func (sh *shard) sumUnrelayed(authorizer Authorizer, reads *int) (money.Cents, error) {
 	d := &sh.exposure
 	d.mu.Lock()
@@ -165,6 +170,8 @@ func (sh *shard) oldestUnrelayed(authorizer Authorizer) (at time.Time, found boo
 
 var errCountedEnough = errors.New("counted enough reservations")
 
+// countReservations counts the authorizer's reservations, at most maxReservationsCounted, and their
+// greatest age. It fails only when the authorizer's store cannot be read.
 func (h *Health) countReservations(authorizer Authorizer, now time.Time) error {
 	err := authorizer.WalkReservations(func(_, reservation ident.UUID, _ money.Cents) error {
 		h.Reservations++
@@ -180,7 +187,7 @@ func (h *Health) countReservations(authorizer Authorizer, now time.Time) error {
 	return err
 }
 
-// pendingRequests counts the unanswered requests.
+// pendingRequests returns the number of requests that actors have not answered. Health calls it.
 func (d *directory) pendingRequests() (n int) {
 	for i := range d.stripes {
 		part := &d.stripes[i]
@@ -194,8 +201,9 @@ func (d *directory) pendingRequests() (n int) {
 }
 
 // Ready returns nil when the journal answers, the shards are held and the authorizer follows the
-// journal. The error joins every condition that fails. A workspace that is set aside from the relay
-// is an alarm (Health) and no reason to take the server out of traffic.
+// journal. The admin port's readiness probe calls it. The error joins every condition that fails;
+// before Start has ended and after Stop it is the only one. A workspace that is set aside from the
+// relay is an alarm (Health) and no reason to take the server out of traffic.
 func (s *System) Ready() error {
 	switch {
 	case s.stopping.Load():

@@ -46,8 +46,9 @@ func newLane(sys *System, s *shard, epoch uint64) *lane {
 		tallies: newTallies(), queued: make(map[string]int)}
 }
 
-// submit queues an op. It returns false when the queue is full, or the op's workspace has laneShare
-// ops in it.
+// submit queues an op for the next commit of the shard. It returns false when the queue is full, or
+// the op's workspace has laneShare ops in it. An entity calls it for each decision that commits
+// something.
 func (l *lane) submit(o *op) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,6 +75,8 @@ func (l *lane) noteDequeued(o *op) {
 	}
 }
 
+// run commits queued ops, group after group, and sends each actor the outcomes of its ops. Start
+// runs it for each shard in a goroutine of its own, until Stop.
 func (l *lane) run(ctx context.Context) {
 	group := make([]*op, 0, persistence.MaxGroup)
 	for ctx.Err() == nil {
@@ -128,6 +131,10 @@ func (l *lane) gatherGroup(ctx context.Context, group []*op) []*op {
 	return group
 }
 
+// commitGroup appends a group to the journal and sets the outcome of each op. When the last commit
+// is unresolved and the epoch cannot be raised, or the journal is unavailable, the outcome is
+// ErrUnavailable; when another process has taken the shard, ErrFenced. An unknown outcome is
+// resolved first (resolveAmbiguous). run calls it.
 func (l *lane) commitGroup(ctx context.Context, group []*op) {
 	if l.shard.lost.Load() && !l.raiseEpoch(ctx, min(refenceTimeout, l.sys.config.FenceWithin)) {
 		l.failAll(group, persistence.ErrUnavailable)
@@ -168,7 +175,8 @@ func (l *lane) failAll(group []*op, err error) {
 }
 
 // raiseEpoch raises the shard's epoch, which fences every earlier transaction. It retries until
-// within has passed. After true no earlier transaction can commit, so reads show the outcome.
+// within has passed, and then returns false. After true no earlier transaction can commit, so reads
+// show the outcome. The lane calls it after a commit with an unknown outcome or a lost epoch.
 func (l *lane) raiseEpoch(ctx context.Context, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -188,8 +196,9 @@ func (l *lane) raiseEpoch(ctx context.Context, within time.Duration) bool {
 }
 
 // resolveAmbiguous sets the outcomes of a group whose commit failed with an unknown outcome. It
-// first raises the epoch, which fences the transaction, and then reads which events are stored. The
-// shard's head was before or later when the group was appended.
+// first raises the epoch, which fences the transaction, and then reads which events are stored,
+// after the position before. An op whose events are not stored gets ErrVersion and is decided
+// again. When the journal does not answer in time, every op stays ErrAmbiguous.
 func (l *lane) resolveAmbiguous(ctx context.Context, group []*op, before uint64) {
 	l.shard.lost.Store(true)
 	if !l.raiseEpoch(ctx, l.sys.config.FenceWithin) {
@@ -214,9 +223,9 @@ func (l *lane) resolveAmbiguous(ctx context.Context, group []*op, before uint64)
 	}
 }
 
-// findCommitted returns the positions of a group's stored events, by event id. The stream version
-// does not identify them: another process may have taken the shard in between and have written an
-// event of the same version.
+// findCommitted returns the positions of a group's stored events, by event id. It fails only when
+// the journal cannot be read. The stream version does not identify them: another process may have
+// taken the shard in between and have written an event of the same version.
 func (l *lane) findCommitted(ctx context.Context, group []*op, after uint64) (map[string]uint64, error) {
 	landed := make(map[string]uint64)
 	for _, o := range group {
@@ -244,7 +253,8 @@ func (l *lane) findCommitted(ctx context.Context, group []*op, after uint64) (ma
 }
 
 // committedWithoutEvents returns the outcome of an event-less batch by looking up its first
-// idempotency record. A batch with neither events nor an idempotency record is ErrAmbiguous.
+// idempotency record. Without the record it was not committed (ErrVersion). A batch with neither
+// events nor an idempotency record, or a failed read, is ErrAmbiguous.
 func (l *lane) committedWithoutEvents(ctx context.Context, b *persistence.Batch) persistence.Outcome {
 	if len(b.Onces) == 0 {
 		return persistence.Outcome{Err: persistence.ErrAmbiguous}

@@ -24,7 +24,8 @@ func newLoops(clock func() time.Time, log *slog.Logger) *loops {
 	return l
 }
 
-// Go runs a function in a goroutine of its own until the System stops, which ends its context.
+// Go runs a function in a goroutine of its own until the System stops, which ends its context and
+// waits for the function to return. The loops of the runtime and of package processes use it.
 func (l *loops) Go(run func(context.Context)) {
 	l.running.Add(1)
 	go func() {
@@ -51,7 +52,7 @@ func (l *loops) Every(pace time.Duration, do func(context.Context)) {
 }
 
 // Complain logs an error of an operation that is retried, at most every logEvery for each
-// operation. The attributes are those of slog.
+// operation. The attributes are those of slog. Loops and reactions call it instead of the log.
 func (l *loops) Complain(operation string, err error, attributes ...any) {
 	if leftOut, allowed := l.throttle.allow(operation, l.clock()); allowed {
 		l.log.Error(operation, append(attributes, "err", err, "left_out", leftOut)...)

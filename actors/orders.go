@@ -32,8 +32,9 @@ type fetched struct {
 	err      error
 }
 
-// ordersLoaded returns false when the command has to wait: until its order is read, or, with too
-// many orders in memory, until every staged op is settled.
+// ordersLoaded reports whether a command's order, if it has one, is in the actor's state. It
+// returns false when the command has to wait: until its order is read, or, with too many orders in
+// memory, until every staged op is settled. decideRequest calls it.
 func (n *entity) ordersLoaded(r *request) bool {
 	orders, has := n.state.(OrderState)
 	if !has {
@@ -66,7 +67,8 @@ func (n *entity) fetchOrder(r *request, ref decision.Ref) {
 }
 
 // readOrder returns the order's document, or nil for an order that does not exist or belongs to
-// another workspace.
+// another workspace. It fails with ErrUnavailable while the shard's last commit is unresolved, and
+// with the store's error.
 func (n *entity) readOrder(workspace string, ref decision.Ref) ([]byte, error) {
 	if n.shard.lost.Load() {
 		return nil, persistence.ErrUnavailable
@@ -86,6 +88,9 @@ func (n *entity) readOrder(workspace string, ref decision.Ref) ([]byte, error) {
 	return record.Document, nil
 }
 
+// onFetched takes an order that readOrder read into the actor's state, and decides its command. The
+// answer is unavailable when the read failed, and internal when the document does not decode. After
+// a failed commit the command is decided again on the stored state.
 func (n *entity) onFetched(m *fetched) {
 	if n.phase != fetching { // a panic came in between
 		n.answerOnce(m.req, nil, outcomeUnknown())

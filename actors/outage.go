@@ -36,7 +36,7 @@ type throttledLine struct {
 }
 
 // allow reports whether an operation's error may be logged now, and how many were left out since
-// the last line.
+// the last line. Complain calls it.
 func (c *logThrottle) allow(operation string, now time.Time) (leftOut int, log bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +59,9 @@ func (c *logThrottle) allow(operation string, now time.Time) (leftOut int, log b
 // answers.
 type journalOutage struct{ why atomic.Pointer[string] }
 
-// probe reads a small stored value from the journal, past its caches, so that an outage is
-// detected without any request. It logs the begin and the end of an outage.
+// probe reads a small stored value from the journal, past its caches, so that an outage is detected
+// without any request. A loop calls it every probeEvery. It logs the begin and the end of an
+// outage; Ready and JournalUp report it.
 func (a *journalOutage) probe(ctx context.Context, journal persistence.Journal, log *slog.Logger) {
 	within, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
@@ -76,7 +77,7 @@ func (a *journalOutage) probe(ctx context.Context, journal persistence.Journal, 
 	}
 }
 
-// setOutcome stores the outcome of a probe and returns the one before.
+// setOutcome stores the outcome of a probe, nil for a success, and returns the one before.
 func (a *journalOutage) setOutcome(err error) (was error) {
 	was = a.current()
 	if err == nil {

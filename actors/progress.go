@@ -27,7 +27,7 @@ func (p *progress) load() uint64 {
 }
 
 // advance raises the value and runs, on the calling goroutine, the functions that waited for it. A
-// lower value changes nothing.
+// lower value changes nothing. The follower calls it after each page, the relay after each round.
 func (p *progress) advance(value uint64) {
 	p.mu.Lock()
 	if value <= p.value {
@@ -65,7 +65,8 @@ func (p *progress) whenReached(reach uint64, then func()) {
 	p.mu.Unlock()
 }
 
-// wait blocks until the value has reached reach, or returns the context's error.
+// wait blocks until the value has reached reach. It fails only when the context ends first, with
+// the context's error.
 func (p *progress) wait(ctx context.Context, reach uint64) error {
 	done := make(chan struct{})
 	p.mu.Lock()

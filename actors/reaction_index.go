@@ -44,8 +44,9 @@ func (c *reactionIndex) startAfter(position uint64) {
 	c.unknownThrough, c.through, c.wokenAt = position, position, position
 }
 
-// addPage adds the next page of events, and wakes the reactions when it has a cause, or wakeEvery
-// events came without one.
+// addPage adds the next page of events, of which there is at least one. It wakes the reactions when
+// the page has a cause, or wakeEvery events came without one. The follower calls it for each page
+// that it has applied.
 func (c *reactionIndex) addPage(events []persistence.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,6 +91,7 @@ func (c *reactionIndex) wakeLocked() {
 
 // nextAfter returns the position of the next event after past that may be a cause. When there is
 // none, next is 0, no event up to through is a cause, and woken is closed when the index has more.
+// Each reaction calls it before it reads events.
 func (c *reactionIndex) nextAfter(past uint64) (next, through uint64, woken <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -86,7 +86,9 @@ type reactor struct {
 	listener Listener
 }
 
-// react handles the causes of a reaction in a shard until the context ends.
+// react handles the causes of a reaction in a shard until the context ends. Start runs it in a
+// goroutine for each reaction and shard. Failed reads and saves of the cursor are logged and tried
+// again.
 func (x *reactor) react(ctx context.Context, sh *shard, r Reaction) {
 	cursor, ok := x.reactionCursor(ctx, sh, r)
 	for p := newReacting(sh, r, cursor); ok; {
@@ -102,7 +104,8 @@ func (x *reactor) react(ctx context.Context, sh *shard, r Reaction) {
 }
 
 // reactOnce starts workers for the ready lines and reads the next page of causes. Without one it
-// saves the cursor and waits for new causes or for handled ones.
+// saves the cursor and waits for new causes or for handled ones. It fails only when the journal
+// does; the failure of a cause is the worker's.
 func (x *reactor) reactOnce(ctx context.Context, p *reacting) error {
 	for range p.takeWorkers() {
 		x.Go(func(ctx context.Context) { x.reactWorker(ctx, p) })
@@ -126,7 +129,8 @@ func (x *reactor) reactOnce(ctx context.Context, p *reacting) error {
 
 // readCauses reads the next page of causes into the lines. more is false when there is no next
 // cause, in which case wake is closed when there is, or no room. It saves the cursor every
-// wakeEvery positions, which bounds the events that are read again after a crash.
+// wakeEvery positions, which bounds the events that are read again after a crash. It fails only
+// when the journal does.
 func (x *reactor) readCauses(ctx context.Context, p *reacting) (wake <-chan struct{}, more bool, err error) {
 	room, read := p.readRoom()
 	if room == 0 {
@@ -157,6 +161,8 @@ func (x *reactor) saveReaction(ctx context.Context, p *reacting) error {
 	return err
 }
 
+// reactionCursor reads the stored cursor of a reaction. It retries until it succeeds; false means
+// that the context has ended.
 func (x *reactor) reactionCursor(ctx context.Context, sh *shard, r Reaction) (uint64, bool) {
 	for {
 		cursor, err := x.journal.Cursor(ctx, "reaction/"+r.Name, sh.id)
@@ -172,7 +178,8 @@ func (x *reactor) reactionCursor(ctx context.Context, sh *shard, r Reaction) (ui
 	}
 }
 
-// reactWorker handles causes, one of each ready line in turn, until no line is ready.
+// reactWorker handles causes, one of each ready line in turn, until no line is ready or the System
+// stops. It logs a failure; the line's next attempt comes after a pause (settleCause).
 func (x *reactor) reactWorker(ctx context.Context, p *reacting) {
 	for {
 		line, cause := p.nextCause(ctx.Err() != nil)
@@ -187,6 +194,8 @@ func (x *reactor) reactWorker(ctx context.Context, p *reacting) {
 	}
 }
 
+// reactTo calls the reaction's Handle with one cause, within reactTimeout. It fails with Handle's
+// error, or when the event is no longer in memory and cannot be read again. A worker calls it.
 func (x *reactor) reactTo(ctx context.Context, p *reacting, cause *pendingCause) error {
 	within, cancel := context.WithTimeout(ctx, reactTimeout)
 	defer cancel()
@@ -220,7 +229,7 @@ func (p *reacting) skipThrough(through uint64) {
 	p.read = max(p.read, through)
 }
 
-// addCauses appends the causes of a page to their lines.
+// addCauses appends the causes of a page to the lines of their workspaces.
 func (p *reacting) addCauses(events []persistence.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,7 +265,7 @@ func (p *reacting) takeWorkers() int {
 }
 
 // nextCause returns the line that has waited longest, and its first cause. Without a ready line, or
-// when stop is set, it returns nil and subtracts the worker.
+// when stop is set, it returns nil and subtracts the calling worker, which must end.
 func (p *reacting) nextCause(stop bool) (*workspaceLine, *pendingCause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,9 @@ import (
 	"purser/persistence/ident"
 )
 
-// Record returns a record of a workspace. Another workspace's record is not_found.
+// Record returns a record of a workspace; a sealed document is opened. It fails with not_found for
+// an unknown id and for another workspace's record, and otherwise as Find does. The REST routes
+// call it through package query.
 func (s *System) Record(ctx context.Context, kind, workspace, id string) (persistence.Record, error) {
 	slot, err := ident.SlotOf(id)
 	if err != nil {
@@ -23,8 +25,11 @@ func (s *System) Record(ctx context.Context, kind, workspace, id string) (persis
 	return record, err
 }
 
-// Find returns a record of any workspace. It is for secrets, sessions and emails, whose id is
-// itself the proof of access.
+// Find returns a record of any workspace; a sealed document is opened. It is for secrets, sessions
+// and emails, whose id is itself the proof of access. It fails with not_found without such a
+// record, with unavailable when the journal does not answer or the authorizer does not follow it
+// before the context ends, and with a plain error when the document does not open. Sign-in and the
+// check of API keys call it through package query.
 func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
 	record, err := s.journal.Record(ctx, slot, kind, id)
 	switch {
@@ -40,7 +45,8 @@ func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (pe
 }
 
 // waitRules waits until the authorizer has applied the journal's head, when a kind of record
-// reports rules. It is called after the read, so that the answer shows only applied rules.
+// reports rules. It is called after the read, so that the answer shows only applied rules. It fails
+// with unavailable when the context ends first.
 func (s *System) waitRules(ctx context.Context, slot ident.Slot, kind string) error {
 	if k := s.kinds[kind]; k == nil || !k.Rules {
 		return nil
@@ -52,7 +58,10 @@ func (s *System) waitRules(ctx context.Context, slot ident.Slot, kind string) er
 	return nil
 }
 
-// List returns a page of a workspace's records, newest first.
+// List returns a page of a workspace's records, newest first; sealed documents are opened. parent
+// limits it to the records of one parent, "" does not. It fails with not_found for an id that is no
+// workspace's, and otherwise as Find does, except that an empty page is no error. The REST routes
+// and the processes call it through package query.
 func (s *System) List(ctx context.Context, kind, workspace, parent string,
 	page persistence.Page) ([]persistence.Record, error) {
 	slot, err := ident.SlotOf(workspace)
@@ -75,7 +84,9 @@ func (s *System) List(ctx context.Context, kind, workspace, parent string,
 }
 
 // WaitRelayed waits until the journal shows the decisions that the authorizer had made for the
-// workspace's shard at the call, for at most Config.RelayedWithin.
+// workspace's shard at the call, for at most Config.RelayedWithin. After that time, or for an
+// invalid id, it returns all the same, and the read that follows may miss decisions. REST routes
+// call it before they read balances, entries and authorizations.
 func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	slot, err := ident.SlotOf(workspace)
 	if err != nil {
@@ -87,7 +98,8 @@ func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	_ = s.relayer.awaitRelayed(ctx, sh)
 }
 
-// RelayAll waits until the journal has every decision that the authorizer had made at the call.
+// RelayAll waits until the journal has every decision that the authorizer had made at the call. It
+// fails only when the context ends first. The server calls it when it stops.
 func (s *System) RelayAll(ctx context.Context) error {
 	for _, sh := range s.shards {
 		if err := s.relayer.awaitRelayed(ctx, sh); err != nil {
@@ -98,7 +110,7 @@ func (s *System) RelayAll(ctx context.Context) error {
 }
 
 // Settle waits until every decision is relayed and every committed rule followed, and wakes the
-// reactions for the last events. It is for tests.
+// reactions for the last events. It fails only when the context ends first. Only tests call it.
 func (s *System) Settle(ctx context.Context) error {
 	if err := s.RelayAll(ctx); err != nil {
 		return err

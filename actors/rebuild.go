@@ -26,8 +26,10 @@ type Relayed [ident.Shards]uint64
 
 // Rebuild fills an empty authorizer from the journal: rules and credits through the follower,
 // decisions from the relayed entries. Decisions that the lost authorizer had not relayed are lost;
-// NoteLost records their numbers. No other process may use either store meanwhile. Rebuild does not
-// write to the journal, whose relay cursors belong to the old authorizer until SaveRelayed.
+// NoteLost records their numbers. It fails when the authorizer is not empty, an event cannot be
+// read or decoded, or the authorizer cannot store it; the target must then be discarded. No other
+// process may use either store meanwhile. Rebuild does not write to the journal, whose relay
+// cursors belong to the old authorizer until SaveRelayed. `purser rebuild-authorizer` calls it.
 func Rebuild(ctx context.Context, journal persistence.Journal, a RebuildTarget, table []Kind,
 ) (relayed Relayed, err error) {
 	kinds := kindsByName(table)
@@ -45,8 +47,9 @@ func Rebuild(ctx context.Context, journal persistence.Journal, a RebuildTarget, 
 }
 
 // SaveRelayed stores the relay cursors of a rebuilt authorizer, whose log does not contain the
-// replayed decisions. It must run after the new store has replaced the old one, to which the former
-// cursors belong. Start refuses a rebuilt store without it.
+// replayed decisions. `purser rebuild-authorizer` calls it after the new store has replaced the old
+// one, to which the former cursors belong. Start refuses a rebuilt store without it. It fails only
+// when the journal does, and may then be called again.
 func SaveRelayed(ctx context.Context, journal persistence.Journal, relayed Relayed) error {
 	for shard, seq := range relayed {
 		if err := journal.SaveCursor(ctx, relayCursor, ident.Shard(shard), seq); err != nil {
@@ -56,6 +59,9 @@ func SaveRelayed(ctx context.Context, journal persistence.Journal, relayed Relay
 	return nil
 }
 
+// rebuildShard applies all events of a shard to the authorizer, from the first to the head, and
+// then notes the missing decisions. It fails with the first error of a read, an event or the
+// authorizer.
 func rebuildShard(ctx context.Context, journal persistence.Journal, a RebuildTarget, kinds map[string]*Kind,
 	shard ident.Shard) error {
 	var seen seqRanges
@@ -91,6 +97,8 @@ func rebuildShard(ctx context.Context, journal persistence.Journal, a RebuildTar
 	}
 }
 
+// rebuildFromEvent returns the relayed decisions of an event, or adds its rules and credits to f.
+// It fails only when the payload does not decode.
 func rebuildFromEvent(e *persistence.Event, f *authorizer.Follow, kinds map[string]*Kind) ([]hold.Entry, error) {
 	if e.Kind == KindBalance && e.Type == (balance.Relayed{}).EventType() {
 		event, err := balance.DecodeEvent(e.Type, e.Payload)
@@ -111,6 +119,8 @@ type seqRanges []seqRange
 
 type seqRange struct{ first, last uint64 }
 
+// add adds a number to the ranges and joins the ranges that it connects. A number that is already
+// in them changes nothing.
 func (s *seqRanges) add(n uint64) {
 	i := len(*s) // the first range that begins after n
 	for i > 0 && (*s)[i-1].first > n {
@@ -131,7 +141,8 @@ func (s *seqRanges) add(n uint64) {
 	}
 }
 
-// gaps returns the missing numbers between 1 and the last number.
+// gaps returns the missing numbers between 1 and the last number: the decisions that a rebuild has
+// lost.
 func (s seqRanges) gaps() (lost []authorizer.Lost) {
 	next := uint64(1)
 	for _, run := range s {

@@ -60,9 +60,10 @@ func newRelayer(s *System) *relayer {
 }
 
 // run sends the authorizer's log to the journal: each workspace's run of entries goes to its
-// balance actor, which commits the run whole. It reads synced entries only, in order. The balance
-// drops repeated entries by their numbers, so a repeat after a crash changes nothing. A workspace
-// whose entries are refused is set aside (aside.go).
+// balance actor, which commits the run whole. Start runs it for each shard in a goroutine of its
+// own, until Stop. It reads synced entries only, in order. A failed round is logged and tried
+// again; the balance drops repeated entries by their numbers, so a repeat changes nothing. A
+// workspace whose entries are refused is set aside (aside.go).
 func (l *relayer) run(ctx context.Context, sh *shard) {
 	places := l.places
 	for {
@@ -127,7 +128,9 @@ func relayTurn(id ident.Shard) int {
 	return int(id)%relayResidues*(ident.Shards/relayResidues) + int(id)/relayResidues
 }
 
-// awaitRelayed waits until the journal has the decisions that were synced at the call.
+// awaitRelayed waits until the journal has the decisions that were synced at the call, and ends the
+// relay's pause. It fails only when the context ends first. Reads and the stop of the server call
+// it.
 func (l *relayer) awaitRelayed(ctx context.Context, sh *shard) error {
 	decided := l.authorizer.Synced(sh.id)
 	if sh.relayed.load() < decided {
@@ -139,8 +142,10 @@ func (l *relayer) awaitRelayed(ctx context.Context, sh *shard) error {
 	return sh.relayed.wait(ctx, decided)
 }
 
-// relayRound runs one round once it has acquired places for its entries. more reports that another
-// round should follow without a pause.
+// relayRound sends the next entries of a shard's log, at most relayRead, once it has acquired
+// places for them. more reports that another round should follow without a pause. It fails when the
+// log cannot be read, when a run was not accepted in time (errRelayLate), and when the cursor
+// cannot be stored; the next round then sends the entries again.
 func (l *relayer) relayRound(ctx context.Context, sh *shard, places *semaphore.Weighted) (more bool, err error) {
 	select {
 	case <-sh.wanted: // this round sends the awaited entries
@@ -248,8 +253,11 @@ var (
 	errRelayLate    = errors.New("entries not taken in time")
 )
 
-// sendRun commits one workspace's entries, and returns those that were not committed. An entry with
-// an unknown outcome is sent again: the balance drops repeats by their numbers.
+// sendRun commits one workspace's entries, at most relayRun in one command, and returns those that
+// were not committed. A run that is answered unavailable or outcome_unknown is sent again: the
+// balance drops repeats by their numbers. It fails with errRelayRefused for any other answer, or
+// after maxUnknownRelays unknown outcomes, and with the context's cause (errRelayLate) when the
+// time is over.
 func (l *relayer) sendRun(ctx context.Context, sh *shard, workspace ident.UUID, entries []hold.Entry) ([]hold.Entry,
 	error) {
 	id := workspace.Format(ident.Workspace)

@@ -48,8 +48,8 @@ func newResealer(s *System) *resealer {
 	return r
 }
 
-// Resealing returns the progress. With one data key, only unmatched reports that an earlier version
-// stored unsealed are sealed.
+// Resealing returns the progress since the start, for the metrics. With one data key, only
+// unmatched reports that an earlier version stored unsealed are sealed. It never fails.
 func (s *System) Resealing() Resealing {
 	return Resealing{ShardsLeft: s.resealer.left.Load(), Records: s.resealer.records.Load()}
 }
@@ -61,7 +61,9 @@ type laneTask struct {
 }
 
 // runBetweenCommits runs do on the lane, between two commits, with appendTimeout. No other
-// goroutine writes to the shard meanwhile, so reads in do stay valid until it writes.
+// goroutine writes to the shard meanwhile, so reads in do stay valid until it writes. It fails with
+// do's error, or with the context's when that ends first; do may then still run. The resealer calls
+// it.
 func (l *lane) runBetweenCommits(ctx context.Context, do func(context.Context) error) error {
 	c := laneTask{done: make(chan error, 1)}
 	c.do = func(ctx context.Context) error {
@@ -82,9 +84,10 @@ func (l *lane) runBetweenCommits(ctx context.Context, do func(context.Context) e
 	}
 }
 
-// run reads every shard once and seals each document that is not sealed under the first data
-// key. It stores no cursor: after a restart it reads all records again and writes the remaining
-// ones, so no order of the keys makes it skip a document.
+// run reads every shard once and seals each document that is not sealed under the first data key.
+// Start runs it in a goroutine, until it is done or the System stops. A failed page is logged and
+// tried again. It stores no cursor: after a restart it reads all records again and writes the
+// remaining ones, so no order of the keys makes it skip a document.
 func (e *resealer) run(ctx context.Context) {
 	kinds := []string{balance.RecordUnmatched}
 	if e.documents.sealer.Rotating() {
@@ -158,7 +161,8 @@ func (e *resealer) pauseAfterFailure(ctx context.Context, err error) bool {
 }
 
 // resealPage seals the stale documents of a page. It returns the number of records on the page and
-// the id of the last one.
+// the id of the last one. It runs on the lane, between two commits. It fails, with nothing written,
+// when a record cannot be read or opened, or the batches are not committed.
 func (e *resealer) resealPage(ctx context.Context, sh *shard, kind, after string) (records int, last string, err error) {
 	page, err := e.journal.Records(ctx, sh.id, kind, after, resealPage)
 	if err != nil || len(page) == 0 {
@@ -183,7 +187,8 @@ func (e *resealer) resealPage(ctx context.Context, sh *shard, kind, after string
 }
 
 // resealRecord seals a record's document under the first data key, unless it already is. stale
-// reports whether the document was changed.
+// reports whether the document was changed. It fails when the document does not decode, or opens
+// under none of the data keys.
 func (e *resealer) resealRecord(r *persistence.Record) (stale bool, err error) {
 	if bytes.HasPrefix(r.Document, sealedPrefix) {
 		var d sealedDocument
@@ -202,7 +207,8 @@ func (e *resealer) resealRecord(r *persistence.Record) (stale bool, err error) {
 }
 
 // appendRecords commits batches of existing records. It must run on the lane, or before the lanes
-// start.
+// start. It fails with errNotCommitted when the journal refuses a batch or does not answer; some
+// batches may then be stored. The resealer and the checks of a start call it.
 func (l *lane) appendRecords(ctx context.Context, group []*persistence.Batch) error {
 	if len(group) == 0 {
 		return nil
@@ -222,7 +228,9 @@ func (l *lane) appendRecords(ctx context.Context, group []*persistence.Batch) er
 	return nil
 }
 
-// deleteOldSamples deletes the samples of keys under which no document is sealed.
+// deleteOldSamples deletes the samples of keys under which no document is sealed any more. It fails
+// when the samples cannot be read or the deletion is not committed. The resealer calls it when
+// every shard is done.
 func (e *resealer) deleteOldSamples(ctx context.Context) error {
 	sh := e.shards[ident.SystemSlot.Shard()]
 	return sh.lane.runBetweenCommits(ctx, func(ctx context.Context) error {

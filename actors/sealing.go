@@ -33,7 +33,9 @@ func newDocumentSealer(sealer Sealer, table []Kind) *documentSealer {
 	return d
 }
 
-// encode encodes a record's document, and seals it when it is personal. See package seal.
+// encode encodes a record's document, and seals it when it is personal; a deletion has none. It
+// fails when the document cannot be encoded or sealed, or when no Kind lists the record as
+// personal, which is a bug. The entity calls it for each record of a decision. See package seal.
 func (d *documentSealer) encode(rec decision.Record) (json.RawMessage, error) {
 	if rec.Delete {
 		return nil, nil
@@ -64,7 +66,8 @@ func (d *documentSealer) seal(kind, id string, document []byte) (json.RawMessage
 func (d *documentSealer) open(r *persistence.Record) error { return OpenRecord(d.sealer, r) }
 
 // OpenRecord replaces the sealed document of a record that was not read through a System. It leaves
-// a plain document as it is.
+// a plain document as it is. It fails when the document opens under none of the sealer's keys.
+// `purser unmatched` and the checks of a start call it.
 func OpenRecord(sealer Sealer, r *persistence.Record) error {
 	if !bytes.HasPrefix(r.Document, sealedPrefix) {
 		return nil

@@ -64,9 +64,11 @@ type secretDocument struct {
 	Fingerprints []string `json:"fingerprints"`
 }
 
-// checkSecrets compares the configured secrets with those of the last start, and stores them. A
-// secret that is no longer configured is a MissingSecret. A secret with no value in common with the
-// last start's is logged by name, with what follows from it. Without configured secrets nothing is compared.
+// checkSecrets compares the configured secrets with those of the last start, and stores them. Start
+// calls it once. It fails with MissingSecret for a secret that is no longer configured, and with an
+// error when the stored fingerprints cannot be read, opened or written. A secret with no value in
+// common with the last start's is logged by name, with what follows from it. Without configured
+// secrets nothing is compared.
 func (k *startCheck) checkSecrets(ctx context.Context, sh *shard) error {
 	if len(k.secrets) == 0 {
 		return nil
@@ -107,11 +109,15 @@ func (k *startCheck) checkSecrets(ctx context.Context, sh *shard) error {
 	return nil
 }
 
-// SecretsInUse returns the fingerprints that the last start stored, by the secret's name.
+// SecretsInUse returns the fingerprints that the last start stored, by the secret's name. It fails
+// when the journal cannot be read, or a record does not open under the sealer's keys. Start and
+// `purser rotate` call it.
 func SecretsInUse(ctx context.Context, journal persistence.Journal, sealer Sealer) (map[string][]string, error) {
 	return readFingerprints(ctx, journal, sealer, secretKind)
 }
 
+// readFingerprints returns the stored fingerprints of the secrets of a kind, by the secret's name.
+// It fails when the journal cannot be read, or a record does not open or decode.
 func readFingerprints(ctx context.Context, journal persistence.Journal, sealer Sealer, kind string,
 ) (map[string][]string, error) {
 	records, err := journal.Records(ctx, ident.SystemSlot.Shard(), kind, "", maxSecretRecords)
@@ -132,7 +138,8 @@ func readFingerprints(ctx context.Context, journal persistence.Journal, sealer S
 	return used, nil
 }
 
-// secretBatch returns the batch that stores a secret's fingerprints.
+// secretBatch returns the batch that stores a secret's fingerprints. It fails only when they cannot
+// be sealed.
 func (k *startCheck) secretBatch(secret Secret) (*persistence.Batch, error) {
 	document, err := json.Marshal(secretDocument{Fingerprints: secret.Fingerprints})
 	if err != nil {

@@ -127,6 +127,8 @@ const (
 	catchUpWait           = 5 * time.Minute
 )
 
+// ensureDefaults sets the fields of Config that are zero and have a default. It fails when a
+// required field is missing, and names each. Start calls it first.
 func (c *Config) ensureDefaults() error {
 	var faults []error
 	for name, missing := range map[string]bool{"Journal": c.Journal == nil, "Authorizer": c.Authorizer == nil,
@@ -220,8 +222,11 @@ type shard struct {
 }
 
 // Start takes the shards, checks that both stores belong together, brings the authorizer to the
-// journal's head and starts the loops. The returned System answers at once; Ready reports when
-// reads are current. After an error other than ErrStores the caller may try again.
+// journal's head and starts the loops. The server and commands on the stores call it through
+// processes.Start. The returned System answers at once; Ready reports when reads are current. It
+// fails for an incomplete Config, with ErrStores when the stores, data keys or secrets do not fit
+// each other, and with the error of a store that does not answer. After an error other than the
+// first two the caller may try again.
 func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
@@ -261,7 +266,8 @@ func Start(ctx context.Context, c Config) (*System, error) {
 }
 
 // takeCheckedShards takes the shards of stores that belong together, and checks the data keys and
-// the secrets.
+// the secrets. It fails with ErrStores when one does not fit the stores, and with the store's
+// error. Start calls it before any loop runs.
 func (s *System) takeCheckedShards(ctx context.Context) error {
 	check := &startCheck{s.journal, s.authorizer, s.documents, s.config.Secrets, s.log}
 	if err := check.checkStores(ctx); err != nil {
@@ -277,7 +283,9 @@ func (s *System) takeCheckedShards(ctx context.Context) error {
 	return check.checkSecrets(ctx, system)
 }
 
-// takeShards raises the epochs of all shards, which fences every earlier owner.
+// takeShards raises the epochs of all shards, which fences every earlier owner, and makes their
+// state in memory. It fails when the journal does not raise them, or a shard's stores do not belong
+// together (startCheck.checkShard).
 func (s *System) takeShards(ctx context.Context, check *startCheck) error {
 	all := make([]ident.Shard, ident.Shards)
 	for i := range all {
@@ -302,6 +310,7 @@ func (s *System) takeShards(ctx context.Context, check *startCheck) error {
 	return nil
 }
 
+// startLanes starts the lane of each shard, which commits until stopLane.
 func (s *System) startLanes() {
 	for _, sh := range s.shards {
 		s.lanes.Add(1)
@@ -313,7 +322,8 @@ func (s *System) startLanes() {
 }
 
 // catchUp makes the authorizer follow the journal to its heads, and then releases reservations
-// without a debit: the raised epochs exclude a later event for them.
+// without a debit: the raised epochs exclude a later event for them. Start calls it. It fails when
+// the journal cannot be read within catchUpWait, or the authorizer cannot store a change.
 func (s *System) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
 	defer cancel()
@@ -342,6 +352,8 @@ func (s *System) catchUp(ctx context.Context) error {
 	return nil
 }
 
+// startLoops starts the followers, and, unless Config.Still, the relays, reactions, timers and
+// other loops. Start calls it last.
 func (s *System) startLoops() {
 	reactor := &reactor{s.loops, s.journal, s.listener}
 	for _, sh := range s.shards {
@@ -380,7 +392,10 @@ func (s *System) startLoops() {
 	s.Every(passivateEvery, func(context.Context) { s.Passivate() })
 }
 
-// FireTimer has the actor of a timer decide it. The hooks take the actor's answer.
+// FireTimer has the actor of a due timer decide it, and passes the actor's answer to
+// Hooks.TimerAnswered. A failure is logged; the timer stays in the journal and fires again. The
+// timer loop calls it, and package processes at a start for payouts that an ended process left
+// without an answer.
 func (s *System) FireTimer(ctx context.Context, t persistence.Timer) {
 	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
 	defer cancel()
@@ -395,6 +410,8 @@ func (s *System) FireTimer(ctx context.Context, t persistence.Timer) {
 	}
 }
 
+// props returns how to spawn the actor of a stream. The directory calls it for a stream whose id
+// Ask has parsed; any other id panics.
 func (s *System) props(key streamKey, e *activation) *actor.Props {
 	slot, err := ident.SlotOf(key.stream)
 	if err != nil {
@@ -409,8 +426,13 @@ func (s *System) props(key streamKey, e *activation) *actor.Props {
 // incomplete state.
 var stopOnFailure = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 
-// Ask sends a command to an actor and waits for its committed answer. The error is a *fault.Error:
-// unavailable when nothing changed, outcome_unknown when the context ended or a commit was lost.
+// Ask sends a command to an actor and waits for its committed answer. REST routes, timers,
+// reactions and the relay call it. The actor's refusal is a *fault.Error with its code, such as
+// not_found for another workspace's actor. Otherwise the error is unavailable when nothing changed
+// (an overloaded or stopping server, a journal that does not answer), outcome_unknown when the
+// context ended or a commit was lost, idempotency_key_mismatch for a Key that was used with another
+// request, or the error of Envelope.Prepare. A repeat of a Key is answered Replayed. An unknown
+// Kind panics.
 func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 	kind, slot, err := s.route(e)
 	if err != nil {
@@ -447,6 +469,8 @@ func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 	return s.tell(ctx, e)
 }
 
+// route returns the kind of an envelope and the slot of its stream. It fails with not_found for a
+// stream that is no id. An unknown kind panics.
 func (s *System) route(e Envelope) (*Kind, ident.Slot, error) {
 	kind := s.kinds[e.Kind]
 	if kind == nil {
@@ -459,6 +483,8 @@ func (s *System) route(e Envelope) (*Kind, ident.Slot, error) {
 	return kind, slot, nil
 }
 
+// once returns the stored idempotency record of a key, and whether there is one. It fails with
+// unavailable while the shard's last commit is unresolved, and when the journal does not answer.
 func (s *System) once(ctx context.Context, sh *shard, scope string, hash [32]byte) (persistence.Once, bool, error) {
 	if sh.lost.Load() {
 		return persistence.Once{}, false, fault.New(fault.Unavailable,
@@ -477,7 +503,9 @@ func (s *System) TenantSlot(name string) ident.Slot {
 	return ident.TenantSlot(s.journal.Identity().Deployment, name)
 }
 
-// Claimed reports whether an idempotency key is claimed in the shard of a slot.
+// Claimed reports whether an idempotency key is claimed in the shard of a slot. It fails with
+// unavailable when the journal does not answer or its last commit in the shard is unresolved. The
+// route that creates a workspace calls it.
 func (s *System) Claimed(ctx context.Context, slot ident.Slot, scope, key string) (bool, error) {
 	_, claimed, err := s.once(ctx, s.shards[slot.Shard()], scope, onceHash(scope, key))
 	return claimed, err
@@ -488,11 +516,14 @@ func (s *System) Claimed(ctx context.Context, slot ident.Slot, scope, key string
 // further one needs another change in between.
 const maxPrepares = 4
 
-// AskInPrepare sends a command as Ask does, without an idempotency key. It is for an Envelope's
-// Prepare, whose own Ask keeps the System from stopping.
+// AskInPrepare sends a command as Ask does, and fails as Ask does, without an idempotency key. It
+// is for an Envelope's Prepare, which runs inside an Ask that already keeps the System from
+// stopping.
 func (s *System) AskInPrepare(ctx context.Context, e Envelope) (any, error) { return s.tell(ctx, e) }
 
-// tell prepares a command and sends it to its actor.
+// tell prepares a command and sends it to its actor. When the actor finds it stale it prepares it
+// again, at most maxPrepares times; then it fails with unavailable. Other errors are those of
+// Prepare and send. Ask and AskInPrepare call it.
 func (s *System) tell(ctx context.Context, e Envelope) (any, error) {
 	for range maxPrepares {
 		if e.Prepare != nil {
@@ -512,6 +543,8 @@ func (s *System) tell(ctx context.Context, e Envelope) (any, error) {
 	return nil, fault.New(fault.Unavailable, "The record is changing too fast; nothing changed.")
 }
 
+// send sends a command to its actor and waits for the answer. It fails with unavailable when too
+// many requests wait, with outcome_unknown when the context ends first, and with the actor's error.
 func (s *System) send(ctx context.Context, e Envelope) (any, error) {
 	reply := make(chan answer, 1)
 	sent := s.directory.dispatch(streamKey{e.Kind, e.Stream}, s.clock(), func(en *activation) any {
@@ -535,7 +568,8 @@ func (s *System) WallTime() time.Time { return s.config.WallTime() }
 func (s *System) Entropy() io.Reader  { return s.entropy }
 
 // Stop refuses new requests and ends the loops. It waits up to drainWait for running requests, and
-// then ends the lanes and followers.
+// then ends the lanes and followers. It must be called once, after Start has succeeded. The stores
+// stay open.
 func (s *System) Stop() {
 	s.stopping.Store(true)
 	s.cancel()
@@ -555,6 +589,10 @@ func (s *System) Stop() {
 	s.actors.Shutdown()
 }
 
+// reserve asks the authorizer to reserve the dollars of a debit. It returns false when they are not
+// there, also after it has waited up to Config.FollowedWithin for credits that the authorizer has
+// not followed. It fails for an id that does not parse, and with the authorizer's error. An entity
+// calls it before it commits a debit.
 func (s *System) reserve(workspace string, d *decision.Debit) (bool, error) {
 	ws, err := ident.Parse(ident.Workspace, workspace)
 	if err != nil {
@@ -580,8 +618,9 @@ func (s *System) reserve(workspace string, d *decision.Debit) (bool, error) {
 	return s.authorizer.Reserve(ws, reservation, d.Cents)
 }
 
-// releaseDebit releases the reservation of a refused debit. A failed release stops the authorizer;
-// after a crash the next start releases the reservation.
+// releaseDebit releases the reservation of a debit whose commit failed or was not tried. A failed
+// release is logged and stops the authorizer; after a crash the next start releases the
+// reservation. Entities call it.
 func (s *System) releaseDebit(workspace string, d *decision.Debit) {
 	ws, errWS := ident.Parse(ident.Workspace, workspace)
 	reservation, errID := ident.Parse(ident.Reservation, d.Reservation)
@@ -596,5 +635,5 @@ func (s *System) releaseDebit(workspace string, d *decision.Debit) {
 
 func stack() string { return string(debug.Stack()) }
 
-// Passivate stops the actors that are idle. The runtime does it by itself every few seconds.
+// Passivate stops the actors that are idle for Config.IdleAfter. A loop calls it every few seconds.
 func (s *System) Passivate() { s.directory.passivate(s.clock().Add(-s.config.IdleAfter)) }

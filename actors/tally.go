@@ -44,7 +44,9 @@ func (o *op) tallyKey(t decision.Tally) tallyKey {
 	return tallyKey{TallyKind(t.Name), o.batch.Workspace}
 }
 
-// mayJoin reports whether an op may join the group, and notes the tallies that it changes.
+// mayJoin reports whether an op may join the group, and notes the tallies that it changes. It may
+// not when an earlier op of the group changes one of these tallies and the journal could refuse
+// that op. gatherGroup calls it.
 func (l *lane) mayJoin(ctx context.Context, group []*op, o *op) bool {
 	for _, t := range o.tallies {
 		if before := l.tallies.lastInGroup[o.tallyKey(t)]; before != nil && !l.cannotBeRefused(ctx, group, before) {
@@ -59,7 +61,7 @@ func (l *lane) mayJoin(ctx context.Context, group []*op, o *op) bool {
 
 // cannotBeRefused reports whether the journal is certain to accept the batch of a group's op: it
 // begins a new stream, and its claims are free. A claim that is free now is free at the commit,
-// because no other process writes to the shard and time only frees claims.
+// because no other process writes to the shard and time only frees claims. A failed read is false.
 func (l *lane) cannotBeRefused(ctx context.Context, group []*op, o *op) bool {
 	if len(o.batch.Events) == 0 || o.batch.Events[0].Version != 1 {
 		return false
@@ -100,8 +102,9 @@ func (o *op) claimsAnyOf(claims []persistence.Once) bool {
 	return false
 }
 
-// addTallies adds the tally records to the batches of a group, and returns the ops to append. Ops
-// over a limit, or whose tally cannot be read, have their outcome and are left out.
+// addTallies adds the records of new counts to the batches of a group, and returns the ops to
+// append. An op over a limit gets the outcome limit_exceeded, and one whose tally cannot be read
+// ErrUnavailable; both are left out. commitGroup calls it.
 func (l *lane) addTallies(ctx context.Context, group []*op) []*op {
 	if !slices.ContainsFunc(group, func(o *op) bool { return len(o.tallies) > 0 }) {
 		return group
@@ -117,6 +120,9 @@ func (l *lane) addTallies(ctx context.Context, group []*op) []*op {
 	return live
 }
 
+// addTalliesOf adds the records of new counts to the batch of one op. It fails, with nothing added,
+// with limit_exceeded when the op would exceed a tally's Max, and with ErrUnavailable when a tally
+// cannot be read.
 func (l *lane) addTalliesOf(ctx context.Context, o *op) error {
 	after := make([]Tally, len(o.tallies))
 	for i, t := range o.tallies {
@@ -145,7 +151,9 @@ func (l *lane) addTalliesOf(ctx context.Context, o *op) error {
 	return nil
 }
 
-// RequirePlace refuses, with limit_exceeded, a further record beyond the most that a workspace has.
+// RequirePlace fails with limit_exceeded when the workspace has most records or more, so that there
+// is no place for another. The lane calls it before a commit, and callers that prepare a record
+// before that.
 func (t Tally) RequirePlace(most int64) error {
 	if t.Count >= most {
 		return fault.New(fault.LimitExceeded,
@@ -167,8 +175,9 @@ func (t Tally) changedBy(by decision.Tally) Tally {
 	return t
 }
 
-// readTally returns a tally from the cache or its record. Without a record it counts the
-// workspace's records, which is so for workspaces older than the tally.
+// readTally returns a tally from the cache or its record. Without a record, as for a workspace
+// older than the tally, it counts the workspace's records. It fails when the journal cannot be read
+// or the record does not decode, and logs that.
 func (l *lane) readTally(ctx context.Context, o *op, t decision.Tally) (Tally, error) {
 	key := o.tallyKey(t)
 	now, known := l.tallies.cached[key]
@@ -195,6 +204,8 @@ func (l *lane) readTally(ctx context.Context, o *op, t decision.Tally) (Tally, e
 	return now, nil
 }
 
+// countRecords counts the records of a kind that a workspace has. It fails only when the journal
+// cannot be read.
 func (l *lane) countRecords(ctx context.Context, o *op, kind string) (Tally, error) {
 	var t Tally
 	page := persistence.Page{Limit: persistence.MaxPage}

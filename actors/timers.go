@@ -42,9 +42,10 @@ func (l *timerLoop) turns(shards []*shard) func(context.Context) {
 	}
 }
 
-// fireShards wakes the actors of due timers. A timer stays in the journal until its actor's
-// decision removes it, so a crash before that fires it again. A shard whose last round still runs
-// is skipped, so that no shard waits for another.
+// fireShards wakes the actors of due timers, in a goroutine for each shard. A loop calls it for one
+// part of the shards after another, so that each shard has a round every Config.TimerEvery. A timer
+// stays in the journal until its actor's decision removes it, so a crash before that fires it
+// again. A shard whose last round still runs is skipped, so that no shard waits for another.
 func (l *timerLoop) fireShards(shards []*shard) {
 	for _, sh := range shards {
 		if sh.firing.CompareAndSwap(false, true) {
@@ -56,6 +57,8 @@ func (l *timerLoop) fireShards(shards []*shard) {
 	}
 }
 
+// fireShard runs one round of a shard: it fires at most timersAtOnce due timers at the same time
+// and waits for them. A failed read is logged; the next round reads again.
 func (l *timerLoop) fireShard(ctx context.Context, sh *shard) {
 	due, err := l.dueTimers(ctx, sh)
 	if err != nil && ctx.Err() == nil {
@@ -81,7 +84,8 @@ func (l *timerLoop) asksAgain(t persistence.Timer) bool {
 
 // dueTimers reads a shard's due timers and takes those of the workspaces in turn. When one read
 // does not return all of them, the next round continues behind them, so that neither failing timers
-// nor a workspace with many timers hide the others.
+// nor a workspace with many timers hide the others. It fails when the journal does not answer
+// within timerTimeout.
 func (l *timerLoop) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
 	defer cancel()
@@ -105,8 +109,8 @@ func (l *timerLoop) dueTimers(ctx context.Context, sh *shard) ([]persistence.Tim
 	return timersInTurn(due, timersAtOnce), nil
 }
 
-// timersInTurn takes the first timer of each workspace, then the second of each, and so on, at most
-// n.
+// timersInTurn returns the first timer of each workspace, then the second of each, and so on, at
+// most n.
 func timersInTurn(due []persistence.Timer, n int) []persistence.Timer {
 	if len(due) <= n {
 		return due
