@@ -48,10 +48,10 @@ type QuotePair struct {
 	AmountMinor money.Minor
 }
 
-// CheckPair checks what is wrong for every workspace. It fails with invalid_body for a currency
-// that Purser does not serve, a FixedSide other than sell or buy, or an amount out of range. It
-// fails with same_currency for a pair of equal currencies. The route POST /api/mca/quotes calls it
-// before it asks the desk for a rate, and quoteConversion calls it again.
+// CheckPair checks the pair without regard to a workspace. It fails with invalid_body for a
+// currency that Purser does not serve, a FixedSide other than sell or buy, or an amount out of
+// range. It fails with same_currency for a pair of equal currencies. The route POST /api/mca/quotes
+// calls it before it asks the desk for a rate, and quoteConversion calls it again.
 func (p QuotePair) CheckPair() error {
 	for _, c := range []money.Currency{p.Sell, p.Buy} {
 		if _, served := c.Exponent(); !served {

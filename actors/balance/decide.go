@@ -99,9 +99,9 @@ func (s *State) mustOwn(workspace string) {
 	}
 }
 
-// Apply folds an event into the state. The balance actor calls it for each event that it decided,
-// and for those it reads when it loads the stream. It panics for an unknown event, and for an event
-// that breaks a sum of the state.
+// Apply folds an event into the state. The balance actor calls it for each event that it decides;
+// it loads the state from its record, not from events. It panics for an unknown event, and for an
+// event that breaks a sum of the state.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case DepositCreated:
@@ -172,8 +172,8 @@ var catalog = decision.NewCatalog("balance", DepositCreated{}, DepositSettled{},
 	Relayed{}, UnmatchedKept{})
 
 // DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type and for a payload that does not decode. The actor, the follower, the rebuild of the
-// authorizer and the processes that react to events call it.
+// unknown type and for a payload that does not decode. The follower, the rebuild of the authorizer
+// and the processes that react to events call it.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }

@@ -213,8 +213,8 @@ type embeddedOrders struct {
 }
 
 // UnmarshalJSON decodes a state's document of this version or of the one before, which embeds the
-// open orders. It fails for a document that is not JSON of these fields. The balance actor decodes
-// its stored state with it.
+// open orders. It fails for a document that is not JSON of these fields. The balance actor loads
+// its state with it.
 func (s *State) UnmarshalJSON(document []byte) error {
 	type plain State
 	if err := json.Unmarshal(document, (*plain)(s)); err != nil {

@@ -70,7 +70,8 @@ type View struct {
 	UpdatedAt            decision.Stamp `json:"updatedAt"`
 }
 
-// View returns a copy of the card as the interface shows it.
+// View returns a copy of the card as the interface shows it. It never fails. The decisions reply it
+// to the card routes.
 func (s *State) View() View {
 	v := View{
 		ID: s.Card, WorkspaceID: s.Workspace, HolderKind: s.HolderKind, State: s.State, Last4: s.Last4,
@@ -116,7 +117,9 @@ type OptionalList struct {
 	Value *[]string
 }
 
-// UnmarshalJSON sets Set. Package json calls it for null too, but not for an absent field.
+// UnmarshalJSON sets Set. Package json calls it for null too, but not for an absent field. It fails
+// for a value that is neither null nor a list of strings. The route PATCH /api/cards/{id} decodes
+// its body with it.
 func (o *OptionalList) UnmarshalJSON(b []byte) error {
 	o.Set, o.Value = true, nil
 	return json.Unmarshal(b, &o.Value)

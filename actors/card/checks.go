@@ -8,6 +8,8 @@ import (
 	"purser/authorizer/hold"
 )
 
+// networkState returns the authorizer's form of a card's state; false for an unknown state. The
+// validation of terms and updates and RuleOf call it.
 func networkState(state string) (hold.CardState, bool) {
 	switch state {
 	case StateActive:
@@ -20,6 +22,8 @@ func networkState(state string) (hold.CardState, bool) {
 	return 0, false
 }
 
+// checkEach fails with invalid_body and the field's name for a list of more than MaxAllowlist
+// items, or with an item that is not good. A nil list passes. checkAllowlists calls it.
 func checkEach(field string, list *[]string, good func(string) bool, want string) error {
 	if list == nil {
 		return nil
@@ -35,6 +39,8 @@ func checkEach(field string, list *[]string, good func(string) bool, want string
 	return nil
 }
 
+// isMCC reports whether the text is four digits, the form of a merchant category code.
+// checkAllowlists calls it.
 func isMCC(s string) bool {
 	if len(s) != 4 {
 		return false

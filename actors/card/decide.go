@@ -8,8 +8,9 @@ import (
 	"purser/actors/fault"
 )
 
-// Decide returns the decision for Mint, Update or decision.Read. Each reply is a View. Errors are
-// faults.
+// Decide returns the decision for Mint, Update or decision.Read. Each reply is a View. The actor of
+// the card calls it and commits the result. Its errors are faults: not_found for a card that does
+// not exist, and those of mintCard and updateCard. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case Mint:
@@ -25,6 +26,10 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	panic(fmt.Sprintf("BUG: card command %T", command))
 }
 
+// mintCard issues the card and counts it against MaxPerWorkspace, which the commit checks. It fails
+// with invalid_body for a wrong holder, limit or allowlist. A second Mint of the same physical card
+// is replied again; any other second Mint panics. Decide calls it, for POST /api/cards and the
+// process of physical cards.
 func (s *State) mintCard(m decision.Meta, c Mint) (decision.Decision, error) {
 	if s.Card != "" {
 		return s.mintAgain(c)
@@ -56,6 +61,9 @@ func (s *State) mintAgain(c Mint) (decision.Decision, error) {
 	return decision.Decision{Reply: s.View()}, nil
 }
 
+// updateCard changes limits, allowlists or the state. It fails with invalid_body for an empty
+// update or a wrong value, with not_found, and with card_terminated unless the update only
+// terminates the card. Decide calls it, for PATCH /api/cards/{id}.
 func (s *State) updateCard(m decision.Meta, c Update) (decision.Decision, error) {
 	if err := c.validate(); err != nil {
 		return decision.Decision{}, err
@@ -69,6 +77,8 @@ func (s *State) updateCard(m decision.Meta, c Update) (decision.Decision, error)
 	return s.cardDecision(s.changeEvents(c, decision.StampOf(m.At))...), nil
 }
 
+// stateEvent returns the event that announces the state of the terms. An unknown state panics.
+// changeEvents calls it.
 func stateEvent(terms Terms, at decision.Stamp) decision.Event {
 	switch terms.State {
 	case StateActive:
@@ -90,7 +100,8 @@ func (s *State) cardDecision(events ...decision.Event) decision.Decision {
 	return decision.Decision{Events: events, Reply: after.View()}
 }
 
-// Apply folds an event.
+// Apply folds an event into the state. The actor of the card calls it for each event that it
+// decides; it loads the state from its record, not from events. An unknown event panics.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Minted:

@@ -69,7 +69,9 @@ func (ScopesChanged) EventType() string { return "card.scopes_changed.v1" }
 var catalog = decision.NewCatalog("card", Minted{}, Frozen{}, Unfrozen{}, Terminated{}, LimitsChanged{},
 	ScopesChanged{})
 
-// DecodeEvent reads an event of any version this package ever wrote.
+// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
+// unknown type, for a payload that does not decode, and for terms that make no rule. The
+// authorizer's follower and the rebuild of the authorizer call it.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	e, err := catalog.Decode(eventType, payload)
 	if err != nil {

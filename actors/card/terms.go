@@ -25,6 +25,8 @@ type Terms struct {
 	AllowedMerchants     *[]string   `json:"allowedMerchants"`
 }
 
+// termsOf returns the terms that a card event carries; false for an event of another package.
+// DecodeEvent and RuleOf call it.
 func termsOf(e decision.Event) (Terms, bool) {
 	switch e := e.(type) {
 	case Minted:
@@ -43,7 +45,9 @@ func termsOf(e decision.Event) (Terms, bool) {
 	return Terms{}, false
 }
 
-// validate refuses terms that make no rule, so that the authorizer never follows a damaged event.
+// validate fails for terms that make no rule, so that the authorizer never follows a damaged event:
+// a wrong token, id, state, limit or allowlist. DecodeEvent calls it for each stored event, and
+// mintCard for a new card, where a failure panics.
 func (t Terms) validate() error {
 	if _, err := ident.ParseToken([]byte(t.Token)); err != nil {
 		return fmt.Errorf("token: %w", err)
@@ -63,6 +67,8 @@ func (t Terms) validate() error {
 	return checkAllowlists(t.AllowedMccs, t.AllowedMerchants)
 }
 
+// validate fails with invalid_body and the field's name for a wrong holder, limit or allowlist.
+// mintCard calls it.
 func (c Mint) validate() error {
 	if c.HolderKind != "agent" && c.HolderKind != "human" {
 		return invalidBody("holderKind: agent or human")
@@ -85,6 +91,8 @@ func (c Mint) terms() Terms {
 	}
 }
 
+// validate fails with invalid_body for an update that changes nothing, or for a wrong state, limit
+// or allowlist. updateCard calls it.
 func (c Update) validate() error {
 	if c.State == nil && c.changesNoRule() {
 		return invalidBody("nothing to change")
@@ -100,6 +108,8 @@ func (c Update) validate() error {
 	return checkAllowlists(c.AllowedMccs.Value, c.AllowedMerchants.Value)
 }
 
+// checkLimits fails with invalid_body and the field's name for a limit that is not 1 to MaxLimit
+// cents. A nil limit passes. The validations of terms, Mint and Update call it.
 func checkLimits(monthly, perTxn *money.Cents) error {
 	for _, limit := range []struct {
 		field string
@@ -131,7 +141,8 @@ func (c Update) changesNoRule() bool {
 }
 
 // changeEvents returns an event for each difference, the state last, so that the final state is
-// never published with an older rule.
+// never published with an older rule. It returns none for an update to the present values. It never
+// fails. updateCard calls it.
 func (s *State) changeEvents(c Update, at decision.Stamp) []decision.Event {
 	var events []decision.Event
 	terms := s.Terms
@@ -162,7 +173,8 @@ func (s *State) changeEvents(c Update, at decision.Stamp) []decision.Event {
 
 // RuleOf converts an event into the authorizer's rule; version is the event's version in the card's
 // stream. ok is false for an event of another package. The event must come from Decide or
-// DecodeEvent, which have validated its terms.
+// DecodeEvent, which have validated its terms; other terms panic. The authorizer's follower calls
+// it for each card event.
 func RuleOf(e decision.Event, version uint64) (rule hold.Rule, ok bool) {
 	t, ok := termsOf(e)
 	if !ok {
@@ -185,6 +197,8 @@ func RuleOf(e decision.Event, version uint64) (rule hold.Rule, ok bool) {
 	}, true
 }
 
+// mccsOf converts an allowlist of merchant category codes to numbers; nil stays nil. An item that
+// is no number panics. RuleOf calls it.
 func mccsOf(list *[]string) []uint16 {
 	if list == nil {
 		return nil
@@ -198,6 +212,8 @@ func mccsOf(list *[]string) []uint16 {
 	return mccs
 }
 
+// merchantsOf normalises an allowlist of merchants as the authorizer compares them; nil stays nil.
+// It never fails. RuleOf calls it.
 func merchantsOf(list *[]string) []string {
 	if list == nil {
 		return nil

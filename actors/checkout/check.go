@@ -11,8 +11,9 @@ import (
 	"purser/actors/fault"
 )
 
-// Check refuses values that no link can have; the fault names the field. It ignores Accepted and
-// the fields that depend on it.
+// Check fails with invalid_body and the field's name for values that no link can have. It ignores
+// Accepted and the fields that depend on it. PrepareCheckout calls it before it takes addresses for
+// the link, and createLink calls it again.
 func (c *Create) Check() error {
 	switch {
 	case c.AmountUsdCents < 1 || c.AmountUsdCents > MaxAmountCents:

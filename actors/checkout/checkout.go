@@ -132,7 +132,8 @@ type Watch struct {
 	Pairs     []Pair `json:"pairs"`
 }
 
-// End returns the time after which no pair can be selected and a new payment is late.
+// End returns the time after which no pair can be selected and a new payment is late: the expiry,
+// or the cancellation. The decisions, the views and the hosted page call it.
 func (s *State) End() time.Time {
 	if s.CancelledAt != nil {
 		return s.CancelledAt.Time
@@ -140,11 +141,12 @@ func (s *State) End() time.Time {
 	return s.ExpiresAt.Time
 }
 
-// Ended reports whether the link is past its end.
+// Ended reports whether the link is past its end. StatusAt, CustomerView and the hosted page call
+// it.
 func (s *State) Ended(now time.Time) bool { return !now.Before(s.End()) }
 
 // StatusAt returns the shown status: an unpaid link is expired from its end, even during the last
-// look.
+// look. It never fails. The decisions, the views and the hosted page call it.
 func (s *State) StatusAt(now time.Time) string {
 	if (s.Status == Pending || s.Status == Awaiting) && s.Ended(now) {
 		return Expired

@@ -155,12 +155,16 @@ var catalog = decision.NewCatalog("checkout", Created{}, Selected{}, Cancelled{}
 	PaymentConfirmed{},
 	PaymentWithdrawn{}, SessionCompleted{}, SessionCredited{}, WatchEnded{})
 
-// DecodeEvent reads an event of any version this package ever wrote.
+// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
+// unknown type and for a payload that does not decode. The processes that credit and announce
+// completed sessions call it.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }
 
-// Apply folds an event.
+// Apply folds an event into the state. The actor of the checkout session calls it for each event
+// that it decides; it loads the state from its record, not from events. It panics for an unknown
+// event, and for a payment that the state lacks.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Created:
@@ -203,7 +207,7 @@ func (s *State) Apply(e decision.Event) {
 }
 
 // applySeen adds a payment, or another block of a known payment. Beyond MaxSightings it drops the
-// oldest withdrawn block.
+// oldest withdrawn block. It never fails. Apply calls it.
 func (s *State) applySeen(e PaymentSeen) {
 	i := s.Payments.matching(&e.Payment, e.Payment.Sightings[0].BlockHash)
 	if i < 0 {

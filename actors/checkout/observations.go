@@ -10,7 +10,8 @@ import (
 )
 
 // recordObservation records the change that an observation makes, and its consequences for the
-// link.
+// link. It fails with invalid_body for an observation that no chain makes. Other observations get a
+// Noted reply, also without a change. decideCommand calls it, for the watcher of the chains.
 func (s *State) recordObservation(m decision.Meta, o Observed) (decision.Decision, error) {
 	units, err := o.validUnits()
 	if err != nil {
@@ -32,7 +33,8 @@ func (s *State) recordObservation(m decision.Meta, o Observed) (decision.Decisio
 	return d, nil
 }
 
-// validUnits refuses an observation that no chain makes, and returns its amount in smallest units.
+// validUnits returns the observation's amount in smallest units. It fails with invalid_body for an
+// observation that no chain makes, such as one without a hash. recordObservation calls it.
 func (o *Observed) validUnits() (*big.Int, error) {
 	units, ok := new(big.Int).SetString(o.Amount, 10)
 	switch {
@@ -60,8 +62,9 @@ func (o *Observed) shownConfirmations() int {
 	return o.Confirmations * ShownConfirmations / o.Threshold
 }
 
-// observationEvent returns the event of a change, or nil without one. Fewer confirmations than
-// before are no change: the node is behind.
+// observationEvent returns the event of a change, or nil without one, and the reply. Fewer
+// confirmations than before are no change: the node is behind. It never fails. recordObservation
+// calls it.
 func (s *State) observationEvent(m decision.Meta, o Observed, units *big.Int) (decision.Event, Noted) {
 	at := decision.StampOf(m.At)
 	observed := Payment{Chain: o.Chain, Asset: o.Asset, Address: o.Address, TxHash: o.TxHash, Index: o.Index,
@@ -97,7 +100,7 @@ func (s *State) observationEvent(m decision.Meta, o Observed, units *big.Int) (d
 
 // newPaymentEvent returns the event of a new payment, or NotedFull when no more are stored. Small
 // payments leave places free, so that a stranger cannot keep the true payment out with dust: to
-// fill the other places takes the link's amount.
+// fill the other places takes the link's amount. It never fails. observationEvent calls it.
 func (s *State) newPaymentEvent(p Payment, at decision.Stamp) (decision.Event, Noted) {
 	strays, small := 0, 0
 	for i := range s.Payments {
@@ -122,7 +125,8 @@ func (s *State) isSmall(p *Payment) bool {
 }
 
 // applyConsequences applies the consequences of the payments to the state, a copy, and returns
-// their events. A link that one observation pays in full is confirming and then completed.
+// their events. A link that one observation pays in full is confirming and then completed. It never
+// fails. recordObservation calls it.
 func (s *State) applyConsequences(m decision.Meta) []decision.Event {
 	var events []decision.Event
 	for {
@@ -135,7 +139,8 @@ func (s *State) applyConsequences(m decision.Meta) []decision.Event {
 	}
 }
 
-// nextConsequence returns the next consequence of the payments, or nil without one.
+// nextConsequence returns the next consequence of the payments, or nil without one. It never fails.
+// applyConsequences calls it until it returns nil.
 func (s *State) nextConsequence(m decision.Meta) decision.Event {
 	st := s.totalPayments()
 	filled := s.isFilled(st)

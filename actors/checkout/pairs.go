@@ -10,15 +10,17 @@ import (
 )
 
 // Assets returns the assets that a request may name, in display order. The caller owns the list.
+// Accept and rejectionReason call it.
 func Assets() []string { return []string{"USDC", "USDT", "ETH", "BTC", "SOL"} }
 
 // Chains returns the networks that a request may name, in display order. The caller owns the list.
+// Accept calls it.
 func Chains() []string {
 	return []string{"ethereum", "polygon", "arbitrum", "base", "optimism", "solana", "bitcoin"}
 }
 
 // chainsOf returns the networks on which an asset can be paid. SOL cannot be paid on any network
-// for now.
+// for now. It never fails. addPairs and impliedChains call it.
 func chainsOf(asset string) []string {
 	switch asset {
 	case "USDC":
@@ -36,7 +38,8 @@ func chainsOf(asset string) []string {
 // defaultChains returns the networks of a link whose request lists none.
 func defaultChains() []string { return []string{"ethereum", "polygon", "arbitrum", "base", "solana"} }
 
-// FamilyOf returns the family of accounts that a network's addresses derive from.
+// FamilyOf returns the family of accounts that a network's addresses derive from. It never fails.
+// PrepareCheckout and Families call it.
 func FamilyOf(chain string) address.Family {
 	switch chain {
 	case "bitcoin":
@@ -47,7 +50,8 @@ func FamilyOf(chain string) address.Family {
 	return address.EVM
 }
 
-// Priced reports whether a coin needs a price in dollars; the other coins are dollars.
+// Priced reports whether a coin needs a price in dollars; the other coins are dollars. createLink,
+// the sums of payments and PrepareCheckout, which reads the prices, call it.
 func Priced(asset string) bool { return asset == "ETH" || asset == "BTC" }
 
 // unitDecimals returns the decimals of an asset's smallest unit.
@@ -68,8 +72,9 @@ type Accepted struct {
 }
 
 // Accept returns the accepted pairs for the assets and chains of a request, in which nil takes the
-// defaults. served reports whether a network has addresses. An asset that none of the networks
-// supports is invalid_body, and the message names the networks that do.
+// defaults. served reports whether a network has addresses. It fails with invalid_body for an
+// unknown name, and for an asset that none of the networks supports; the message names the networks
+// that do. PrepareCheckout calls it for a new link.
 func Accept(assets, chains []string, served func(chain string) bool) (Accepted, error) {
 	if assets == nil {
 		assets = []string{"USDC"}
@@ -100,7 +105,8 @@ func Accept(assets, chains []string, served func(chain string) bool) (Accepted, 
 	return a, nil
 }
 
-// addPairs adds the pairs of an asset.
+// addPairs adds the pairs of an asset. It fails with invalid_body when the asset cannot be paid on
+// a served network, or on none of those listed. Accept calls it.
 func (a *Accepted) addPairs(asset string, listed []string, served func(string) bool) error {
 	var can []string
 	for _, chain := range chainsOf(asset) {
@@ -138,6 +144,8 @@ func impliedChains(assets []string) []string {
 	return withoutDuplicates(chains)
 }
 
+// checkListed fails with invalid_body for a list of a wrong length or with an unknown item; the
+// message names the field. Accept calls it.
 func checkListed(field string, items, known []string) error {
 	if len(items) < 1 || len(items) > MaxListed {
 		return fault.New(fault.InvalidBody, fmt.Sprintf("%s: 1 to %d items", field, MaxListed))
@@ -161,7 +169,8 @@ func withoutDuplicates(items []string) []string {
 	return out
 }
 
-// Families returns the families that the pairs need an address of, sorted.
+// Families returns the families that the pairs need an address of, sorted. It never fails.
+// PrepareCheckout calls it to take an address of each family.
 func (a *Accepted) Families() []address.Family {
 	var families []address.Family
 	for _, p := range a.Pairs {

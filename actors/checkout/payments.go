@@ -87,7 +87,7 @@ func (l paymentList) inBlock(chain, txHash string, index int, blockHash string) 
 }
 
 // matching returns the index of the payment that was observed in this block or, with equal
-// contents, in another block, or -1.
+// contents, in another block, or -1. It never fails. observationEvent and applySeen call it.
 func (l paymentList) matching(q *Payment, blockHash string) int {
 	if i := l.inBlock(q.Chain, q.TxHash, q.Index, blockHash); i >= 0 {
 		return i
@@ -109,7 +109,8 @@ type Money struct {
 	DueCents money.Cents
 }
 
-// Money returns the sums over the payments.
+// Money returns the sums over the payments. It panics only for a stored amount that is not a
+// number. The views and the hosted page call it.
 func (s *State) Money() Money {
 	received := s.worthCents((*Payment).Received)
 	due := s.AmountUsdCents - received
@@ -120,7 +121,8 @@ func (s *State) Money() Money {
 }
 
 // worthCents returns the worth of the selected payments in cents. It adds the units of each asset
-// first and rounds down once. The result is at most money.MaxAmount.
+// first and rounds down once. The result is at most money.MaxAmount. It panics for an asset without
+// a price. Money and totalPayments call it.
 func (s *State) worthCents(which func(*Payment) bool) money.Cents {
 	units := map[string]*big.Int{}
 	for i := range s.Payments {
@@ -166,7 +168,8 @@ func (s *State) centsOf(asset string, units *big.Int) money.Cents {
 const sendableDecimals = 8
 
 // UnitsOf returns the smallest units of an asset that pay an amount, rounded up to sendableDecimals
-// of the coin.
+// of the coin. It panics for an asset without a price in the link. selectPair and the hosted page
+// call it.
 func (s *State) UnitsOf(asset string, cents money.Cents) *big.Int {
 	step := powerOfTen(max(0, unitDecimals(asset)-sendableDecimals))
 	steps := new(big.Rat).Quo(new(big.Rat).SetInt64(int64(cents)), centsPerUnit(s.Prices, asset))
@@ -175,13 +178,15 @@ func (s *State) UnitsOf(asset string, cents money.Cents) *big.Int {
 	return up.Mul(up.Quo(up.Add(up, steps.Num()), steps.Denom()), step)
 }
 
-// CoinsOf formats smallest units of an asset in whole coins: "25.5".
+// CoinsOf formats smallest units of an asset in whole coins: "25.5". It never fails. selectPair,
+// the hosted page and the receipt call it.
 func CoinsOf(asset string, units *big.Int) string {
 	text := new(big.Rat).SetFrac(units, powerOfTen(unitDecimals(asset))).FloatString(int(unitDecimals(asset)))
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
 // centsPerUnit returns the exact worth of a smallest unit in cents, by the prices of priced assets.
+// It panics for a priced asset without a price above zero. UnitsOf and centsOf call it.
 func centsPerUnit(prices map[string]string, asset string) *big.Rat {
 	price := "1"
 	if Priced(asset) {
@@ -202,6 +207,8 @@ type paymentTotals struct {
 	confirmedCents    money.Cents
 }
 
+// totalPayments counts the payments that count for the link and sums those that are confirmed. It
+// panics for an asset without a price. fireWatch and nextConsequence call it.
 func (s *State) totalPayments() paymentTotals {
 	st := paymentTotals{confirmedCents: s.worthCents(func(p *Payment) bool { return p.isCounted() && p.Confirmed() })}
 	for i := range s.Payments {
@@ -221,7 +228,7 @@ func (l paymentList) hasWithdrawn() bool {
 }
 
 // Confirmations returns the least confirmations among the counted payments, scaled to
-// ShownConfirmations.
+// ShownConfirmations; 0 without a payment. It never fails. The views call it.
 func (s *State) Confirmations() int {
 	if s.Status == Completed {
 		return ShownConfirmations
@@ -239,7 +246,8 @@ func (s *State) Confirmations() int {
 }
 
 // rejectionReason returns the reason for which a payment first observed at a time does not count,
-// or "".
+// or "". It panics for an accepted asset without a price. observationEvent calls it for each new
+// payment.
 func (s *State) rejectionReason(o Observed, units *big.Int, at time.Time) string {
 	_, accepted := s.pairOf(o.Asset, o.Chain)
 	switch {

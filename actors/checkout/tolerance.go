@@ -22,7 +22,8 @@ type Tolerance struct {
 	Cents       money.Cents
 }
 
-// ParseTolerance reads "basis points,cents".
+// ParseTolerance reads "basis points,cents". It fails for another form and for a number out of
+// bounds. `purser serve` reads the setting of the checkout tolerance with it.
 func ParseTolerance(text string) (Tolerance, error) {
 	points, cents, two := strings.Cut(text, ",")
 	p, errPoints := strconv.ParseInt(strings.TrimSpace(points), 10, 64)
@@ -35,14 +36,15 @@ func ParseTolerance(text string) (Tolerance, error) {
 	return t, nil
 }
 
-// IsValid reports whether the tolerance is within its bounds.
+// IsValid reports whether the tolerance is within its bounds. ParseTolerance and createLink call
+// it.
 func (t Tolerance) IsValid() bool {
 	return t.BasisPoints >= 0 && t.BasisPoints <= MaxToleranceBasisPoints && t.Cents >= 0 &&
 		t.Cents <= MaxToleranceCents
 }
 
 // ShortfallFor returns the largest accepted shortfall, in cents, for a link of an amount. The
-// result is less than the amount.
+// result is less than the amount. It never fails. createLink calls it.
 func (t Tolerance) ShortfallFor(amountCents money.Cents) money.Cents {
 	return min(max(amountCents.BasisPoints(t.BasisPoints), t.Cents), amountCents-1)
 }

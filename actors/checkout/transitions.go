@@ -90,7 +90,10 @@ var (
 	paymentSeen = outcome{refused: fault.PaymentSeen}
 )
 
-// nextStatus returns the status that a trigger leads to, or the fault that refuses it.
+// nextStatus returns the status that a trigger leads to. It fails with the table's code for a
+// refused step: payment_seen, link_ended, link_expired, asset_chain_not_selected or
+// checkout_conflict. A status or trigger outside the table panics. The decisions of selections,
+// cancellations and simulated payments call it.
 func nextStatus(status string, st trigger) (string, error) {
 	m, known := transitions[status][st]
 	switch {
@@ -118,7 +121,7 @@ func isOpen(status string) bool {
 
 // tallyChanges returns the change that events make to the workspace's count of open links. A new
 // link is refused at the limit. An ended link that a payment opens again is counted without one,
-// because the payment is a fact.
+// because the payment is a fact. It never fails. Decide calls it on every decision.
 func (s *State) tallyChanges(events []decision.Event) []decision.Tally {
 	after := State{ID: s.ID, Status: s.Status, Counted: s.Counted}
 	var limit int64

@@ -10,7 +10,9 @@ import (
 	"purser/actors/fault"
 )
 
-// Decide returns the decision for a command. Errors are faults.
+// Decide returns the decision for a command. The actor of the endpoint calls it and commits the
+// result. Its errors are the faults of the command's decision; not_found for an endpoint that does
+// not exist or is removed. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case Register:
@@ -46,6 +48,9 @@ func (s *State) requireActive() error {
 	return nil
 }
 
+// registerEndpoint creates the endpoint and counts it against MaxPerWorkspace, which the commit
+// checks. It fails with invalid_body for wrong events or a wrong length of the URL. A second
+// Register panics. Decide calls it, for POST /api/webhooks/endpoints.
 func (s *State) registerEndpoint(m decision.Meta, c Register) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: endpoint registered twice")
@@ -73,7 +78,9 @@ func (s *State) registerEndpoint(m decision.Meta, c Register) (decision.Decision
 	}, nil
 }
 
-// CheckEvents refuses an empty subscription, a duplicate, and a kind of event that does not exist.
+// CheckEvents fails with invalid_body for an empty or too long subscription, a duplicate, and a
+// kind of event that does not exist. The route POST /api/webhooks/endpoints calls it first, and
+// registerEndpoint calls it again.
 func CheckEvents(events []string) error {
 	if len(events) < 1 || len(events) > MaxSubscribed {
 		return invalidBody("events: 1 to %d items", MaxSubscribed)
@@ -91,6 +98,9 @@ func CheckEvents(events []string) error {
 	return nil
 }
 
+// removeEndpoint removes the endpoint and the timers of its pending deliveries. It fails with
+// not_found for an endpoint that never existed; a repeat replies true. Decide calls it, for the
+// DELETE route and for the process that ends the endpoints of former members.
 func (s *State) removeEndpoint(m decision.Meta) (decision.Decision, error) {
 	switch s.State {
 	case "":
@@ -110,6 +120,9 @@ func (s *State) removeEndpoint(m decision.Meta) (decision.Decision, error) {
 	return d, nil
 }
 
+// adoptEndpoint makes c.By the maker of the endpoint; a repeat changes nothing. It fails with
+// not_found for a removed endpoint. An empty By, or the record of another endpoint, panics. Decide
+// calls it, for the process that keeps the endpoints of former members.
 func (s *State) adoptEndpoint(m decision.Meta, c Adopt) (decision.Decision, error) {
 	if err := s.requireActive(); err != nil {
 		return decision.Decision{}, err
@@ -129,6 +142,9 @@ func (s *State) adoptEndpoint(m decision.Meta, c Adopt) (decision.Decision, erro
 	}, nil
 }
 
+// enqueueDelivery queues a delivery of a subscribed event. With MaxPending deliveries pending it
+// records the delivery as failed; without a subscription it does nothing. It never fails. Decide
+// calls it, for the process that announces events.
 func (s *State) enqueueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 	if !s.Subscribes(c.Event) {
 		return decision.Decision{}
@@ -142,6 +158,9 @@ func (s *State) enqueueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 		At: doc.CreatedAt})
 }
 
+// enqueuePing queues a test delivery. It fails with not_found for a removed endpoint, and with
+// limit_exceeded when MaxPending deliveries wait. Decide calls it, for the route POST
+// /api/webhooks/endpoints/{id}/test.
 func (s *State) enqueuePing(m decision.Meta, c Ping) (decision.Decision, error) {
 	if err := s.requireActive(); err != nil {
 		return decision.Decision{}, err
@@ -169,6 +188,8 @@ func (s *State) queueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 	return d
 }
 
+// newDelivery builds the record of a delivery that is due now. It panics without an id, and for a
+// body that is not JSON or exceeds MaxBody bytes. queueDelivery and enqueueDelivery call it.
 func (s *State) newDelivery(m decision.Meta, c Enqueue) Delivery {
 	if c.ID == "" || len(c.Body) > MaxBody || !json.Valid([]byte(c.Body)) {
 		panic("BUG: a delivery without an id or with a bad body")
@@ -185,9 +206,9 @@ func (s *State) deliveryDecision(doc Delivery, e decision.Event) decision.Decisi
 		Records: []decision.Record{{Kind: RecordDelivery, Parent: s.ID, ID: doc.ID, Document: doc}}}
 }
 
-// recordAttempt stores the result of an attempt and arms the timer of the next. The result of an
+// recordAttempt stores the result of an attempt and sets the timer of the next. The result of an
 // attempt that is not the newest changes nothing: another sender was faster, or the endpoint is
-// removed.
+// removed. It never fails. Decide calls it, for the process that sends webhooks.
 func (s *State) recordAttempt(c Attempted) decision.Decision {
 	p, ok := s.pendingDelivery(c.Delivery.ID)
 	if !ok || p.Attempts != len(c.Delivery.Attempts) {
@@ -216,6 +237,9 @@ func (s *State) finishDelivery(doc Delivery, e decision.Event) decision.Decision
 	return d
 }
 
+// replayDelivery starts a new run of a finished delivery; a pending one is replied again. It fails
+// with not_found, with stale for an outdated record, and with limit_exceeded for too many attempts
+// or pending deliveries. Decide calls it, for the route that replays a delivery.
 func (s *State) replayDelivery(m decision.Meta, c Replay) (decision.Decision, error) {
 	doc := c.Delivery
 	if err := s.requireActive(); err != nil || doc.EndpointID != s.ID {
@@ -249,8 +273,9 @@ func (s *State) replayDelivery(m decision.Meta, c Replay) (decision.Decision, er
 	return d, nil
 }
 
-// fireRetryTimer replies with Due when the attempt is due. It arms the timer again, so that an
-// attempt without a reported result is repeated after resendAfter.
+// fireRetryTimer replies with Due when the attempt is due. It sets the timer again, so that an
+// attempt without a reported result is repeated after resendAfter. A finished delivery changes
+// nothing. It never fails. Decide calls it; the process that sends webhooks handles the reply.
 func (s *State) fireRetryTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	p, ok := s.pendingDelivery(c.Key)
 	if !ok {

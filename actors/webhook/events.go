@@ -114,12 +114,16 @@ func (Replayed) EventType() string { return "webhook.delivery_replayed.v1" }
 var catalog = decision.NewCatalog("webhook", Registered{}, Removed{}, Queued{}, Dropped{}, Postponed{},
 	Succeeded{}, Failed{}, Replayed{}, Adopted{})
 
-// DecodeEvent reads an event of any version this package ever wrote.
+// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
+// unknown type and for a payload that does not decode. No process of the server reads these events
+// back; the tests of the stored form call it.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }
 
-// Apply folds an event.
+// Apply folds an event into the state. The actor of the endpoint calls it for each event that it
+// decides; it loads the state from its record, not from events. It panics for an unknown event, and
+// for an attempt of a delivery that is not pending.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Registered:

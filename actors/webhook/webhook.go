@@ -71,7 +71,8 @@ const (
 	replayClaimLifetime = time.Hour   // of the once-key by which only one of two concurrent replays starts a run
 )
 
-// pauseAfter returns the pause after the nth attempt of a run.
+// pauseAfter returns the pause after the nth attempt of a run, from 5 seconds to an hour and
+// jitter. It never fails. recordAttempt calls it.
 func pauseAfter(n int, jitter time.Duration) time.Duration {
 	switch n {
 	case 1:
@@ -130,7 +131,8 @@ type View struct {
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
-// MadeBy reports whether a user made or adopted the endpoint.
+// MadeBy reports whether a user made or adopted the endpoint. The members' routes and the process
+// that handles departed members call it.
 func (v View) MadeBy(user string) bool { return v.CreatedBy != nil && *v.CreatedBy == user }
 
 // Delivery is the record of one event on its way to one endpoint. Body is sent byte for byte.
@@ -174,7 +176,8 @@ type DeliveryView struct {
 	CreatedAt     decision.Stamp  `json:"createdAt"`
 }
 
-// View returns the delivery as the interface shows it.
+// View returns the delivery as the interface shows it. It never fails. The decisions reply it, and
+// the routes of deliveries show it.
 func (d Delivery) View() DeliveryView {
 	v := DeliveryView{ID: d.ID, EndpointID: d.EndpointID, Event: d.Event, Status: d.Status,
 		Payload:  json.RawMessage(d.Body),
@@ -185,7 +188,8 @@ func (d Delivery) View() DeliveryView {
 	return v
 }
 
-// DueAt reports whether an attempt may be made now.
+// DueAt reports whether an attempt may be made now. The process that sends webhooks calls it before
+// each attempt.
 func (d Delivery) DueAt(now decision.Stamp) bool {
 	return d.Status == StatusPending && !d.NextAttemptAt.After(now.Time)
 }
@@ -231,7 +235,8 @@ type Replay struct{ Delivery Delivery }
 // Due is the reply to a timer that fired: the attempt to make now.
 type Due struct{ Workspace, Endpoint, Delivery string }
 
-// Subscribes reports whether the endpoint is active and gets events of a kind.
+// Subscribes reports whether the endpoint is active and gets events of a kind. enqueueDelivery
+// calls it.
 func (s *State) Subscribes(event string) bool {
 	return s.State == StateActive && (slices.Contains(s.Events, AllEvents) || slices.Contains(s.Events, event))
 }
