@@ -321,8 +321,10 @@ func TestATransferOfStablecoinsIsCreditedOnce(t *testing.T) {
 	report(tn, "polygon", "USDC", "0xabc", 1500)
 	report(tn, "polygon", "USDC", "0xabc", 1500)
 	report(tn, "polygon", "USDC", "0xABC", 1500)
+	report(tn, "polygon", "USDC", "abc", 1500)
+	report(tn, "polygon", "USDC", " 0Xabc ", 1500)
 	require.Equal(t, 1500, w.stablecoins(tn))
-	w.keptUnmatched(2)
+	w.keptUnmatched(4)
 
 	report(other, "polygon", "USDC", "0xabc", 1500)
 	require.Equal(t, 1500, w.stablecoins(other))
@@ -332,7 +334,7 @@ func TestATransferOfStablecoinsIsCreditedOnce(t *testing.T) {
 	report(tn, "solana", "USDC", "abc", 1500)
 	report(tn, "solana", "USDC", "ABC", 1500)
 	require.Equal(t, 5*1500+20, w.stablecoins(tn))
-	w.keptUnmatched(2)
+	w.keptUnmatched(4)
 }
 
 // The watch record of a session exists exactly while its addresses need watching.

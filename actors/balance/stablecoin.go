@@ -86,11 +86,12 @@ func (s *State) receiveStablecoin(m decision.Meta, c ReceiveStablecoin) (decisio
 
 // transferKey identifies the transfer that a report is about, as finely as the report does: one
 // transaction may pay a workspace several amounts. Hashes of EVM chains are hexadecimal digits in
-// either case; those of Solana distinguish the cases.
+// either case, with 0x or without; those of Solana distinguish the cases. Spaces around a hash do
+// not count.
 func (c *ReceiveStablecoin) transferKey() string {
-	hash := c.TxHash
+	hash := strings.TrimSpace(c.TxHash)
 	if c.Chain != "solana" {
-		hash = strings.ToLower(hash)
+		hash = "0x" + strings.TrimPrefix(strings.ToLower(hash), "0x")
 	}
 	return fmt.Sprintf("%s/%s/%s/%d/%s", c.Workspace, c.Chain, c.Asset, c.AmountUsdCents, hash)
 }
