@@ -11,7 +11,9 @@ import (
 // bookWithin bounds how long a start waits for the book to be made.
 const bookWithin = 10 * time.Second
 
-// openBook makes the ledger consumer. The book lies beside the journal in Postgres; a journal in the data directory has none.
+// openBook makes the consumer that keeps the ledger in tables of Postgres. A journal in the data
+// directory has none, and openBook returns nil. It fails for an unusable database URL; a database
+// that does not answer is only logged. startConsumers calls it.
 func openBook(ctx context.Context, m *daemon) (persistence.Handler, error) {
 	if m.config.DatabaseURL == "" {
 		return nil, nil

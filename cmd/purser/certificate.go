@@ -15,7 +15,8 @@ import (
 // looked at at once.
 const certificateEvery = 10 * time.Second
 
-// followCertificate looks at the files of the certificate until the close.
+// followCertificate reads the certificate's files again every certificateEvery and at SIGHUP, until
+// the close. It fails when a metric cannot be registered. It is a step of the start.
 func (m *daemon) followCertificate(context.Context) error {
 	c := m.config.Certificate
 	if c == nil {
@@ -43,7 +44,8 @@ func (m *daemon) followCertificate(context.Context) error {
 	return nil
 }
 
-// reloadCertificate reads the files of the certificate, and counts and logs a change.
+// reloadCertificate reads the files of the certificate, and counts and logs a change. An unusable
+// pair leaves the earlier one in use.
 func reloadCertificate(c *settings.Certificate, log *slog.Logger) {
 	switch changed, err := c.Reload(); {
 	case err != nil:

@@ -18,7 +18,8 @@ import (
 
 // openChains makes the watched chains: those of the configured nodes, and the sandbox's for the
 // others. With real accounts there are no sandbox chains, because a payment on one must never be
-// credited to them.
+// credited to them. It fails for an unusable URL of a node and for a sandbox store that cannot be
+// opened. It is a step of the start.
 func (m *daemon) openChains(context.Context) error {
 	networks, stand := chain.Networks(), make(map[string]int)
 	m.chains = nil

@@ -34,9 +34,9 @@ const (
 
 func clockFile(data string) string { return filepath.Join(data, "clock") }
 
-// readClockMark reads the mark that the process before has left, or returns nil where none has left
-// one. It refuses a damaged mark: one wrong digit could move the trusted time so far that all holds
-// expire.
+// readClockMark reads the mark of the trusted time that the previous process has left, or returns
+// nil without one. It refuses a damaged mark: one wrong digit could move the trusted time so far
+// that all holds expire. newTrustedClock calls it at a start.
 func readClockMark(data string) (*clock.Mark, error) {
 	text, _, err := datadir.ReadChecksummed(clockFile(data), clockMarkForm)
 	if errors.Is(err, fs.ErrNotExist) || isEarlierMark(data) {
@@ -63,6 +63,7 @@ func isEarlierMark(data string) bool {
 	return err == nil && bytes.HasPrefix(text, []byte(earlierMark))
 }
 
+// writeClockMark replaces the mark durably. It fails only with the disk's error.
 func writeClockMark(data string, mark clock.Mark) error {
 	text, err := json.Marshal(mark)
 	if err != nil {
@@ -132,7 +133,8 @@ func (p *clockPace) wallTimeAfter(elapsed time.Duration) time.Time {
 	return p.wall.Add(max(0, elapsed-p.elapsed))
 }
 
-// newTrustedClock reads the mark of the process before and judges the wall clock by it.
+// newTrustedClock reads the previous process's mark and judges the wall clock by it. It fails for a
+// damaged mark and with the disk's error; a suspect clock is no error. startClock calls it.
 func newTrustedClock(data string, clocks machineClocks, log *slog.Logger) (*trustedClock, error) {
 	mark, err := readClockMark(data)
 	if err != nil {
@@ -166,7 +168,7 @@ func (c *trustedClock) wallTime() time.Time { return c.pace.Load().wallTimeAfter
 
 func (c *trustedClock) isSuspect() bool { return c != nil && c.pace.Load().suspect }
 
-// suspectReason is nil, or says why the clock is suspect.
+// suspectReason returns why the clock is suspect, or nil. /readyz reports it.
 func (c *trustedClock) suspectReason() error {
 	if c == nil {
 		return nil
@@ -185,7 +187,8 @@ func (c *trustedClock) wallOffset() time.Duration {
 	return c.guard.Offset()
 }
 
-// noteCommitted takes the time of the newest stored decision or event, zero when there is none.
+// noteCommitted takes the time of the newest stored decision or event, zero when there is none:
+// trusted time is never before it. trustJournal and trustAuthorizer call it at a start.
 func (c *trustedClock) noteCommitted(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +197,8 @@ func (c *trustedClock) noteCommitted(at time.Time) {
 	c.logSuspect(true)
 }
 
-// observeClocks has the guard judge a reading of the clocks.
+// observeClocks has the guard judge a reading of the clocks. observeUntil calls it every
+// clockEvery.
 func (c *trustedClock) observeClocks() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +219,9 @@ func (c *trustedClock) logSuspect(atOnce bool) {
 	}
 }
 
-// acceptWall believes the wall clock.
+// acceptWall makes the wall clock trusted on an operator's word. It fails when the mark cannot be
+// written; the clock is then accepted all the same. `purser clock accept` calls it through the
+// admin port.
 func (c *trustedClock) acceptWall() (clockStanding, error) {
 	c.mu.Lock()
 	c.guard.Accept(c.clocks.readBoth())
@@ -225,7 +231,7 @@ func (c *trustedClock) acceptWall() (clockStanding, error) {
 	return c.currentStanding(), c.leaveMark()
 }
 
-// leaveMark writes the mark for the next process.
+// leaveMark writes the mark for the next process. It fails only with the disk's error.
 func (c *trustedClock) leaveMark() error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -237,7 +243,8 @@ func (c *trustedClock) leaveMark() error {
 	return writeClockMark(c.data, mark)
 }
 
-// observeUntil reads the clocks until ctx ends, and writes a mark each minute.
+// observeUntil reads the clocks every clockEvery until ctx ends, and writes a mark every
+// clockMarkEvery. A mark that cannot be written is logged. startClock runs it in the background.
 func (c *trustedClock) observeUntil(ctx context.Context) {
 	ticker := time.NewTicker(clockEvery)
 	defer ticker.Stop()
@@ -258,7 +265,8 @@ func (c *trustedClock) observeUntil(ctx context.Context) {
 	}
 }
 
-// startClock makes the time of this process, unless a test has given one.
+// startClock makes the time of this process, unless a test has given one. It fails for a damaged
+// mark and with the disk's error. It is a step of the start.
 func (m *daemon) startClock(context.Context) (err error) {
 	if m.wallTime = m.Clock; m.Clock != nil {
 		return nil
@@ -275,7 +283,8 @@ func (m *daemon) startClock(context.Context) (err error) {
 	return nil
 }
 
-// trustJournal keeps trusted time from being before the newest event of the journal.
+// trustJournal keeps trusted time from being before the newest event of the journal. It fails with
+// a transient error when the journal cannot be read. It is a step of the start.
 func (m *daemon) trustJournal(ctx context.Context) error {
 	if m.trusted == nil {
 		return nil
@@ -289,7 +298,7 @@ func (m *daemon) trustJournal(ctx context.Context) error {
 }
 
 // trustAuthorizer keeps trusted time from being before the newest decision of an authorizer. A nil
-// clock is not guarded.
+// clock is not guarded. It fails with the store's error. openEngine calls it.
 func (c *trustedClock) trustAuthorizer(engine *authorizer.Engine) error {
 	if c == nil {
 		return nil
@@ -310,6 +319,8 @@ type clockStanding struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
+// currentStanding reads the clocks and returns the trusted time, the wall clock, and why the clock
+// is suspect.
 func (c *trustedClock) currentStanding() clockStanding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,7 +333,9 @@ func (c *trustedClock) currentStanding() clockStanding {
 	return s
 }
 
-// answerCommand is the admin port's command "clock": it shows the clock, or accepts the wall clock.
+// answerCommand handles the admin port's command "clock": it shows the clock, or accepts the wall
+// clock. It fails for a body that is not JSON, for a clock that is not guarded, and like
+// acceptWall.
 func (c *trustedClock) answerCommand(_ context.Context, body []byte) (any, error) {
 	var question clockQuestion
 	switch err := json.Unmarshal(body, &question); {
@@ -356,14 +369,18 @@ type clockPlace struct {
 	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the running server."`
 }
 
-// Run prints the standing.
+// Run is `purser clock status`: it prints the running server's trusted time and wall clock. It
+// fails when no server answers.
 func (c *clockStatusCommand) Run(out io.Writer) error { return c.askServer(out, clockQuestion{}) }
 
-// Run accepts the wall clock and prints the standing.
+// Run is `purser clock accept`: it has the running server trust its wall clock, and prints the
+// standing. It fails when no server answers or the server refuses.
 func (c *clockAcceptCommand) Run(out io.Writer) error {
 	return c.askServer(out, clockQuestion{Accept: true})
 }
 
+// askServer asks the running server by the admin port and prints the standing. It fails when no
+// server answers within clockWithin.
 func (c *clockPlace) askServer(out io.Writer, question clockQuestion) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clockWithin)
 	defer cancel()

@@ -64,6 +64,8 @@ type diskGuard struct {
 	told    func(room authorizer.Room) // nil: there is no authorizer yet
 }
 
+// newDiskGuard returns a guard of the disks of the stores that the settings name. It measures
+// nothing yet. newDaemon calls it.
 func newDiskGuard(c settings.Config, free func(string) (int64, error), log *slog.Logger) *diskGuard {
 	d := &diskGuard{free: free, device: datadir.Device, data: c.DataDir, reserve: c.DiskReserve, log: log}
 	add := func(name, dir string) { d.stores = append(d.stores, &measuredStore{name: name, dir: dir}) }
@@ -80,7 +82,8 @@ func newDiskGuard(c settings.Config, free func(string) (int64, error), log *slog
 }
 
 // requireStart refuses a start whose disk cannot take the files that the process writes before it
-// opens a store. Each store requires its own room when it is opened.
+// opens a store. Each store requires its own room when it is opened. It fails with
+// pebblegate.ErrNoRoom, or when the disk cannot be measured. startDisk calls it.
 func (d *diskGuard) requireStart() error {
 	free, err := d.free(d.data)
 	if err == nil && free < startBytes {
@@ -108,8 +111,9 @@ func roomWith(before authorizer.Room, free, approvals, facts int64) authorizer.R
 	return authorizer.RoomForNone
 }
 
-// measureDisks measures every disk, and passes a change to the authorizer and the log. A disk that cannot
-// be measured keeps its room.
+// measureDisks measures every disk, and passes a change to the authorizer and the log. A disk that
+// cannot be measured keeps its room. It never fails. It runs at the start, when the authorizer
+// opens, and every diskEvery.
 func (d *diskGuard) measureDisks() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,7 +142,8 @@ func (d *diskGuard) measureDisks() {
 }
 
 // measureStore measures the disk of a store's directory, or of the data directory while the store
-// does not exist. On an error the store keeps its last measurement.
+// does not exist. On an error the store keeps its last measurement. measureDisks calls it with mu
+// locked.
 func (d *diskGuard) measureStore(s *measuredStore) error {
 	dir := s.dir
 	device, err := d.device(dir)
@@ -210,14 +215,15 @@ func (d *diskGuard) byDeviceLocked() (groups [][]*measuredStore) {
 	return groups
 }
 
-// roomFault is nil, or says why the disks have no room.
+// roomFault returns why the disks have no room, or nil. /readyz reports it.
 func (d *diskGuard) roomFault() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.faultsLocked()
 }
 
-// refusal returns the answer to a request that is served down to a level; nil: there is room.
+// refusal returns the answer to a request that is served down to a level: unavailable, or nil when
+// there is room. The REST server calls it for each request that stores data.
 func (d *diskGuard) refusal(served httpapi.FullDisk) error {
 	switch authorizer.Room(d.room.Load()) {
 	case authorizer.RoomForAll:
@@ -245,7 +251,7 @@ func (d *diskGuard) detachEngine() {
 	d.backlog, d.told = nil, nil
 }
 
-// measureUntil measures until ctx ends.
+// measureUntil measures every diskEvery until ctx ends. startDisk runs it in the background.
 func (d *diskGuard) measureUntil(ctx context.Context) {
 	ticker := time.NewTicker(diskEvery)
 	defer ticker.Stop()
@@ -259,7 +265,8 @@ func (d *diskGuard) measureUntil(ctx context.Context) {
 	}
 }
 
-// startDisk measures the disks from now on. It comes before anything is written.
+// startDisk measures the disks from now on. It comes before anything is written, and fails like
+// requireStart. It is a step of the start.
 func (m *daemon) startDisk(context.Context) error {
 	if err := m.disk.requireStart(); err != nil {
 		return err

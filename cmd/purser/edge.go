@@ -26,7 +26,8 @@ const (
 // listenAgainEvery is the pause between two attempts to open a listener that has failed.
 const listenAgainEvery = time.Second
 
-// shareEdge shares out descriptors and the memory for bodies. It is the first step of a start.
+// shareEdge shares out descriptors and the memory for bodies. It is the first step of a start. It
+// fails when the limit of open files is too low.
 func (m *daemon) shareEdge(context.Context) error {
 	limit, err := fileLimit()
 	if err == nil {
@@ -48,7 +49,8 @@ type portServer struct {
 
 // keepServing serves from a listener until the stop. A failed listener of the card network ends the
 // process, because without swipes the process is useless and a restart repairs it fastest. A
-// listener of another port is opened again until that succeeds.
+// listener of another port is opened again until that succeeds. daemon.serve runs it for each
+// listener.
 func (p *portServer) keepServing(ln net.Listener) {
 	for {
 		err := p.server.Serve(ln)
@@ -73,7 +75,7 @@ func (p *portServer) keepServing(ln net.Listener) {
 }
 
 // listenAgain opens the listener of a port anew, on the address that it had. It returns nil when
-// the server stops first.
+// the server stops first. It tries every listenAgainEvery and logs each failure.
 func (p *portServer) listenAgain(failed net.Listener) net.Listener {
 	address := failed.Addr().String()
 	if failed.Addr().Network() == "unix" {
@@ -158,7 +160,8 @@ func (e *edge) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector: it reads the connection counters of every port. A scrape
+// of /metrics calls it.
 func (e *edge) Collect(to chan<- prometheus.Metric) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

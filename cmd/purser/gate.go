@@ -21,7 +21,7 @@ func newGate() *gate {
 }
 
 // enter returns a context that ends when the gate is about to close, and a function that the caller
-// must call at the end.
+// must call at the end. It fails with errNotServing before opened and after close has begun.
 func (g *gate) enter() (ctx context.Context, leave func(), err error) {
 	g.mu.RLock()
 	if !g.open || g.ctx.Err() != nil {
@@ -37,7 +37,7 @@ func (g *gate) opened() {
 	g.open = true
 }
 
-// close admits no further caller and returns when all have left.
+// close admits no further caller and returns when all have left. It never fails.
 func (g *gate) close() error {
 	g.cancel()
 	g.mu.Lock()

@@ -47,7 +47,8 @@ func (g *gauges) add(kind prometheus.ValueType, name, help string, read func(s *
 	g.all = append(g.all, gauge{prometheus.NewDesc(name, help, nil, nil), kind, read})
 }
 
-// swipeGauges returns the gauges of the authorizer.
+// swipeGauges returns the gauges of the authorizer. A scrape reads them through look, and they are
+// absent while the gate is closed. registerGauges calls it.
 func swipeGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g := &gauges{gate: of, look: look, log: log}
 	g.add(now, "purser_backlog_entries", "Decisions that the journal does not have yet.",
@@ -68,7 +69,8 @@ func swipeGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	return g
 }
 
-// actorGauges returns the gauges of the runtime.
+// actorGauges returns the gauges of the actors. A scrape reads them through look, and they are
+// absent while the gate is closed. registerGauges calls it.
 func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g := &gauges{gate: of, look: look, log: log}
 	seconds := func(d time.Duration) float64 { return max(0, d.Seconds()) }
@@ -116,7 +118,8 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector. While the gate is closed it sends nothing. An error of
+// the read is logged, and the gauges are sent as far as they were read.
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	_, leave, err := g.gate.enter()
 	if err != nil {
@@ -132,7 +135,8 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// registerGauges registers the metrics that are read at a scrape.
+// registerGauges registers the metrics that are read at a scrape. It fails when a name is
+// registered twice. startAdmin calls it.
 func (m *daemon) registerGauges() error {
 	m.outbox, m.inbox = newOutbox(m.Clock, m.log), newInbox(m.Clock, m.log)
 	err := registerAll(m.registry,

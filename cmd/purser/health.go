@@ -31,7 +31,8 @@ type readiness struct {
 	Reasons []string `json:"reasons"`
 }
 
-// Run prints "ready", or returns an error that lists the reasons.
+// Run is `purser health`: it prints "ready". It fails with the reasons of a server that is not
+// ready, and when no server answers within healthWithin.
 func (c *healthCommand) Run(out io.Writer) error {
 	admin := c.Addr
 	if admin == "" {
@@ -53,7 +54,8 @@ func (c *healthCommand) Run(out io.Writer) error {
 	return err
 }
 
-// askReadiness reads /readyz of the admin port at an address of either form.
+// askReadiness reads /readyz of the admin port at host:port or unix:/path. It fails when no server
+// answers and for an answer that is not a readiness; a server that is not ready is no error.
 func askReadiness(ctx context.Context, admin string) (answer readiness, err error) {
 	client, base := adminport.NewClient(admin)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)

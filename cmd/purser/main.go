@@ -50,12 +50,14 @@ func main() {
 	}
 }
 
-// run parses the arguments and runs the command they name.
+// run parses the arguments and runs the command they name. It fails for arguments that do not
+// parse, and with the command's error. Tests call it.
 func run(args []string, out io.Writer) error {
 	return runAs(args, out, func(*kong.Context, []string) error { return nil })
 }
 
-// runAs is run, with a step between the two that may replace the process.
+// runAs is run with a step before the command that may replace the process. main calls it with
+// hideSecretFlags.
 func runAs(args []string, out io.Writer, prepare func(chosen *kong.Context, args []string) error) error {
 	var c commands
 	parser, err := newParser(&c)

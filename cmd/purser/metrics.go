@@ -43,6 +43,8 @@ func answerBuckets() []float64 {
 	return []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .15, .2, .5, 1}
 }
 
+// newMetrics makes and registers the counters and histograms that the servers and actors write. It
+// fails when a name is registered twice. startAdmin calls it.
 func newMetrics(r *prometheus.Registry, clock func() time.Time) (*metrics, error) {
 	m := &metrics{registry: r, chains: newWatched(clock),
 		decisions: counters("purser_decisions_total", "Network messages answered.", "kind", "decision", "reason"),

@@ -29,7 +29,8 @@ type partners struct {
 	log         *slog.Logger
 }
 
-// openPartners opens the bank and the ramp. They report once startPartners has run.
+// openPartners opens the bank and the ramp. They report once startPartners has run. It fails when a
+// sandbox store cannot be opened. It is a step of the start.
 func (m *daemon) openPartners(context.Context) error {
 	if err := m.partners.openBank(&m.config, m.Clock, m.wallTime, &m.cleanup); err != nil {
 		return err
@@ -38,7 +39,7 @@ func (m *daemon) openPartners(context.Context) error {
 }
 
 // startPartners lets the partners in this process report: the REST server can take their reports
-// now.
+// now. A partner that ends later with an error ends the process. It is a step of the start.
 func (m *daemon) startPartners(context.Context) error {
 	run := func(partner func(context.Context) error) {
 		m.cleanup.goUntilClosed(func(ctx context.Context) {
@@ -54,7 +55,8 @@ func (m *daemon) startPartners(context.Context) error {
 	return nil
 }
 
-// openBank connects the bank that the settings name, or opens the sandbox's in this process.
+// openBank connects the bank that the settings name, or opens the sandbox's in this process. It
+// fails only when the sandbox's store cannot be opened.
 func (p *partners) openBank(c *settings.Config, clock, wallTime func() time.Time, cleanup *cleanupStack) (err error) {
 	secret := c.PartnerSecrets.SecretsOf(reports.Bank)[0]
 	if c.BankURL != "" {
@@ -74,7 +76,7 @@ func (p *partners) openBank(c *settings.Config, clock, wallTime func() time.Time
 	return datadir.WithRepair(err, datadir.BankDir(c.DataDir), datadir.RepairSandbox)
 }
 
-// openRamp opens the sandbox's ramp.
+// openRamp opens the sandbox's ramp. It fails only when its store cannot be opened.
 func (p *partners) openRamp(c *settings.Config, clock, wallTime func() time.Time, cleanup *cleanupStack) (err error) {
 	post := func(path string) sandbox.Reporter {
 		return sandbox.NewHTTPReporter(p.httpClient(), restInProcess, path,

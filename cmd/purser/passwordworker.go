@@ -19,7 +19,8 @@ type passwordWorkerCommand struct {
 	Lowered bool `hidden:"" help:"The priority is lowered."`
 }
 
-// Run lowers the priority and answers derivations until its standard input ends.
+// Run is the hidden command of the server's child process: it lowers the priority and answers
+// derivations of password hashes until its standard input ends. It fails with an error of the pipe.
 func (c *passwordWorkerCommand) Run(out io.Writer) error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM) // the server ends it, after the sign-ins under way
 	if !c.Lowered {

@@ -25,7 +25,9 @@ type migrateCommand struct {
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" secret:"" help:"Postgres that has the journal."`
 }
 
-// Run says from which version to which; the book's schema comes along.
+// Run is `purser migrate`: it brings the schemas of the journal and of the ledger in Postgres up to
+// date, and prints the versions. It fails without DATABASE_URL, for a schema that is newer than
+// this program, and with the database's error.
 func (c *migrateCommand) Run(out io.Writer) error {
 	if c.DatabaseURL == "" {
 		return errors.New("DATABASE_URL is not set: a journal in the data directory has nothing to migrate")
@@ -66,7 +68,8 @@ type topicsCommand struct {
 	KafkaSASLPassword  string `name:"kafka-sasl-password" env:"KAFKA_SASL_PASSWORD" secret:""`
 }
 
-// Run says what the topic is.
+// Run is `purser topics`: it makes or checks the Kafka topic and prints its shape. It fails without
+// KAFKA_BROKERS, for faulty settings, and with Kafka's error.
 func (c *topicsCommand) Run(out io.Writer) error {
 	if c.KafkaBrokers == "" {
 		return errors.New("KAFKA_BROKERS is not set: there is no topic without Kafka")

@@ -52,6 +52,7 @@ type bankConfig struct {
 	log                     settings.Config
 }
 
+// config checks the settings of the sandbox bank. The error names every fault.
 func (s *sandboxBankCommand) config() (bankConfig, error) {
 	var f settings.Faults
 	f.Address("PURSER_BANK_ADDR", s.Addr)
@@ -72,7 +73,8 @@ func (s *sandboxBankCommand) config() (bankConfig, error) {
 	return c, errors.Join(f...)
 }
 
-// Run serves until SIGTERM or SIGINT.
+// Run is `purser sandbox-bank`: it serves until SIGTERM or SIGINT. It fails for faulty settings,
+// and like runSandboxBank.
 func (s *sandboxBankCommand) Run() error {
 	c, err := s.config()
 	if err != nil {
@@ -83,6 +85,9 @@ func (s *sandboxBankCommand) Run() error {
 	return runSandboxBank(ctx, c, settings.NewLogger(os.Stderr, c.log))
 }
 
+// runSandboxBank locks the directory, opens the bank and serves until the context ends. It fails
+// when the directory is in use, the address is taken, the store cannot be opened, or the server
+// ends by itself.
 func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err error) {
 	unlock, err := datadir.Lock(c.dataDir)
 	if err != nil {
@@ -114,7 +119,8 @@ func runSandboxBank(ctx context.Context, c bankConfig, log *slog.Logger) (err er
 	return serveBank(ctx, cancel, server, listener, bank)
 }
 
-// serveBank answers and reports until the context ends or one of the two fails.
+// serveBank answers and reports until the context ends or one of the two fails. It returns their
+// errors, joined with that of a shutdown that takes longer than drainWithin.
 func serveBank(ctx context.Context, cancel func(), server *http.Server, listener net.Listener, bank *sandbox.Bank) error {
 	var running sync.WaitGroup
 	var served, reported error

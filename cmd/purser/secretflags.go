@@ -24,7 +24,8 @@ const maxSecretFile = 64 << 10
 func isSecret(flag *kong.Flag) bool { return flag.Tag.Has("secret") && len(flag.Envs) > 0 }
 
 // secretFiles resolves a secret from the file that its NAME_FILE variable names, unless the flag is
-// given.
+// given. The resolver fails when the secret is set twice, and for a file that is missing, empty or
+// too large. The command line's parser calls it.
 func secretFiles() kong.Resolver {
 	var resolve kong.ResolverFunc = func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if !isSecret(flag) {
@@ -60,7 +61,8 @@ func secretFiles() kong.Resolver {
 }
 
 // hideSecretFlags starts the program anew in this process, with the secrets of its flags in the
-// environment. It returns when no secret was given as a flag.
+// environment, so that no process list shows them. It returns nil when no secret was given as a
+// flag, and fails only when the program cannot be started. main calls it.
 func hideSecretFlags(chosen *kong.Context, args []string) error {
 	rest, variables := withoutSecrets(chosen, args)
 	if len(variables) == 0 {

@@ -49,7 +49,8 @@ const (
 	readyPercent = 80
 )
 
-// Run serves until SIGTERM or SIGINT, then drains.
+// Run is `purser serve`: it serves until SIGTERM or SIGINT, then drains. It fails for an unknown or
+// faulty setting, for a step of the start that fails, and for a server that ends by itself.
 func (s *serveCommand) Run(out io.Writer) error {
 	config, err := s.Config()
 	log := settings.NewLogger(os.Stderr, config)
@@ -134,7 +135,8 @@ type daemon struct {
 	stopNetwork, stopREST func() error
 }
 
-// newDaemon returns a daemon that has not started.
+// newDaemon returns a daemon that has not started. It never fails and opens nothing.
+// serveCommand.Run calls it.
 func newDaemon(c settings.Config, log *slog.Logger) *daemon {
 	m := &daemon{DiskFree: datadir.FreeBytes, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log,
 		registry:  prometheus.NewRegistry(),
@@ -194,7 +196,8 @@ func (m *daemon) journalSteps() []step {
 // Start starts every part. With the journal in the data directory all parts run when it returns. It
 // waits for a journal in Postgres in the background, without a limit. Meanwhile swipes are answered
 // if the data directory has the authorizer's store, and requests get an error that nothing changed.
-// After an error no part is left running.
+// After an error no part is left running. It fails with the error of the first step that fails, or
+// when local steps take longer than startWithin. An error of the background wait reaches Failed.
 func (m *daemon) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
@@ -211,6 +214,7 @@ func (m *daemon) Start(ctx context.Context) error {
 	return nil
 }
 
+// runSteps runs steps in order and returns the error of the first that fails.
 func runSteps(ctx context.Context, steps []step) error {
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -220,7 +224,8 @@ func runSteps(ctx context.Context, steps []step) error {
 	return nil
 }
 
-// Close undoes the steps of Start, newest first. It may be called once.
+// Close undoes the steps of Start, newest first. It may be called once. It returns the joined
+// errors of the steps' cleanups. serveCommand.Run and a failed Start call it.
 func (m *daemon) Close() error {
 	m.waiting.end()
 	return m.cleanup.closeTo(0)
@@ -239,6 +244,9 @@ func (m *daemon) findSecrets(context.Context) error {
 	return m.config.FindSecrets()
 }
 
+// openJournal opens the journal that the settings name, in the data directory or in Postgres. An
+// error is transient unless a repeat cannot help. It also fails when the secrets are not those that
+// the journal has used. It is a step of the start.
 func (m *daemon) openJournal(ctx context.Context) (err error) {
 	use := datadir.JournalOptions{Migrate: true, Processors: m.config.Processors, Clock: m.Clock, Entropy: m.Entropy,
 		OpenTables: m.shares.openTables, Fatal: m.Fatal, Note: noteRetry(m.log)}
@@ -267,7 +275,8 @@ func noteRetry(log *slog.Logger) func(error) {
 }
 
 // serveSwipesAlone opens the authorizer before the journal when the journal is in a database. The
-// store has the id of its deployment. The first start of a deployment has no such store.
+// store has the id of its deployment. The first start of a deployment has no such store. It fails
+// only when the store cannot be opened. It is the last local step of a start.
 func (m *daemon) serveSwipesAlone(ctx context.Context) error {
 	if m.config.DatabaseURL == "" || !authorizer.Exists(nil, datadir.AuthorizerDir(m.config.DataDir)) {
 		return nil
@@ -281,7 +290,8 @@ func (m *daemon) serveSwipesAlone(ctx context.Context) error {
 	return m.admitSwipes(ctx)
 }
 
-// openAuthorizer opens the authorizer unless it is open.
+// openAuthorizer opens the authorizer unless it is open. It fails when the journal has events and
+// the authorizer's store is missing, and like openEngine. It is a step of the start.
 func (m *daemon) openAuthorizer(context.Context) error {
 	if m.authorizer != nil {
 		return nil
@@ -292,6 +302,9 @@ func (m *daemon) openAuthorizer(context.Context) error {
 	return m.openEngine(m.journal.Identity().Deployment)
 }
 
+// openEngine opens the authorizer's store of a deployment, or of its own deployment for a zero id.
+// It attaches the store to the clock and the disk guard. It fails with the errors of
+// authorizer.Open, to which it adds the repair of a damaged store.
 func (m *daemon) openEngine(deployment ident.UUID) error {
 	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(m.config.DataDir), Deployment: deployment,
 		CacheBytes: m.config.AuthorizerCacheBytes, OpenTables: m.shares.openTables,
@@ -313,6 +326,9 @@ func (m *daemon) openEngine(deployment ident.UUID) error {
 	return nil
 }
 
+// startActors starts the actors on the open stores. It fails for an unusable data key, for a secret
+// that the stores have used and the settings lack, and for stores that do not belong together.
+// Other errors are transient. It is a step of the start.
 func (m *daemon) startActors(ctx context.Context) (err error) {
 	if m.sealer, err = seal.New(m.config.DataKeys[0], m.Entropy, m.config.DataKeys[1:]...); err != nil {
 		return err
@@ -340,6 +356,8 @@ func (m *daemon) startActors(ctx context.Context) (err error) {
 	return nil
 }
 
+// stopSystem relays the last decisions to the journal, for lastRelayWithin at most, and stops the
+// actors. Decisions that are left are relayed by the next start. It never fails.
 func (m *daemon) stopSystem() error {
 	ctx, cancel := context.WithTimeout(context.Background(), lastRelayWithin)
 	defer cancel()

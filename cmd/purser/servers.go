@@ -29,6 +29,8 @@ import (
 // a taken port fails at once.
 type listeners struct{ http, authorizer, admin net.Listener }
 
+// listen opens the three ports of the settings. It fails with an error for each address that is
+// taken or not usable. It is a step of the start.
 func (m *daemon) listen(context.Context) error {
 	var taken []error
 	for _, l := range []struct {
@@ -67,7 +69,8 @@ type networkDesk struct {
 	engine atomic.Pointer[authorizer.Engine]
 }
 
-// Submit is hold.Decider's.
+// Submit implements hold.Decider for the card network's server. Until the authorizer is open it
+// answers StatusFull, for which the network repeats a message.
 func (d *networkDesk) Submit(message *hold.Message) hold.Answer {
 	if engine := d.engine.Load(); engine != nil {
 		return engine.Submit(message)
@@ -75,6 +78,8 @@ func (d *networkDesk) Submit(message *hold.Message) hold.Answer {
 	return hold.Answer{Status: hold.StatusFull, ID: message.ID, Message: "the server is starting; nothing was decided"}
 }
 
+// startNetwork starts the card network's server, which answers 503 until admitSwipes. It fails for
+// an unusable setting. It is a step of the start.
 func (m *daemon) startNetwork(context.Context) error {
 	m.network = &networkDesk{}
 	server, err := network.New(network.Options{Decider: m.network, Secrets: m.config.NetworkSecrets, Clock: m.Clock,
@@ -90,7 +95,7 @@ func (m *daemon) startNetwork(context.Context) error {
 }
 
 // admitSwipes connects the card network's server with the authorizer, until either is closed. A
-// second call does nothing.
+// second call does nothing. It never fails. It is a step of the start.
 func (m *daemon) admitSwipes(context.Context) error {
 	if m.network.engine.Swap(m.authorizer) != nil {
 		return nil
@@ -101,6 +106,8 @@ func (m *daemon) admitSwipes(context.Context) error {
 	return nil
 }
 
+// startREST starts the REST port, which answers 503 until admitRequests. It never fails. It is a
+// step of the start.
 func (m *daemon) startREST(context.Context) error {
 	m.rest = httpapi.NewFront(m.config.BaseURL, drain.Options{Connections: m.shares.rest,
 		PerPeer: m.config.Connections.PerAddress, AtOnce: tuning.UnauthenticatedAtOnce(m.config.Processors),
@@ -111,7 +118,8 @@ func (m *daemon) startREST(context.Context) error {
 	return nil
 }
 
-// admitRequests connects the REST server with the actors, until either is closed.
+// admitRequests connects the REST server with the actors, until either is closed. It fails with the
+// errors of httpapi.New. It is a step of the start.
 func (m *daemon) admitRequests(context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -139,7 +147,8 @@ func (m *daemon) admitRequests(context.Context) error {
 }
 
 // startAdmin starts the admin port before the stores are opened. A start can take minutes, in which
-// the port reports a live process that is not ready.
+// the port reports a live process that is not ready. It fails when a metric cannot be registered.
+// It is a step of the start.
 func (m *daemon) startAdmin(context.Context) (err error) {
 	if m.metrics, err = newMetrics(m.registry, m.Clock); err != nil {
 		return err
@@ -194,7 +203,8 @@ func (m *daemon) operatorCommands() map[string]httpapi.Command {
 	}
 }
 
-// backedUp returns the open stores for a backup. It leaves out a bank in another process.
+// backedUp returns the open stores for a backup. It leaves out a bank in another process. The admin
+// port's backup command calls it.
 func (m *daemon) backedUp() storecare.OpenStores {
 	s := storecare.OpenStores{Data: m.config.DataDir, Room: storecare.BackupRoom{Free: m.DiskFree, Reserve: m.config.DiskReserve},
 		Note:    func(dir string) { m.log.Warn(storecare.ForeignBackup, "directory", dir) },
@@ -212,7 +222,7 @@ func (m *daemon) backedUp() storecare.OpenStores {
 type operatorCommand = func(ctx context.Context, body []byte) (any, error)
 
 // command returns do as a command that runs only while the stores are open. Its context ends before
-// they are closed.
+// they are closed. It fails with errNotServing while the stores are not open, and with do's error.
 func (m *daemon) command(do operatorCommand) operatorCommand {
 	return func(ctx context.Context, body []byte) (any, error) {
 		open, leave, err := m.stores.enter()
@@ -237,9 +247,10 @@ func (m *daemon) admitOperators(context.Context) error {
 	return nil
 }
 
-// ready returns the reasons why the server should get no traffic: it is not up, a shard is not held, rules are not
-// followed, the backlog is near its limit, the clock is suspect, Postgres refuses writes for want
-// of a resource, or a disk has no room for approvals. The error joins all reasons.
+// ready returns the reasons why the server should get no traffic: it is not up, a shard is not
+// held, rules are not followed, the backlog is near its limit, the clock is suspect, Postgres
+// refuses writes for want of a resource, or a disk has no room for approvals. The error joins all
+// reasons. The admin port's /readyz and the gauge purser_ready call it.
 func (m *daemon) ready() error {
 	_, leave, err := m.stores.enter()
 	if err != nil {
@@ -259,6 +270,7 @@ func exhaustion(journal persistence.Journal) error {
 	return nil
 }
 
+// backlogFault returns an error when the entries are at least readyPercent of the limit.
 func backlogFault(entries, limit int64) error {
 	if entries >= limit*readyPercent/100 {
 		return fmt.Errorf("%d decisions are not relayed yet", entries)
@@ -272,7 +284,8 @@ type server interface {
 	Shutdown(context.Context) error
 }
 
-// serve runs a server on listeners until stop, which drains it. Close calls stop too.
+// serve runs a server on listeners until stop, which drains it. Close calls stop too. stop fails
+// with the context's error when requests still run after drainWithin.
 func (m *daemon) serve(name string, s server, on ...net.Listener) (stop func() error) {
 	var running sync.WaitGroup
 	stopping := make(chan struct{})
@@ -301,6 +314,8 @@ func (m *daemon) fail(err error) {
 	}
 }
 
+// publishAddresses writes the addresses of the ports into the data directory, where the other
+// commands find them. It fails with the disk's error. It is a step of the start.
 func (m *daemon) publishAddresses(context.Context) error {
 	if err := datadir.Publish(m.config.DataDir, datadir.Addresses{REST: adminport.Reachable(m.listeners.http.Addr()),
 		Network: adminport.Reachable(m.listeners.authorizer.Addr()), Admin: adminport.Reachable(m.listeners.admin.Addr())}); err != nil {

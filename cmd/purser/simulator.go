@@ -35,7 +35,9 @@ func newSimulator(engine *authorizer.Engine, secret string, memory *fasthttputil
 	}}}
 }
 
-// Submit posts a message and returns the status and the JSON it was answered with.
+// Submit posts a message to the card network's server of this process, over memory, and returns the
+// status and the JSON body. It fails when no answer comes within simulatedWithin. The sandbox's
+// simulation routes call it.
 func (s *simulator) Submit(ctx context.Context, route string, body []byte) (status int, answer []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://authorizer/v1/"+route, bytes.NewReader(body))
 	if err != nil {
@@ -51,7 +53,8 @@ func (s *simulator) Submit(ctx context.Context, route string, body []byte) (stat
 	return resp.StatusCode, answer, errors.Join(err, resp.Body.Close())
 }
 
-// Expire ends what an authorization holds as if its time had come.
+// Expire ends the hold of an authorization as if its time had come. It fails with the authorizer's
+// error.
 func (s *simulator) Expire(_ context.Context, authorization ident.UUID) error {
 	return s.engine.ExpireHold(authorization)
 }

@@ -22,7 +22,8 @@ type consumer struct {
 	open func(ctx context.Context, m *daemon) (persistence.Handler, error)
 }
 
-// consumers returns the table of consumers.
+// consumers returns the table of the consumers that follow the journal's events: the ledger in
+// Postgres and the outgoing webhooks.
 func consumers() []consumer {
 	return []consumer{
 		{name: "book", open: openBook},
@@ -37,7 +38,8 @@ func consumers() []consumer {
 const restartAfter = 30 * time.Second
 
 // startPublisher publishes the journal's events to Kafka. An unreachable Kafka shows only in the
-// metrics. The publisher creates a missing topic and continues from its cursors.
+// metrics. The publisher creates a missing topic and continues from its cursors. It fails for
+// settings that the Kafka client refuses. It is a step of the start.
 func (m *daemon) startPublisher(context.Context) error {
 	if len(m.config.Kafka.Brokers) == 0 {
 		return nil
@@ -71,7 +73,8 @@ func (m *daemon) startPublisher(context.Context) error {
 }
 
 // messageProof returns the keys that prove the messages of this process. Consumers act on proven
-// messages only.
+// messages only. It fails only without entropy or for a data key of a wrong length. startPublisher
+// calls it.
 func messageProof(dataKeys [][]byte, now time.Time, entropy io.Reader) (kafka.Proof, error) {
 	run, err := ident.New(0, now, entropy)
 	if err != nil {
@@ -88,6 +91,9 @@ func messageProof(dataKeys [][]byte, now time.Time, entropy io.Reader) (kafka.Pr
 	return proof, nil
 }
 
+// startConsumers starts every consumer in the background, where it is repeated after an error. A
+// consumer that opens as nil is left out. It fails with a transient error when a consumer cannot be
+// opened. It is a step of the start.
 func (m *daemon) startConsumers(ctx context.Context) error {
 	for i := range m.consumers {
 		c := &m.consumers[i]
@@ -110,7 +116,7 @@ func (m *daemon) startConsumers(ctx context.Context) error {
 }
 
 // subscribe follows the events of the journal by way of the topic, or of the journal when there is
-// no topic.
+// no topic. It fails for options that the subscription refuses. startConsumers calls it.
 func subscribe(
 	journal persistence.Journal, topic *kafka.Topic, listener persistence.SubscriptionListener,
 ) (persistence.Subscription, error) {

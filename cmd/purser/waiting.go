@@ -33,7 +33,8 @@ func asTransient(err error) error {
 }
 
 // awaitJournal runs the steps of the start that need the journal until all of them succeed. A
-// failed attempt is undone as a whole. A permanent error ends the process.
+// failed attempt is undone as a whole. A permanent error ends the process. Start runs it in the
+// background when the journal is in Postgres.
 func (m *daemon) awaitJournal(ctx context.Context) {
 	pause := persistence.Backoff{Min: awaitMin, Max: awaitMax}
 	for kept := len(m.cleanup.undo); ; {

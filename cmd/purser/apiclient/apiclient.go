@@ -46,6 +46,8 @@ type Answer struct {
 	Replayed bool
 }
 
+// New returns a client of the server at a base URL or unix:/path. It sends the bearer secret unless
+// that is empty, and keeps cookies. The demo and the load test use it.
 func New(base, bearer string) *Client {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -58,6 +60,9 @@ func New(base, bearer string) *Client {
 	return c
 }
 
+// Send sends one request and reads the answer, of at most maxAnswerBytes. Any status is an answer.
+// It fails when no answer comes, and with ErrRefusedSecret for a 401 to a credential that
+// WithCredential describes.
 func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, r.Method, c.BaseURL+r.Path, bytes.NewReader(r.Body))
 	if err != nil {
@@ -122,7 +127,8 @@ const (
 
 // SendUntilDecided sends a message of the card network until the answer is final, for decidedSoon
 // at most. A busy server may answer with a timeout. A timeout that comes within hold.AnswerWithin
-// is final: it is the stored answer of the same message.
+// is final: it is the stored answer of the same message. It fails when a request has no answer or
+// ctx ends.
 func (c *Client) SendUntilDecided(ctx context.Context, r Request) (a Answer, err error) {
 	for first := time.Now(); ; {
 		began := time.Now()
@@ -138,7 +144,7 @@ func (c *Client) SendUntilDecided(ctx context.Context, r Request) (a Answer, err
 }
 
 // SendUntilRoom sends a request until the answer is not 503, for decidedSoon at most. A 503
-// promises that nothing has changed.
+// promises that nothing has changed. It fails when a request has no answer or ctx ends.
 func (c *Client) SendUntilRoom(ctx context.Context, r Request) (Answer, error) {
 	for first := time.Now(); ; {
 		a, err := c.Send(ctx, r)

@@ -44,7 +44,9 @@ var ErrInUse = errors.New("the data directory is in use by another purser")
 
 // Lock makes the data directory if it is missing and locks it. The lock ends with the process, even
 // after kill -9. A new directory is synced into its parents, so that a power loss does not lose it
-// together with the stores in it.
+// together with the stores in it. It waits for another process's lock for a short time and then
+// fails with ErrInUse. It also fails for an unfinished restore and with the disk's error. The serve
+// command calls it.
 func Lock(data string) (unlock func() error, err error) {
 	if err := pebblegate.MakeDir(vfs.Default, data); err != nil {
 		return nil, err
@@ -59,7 +61,8 @@ func Lock(data string) (unlock func() error, err error) {
 }
 
 // LockExisting locks a data directory that must exist. It refuses a directory with an unfinished
-// restore.
+// restore. It fails with ErrInUse while another process holds the lock, and for a missing
+// directory.
 func LockExisting(data string) (unlock func() error, err error) {
 	if unlock, err = LockUnfinished(data); err != nil {
 		return nil, err
@@ -71,7 +74,9 @@ func LockExisting(data string) (unlock func() error, err error) {
 	return unlock, nil
 }
 
-// LockUnfinished locks a data directory in any state, also with an unfinished restore.
+// LockUnfinished locks a data directory in any state, also with an unfinished restore. It fails
+// with ErrInUse while another process holds the lock, and for a missing directory. A restore calls
+// it.
 func LockUnfinished(data string) (unlock func() error, err error) {
 	file, err := os.OpenFile(filepath.Join(data, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,7 +152,8 @@ func RequireAuthorizer(data string, journal persistence.Journal) error {
 type Addresses struct{ REST, Network, Admin string }
 
 // Publish writes the addresses of the running servers into the data directory, for the commands
-// that ask a running server and for scripts.
+// that ask a running server and for scripts. It fails only with the disk's error. The serve command
+// calls it.
 func Publish(data string, a Addresses) error {
 	text := fmt.Sprintf("HTTP_ADDR=%s\nAUTHORIZER_ADDR=%s\nADMIN_ADDR=%s\n", a.REST, a.Network, a.Admin)
 	return WriteDurably(AddressesFile(data), text)
@@ -167,7 +173,8 @@ func requireServer(data string) error {
 }
 
 // PublishedAddress reads an address of the server that runs on the directory. The name is
-// HTTP_ADDR, AUTHORIZER_ADDR or ADMIN_ADDR.
+// HTTP_ADDR, AUTHORIZER_ADDR or ADMIN_ADDR. It fails when no server runs on the directory, or when
+// the server is just starting or stopping.
 func PublishedAddress(data, name string) (string, error) {
 	if err := requireServer(data); err != nil {
 		return "", err

@@ -10,7 +10,7 @@ import (
 )
 
 // WriteDurably replaces a file atomically, with mode 0600. The content survives a power loss once
-// it returns.
+// it returns. It fails with the disk's error, and the old content then stays.
 func WriteDurably(path, content string) error {
 	tmp := path + ".new"
 	file, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -43,7 +43,8 @@ func WriteChecksummed(path, form string, text []byte) error {
 }
 
 // ReadChecksummed reads a file that WriteChecksummed wrote. It returns the rest, and its checksum
-// in hexadecimal digits.
+// in hexadecimal digits. It fails with fs.ErrNotExist for a missing file, and for another form or a
+// checksum that differs.
 func ReadChecksummed(path, form string) (rest []byte, sum string, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

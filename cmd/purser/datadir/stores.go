@@ -35,7 +35,9 @@ type JournalOptions struct {
 
 // OpenJournal opens the journal. It creates none beside an existing authorizer's store, because the
 // missing journal holds the events behind the authorizer's funds. It creates none in a database
-// while the directory has one.
+// while the directory has one. It fails then with the store's ErrNoStore and the repair in the
+// text, for a damaged or foreign store, and with the database's error. The serve command and the
+// repairs call it.
 func (s Stores) OpenJournal(ctx context.Context, use JournalOptions) (persistence.Journal, error) {
 	use.MustExist = use.MustExist || authorizer.Exists(nil, AuthorizerDir(s.DataDir))
 	if s.DatabaseURL == "" {
@@ -45,6 +47,8 @@ func (s Stores) OpenJournal(ctx context.Context, use JournalOptions) (persistenc
 	return s.openDatabase(ctx, use)
 }
 
+// openDirectory opens the journal in the data directory. It fails for a missing one where one must
+// exist, and for a damaged one; the error names the repair.
 func (s Stores) openDirectory(use JournalOptions) (persistence.Journal, error) {
 	journal, err := pebblejournal.Open(pebblejournal.Options{Dir: JournalDir(s.DataDir), Deployment: use.Deployment,
 		MustExist: use.MustExist, OpenTables: use.OpenTables, Clock: use.Clock, Entropy: use.Entropy,
@@ -63,6 +67,8 @@ func (s Stores) openDirectory(use JournalOptions) (persistence.Journal, error) {
 	return journal, nil
 }
 
+// openDatabase opens the journal in Postgres. Its error names the repair of a foreign, missing or
+// unsafe database; other errors are the database's.
 func (s Stores) openDatabase(ctx context.Context, use JournalOptions) (persistence.Journal, error) {
 	journal, err := pgjournal.Open(ctx, pgjournal.Options{
 		URL:        s.DatabaseURL,
@@ -113,7 +119,7 @@ func (s Stores) openDatabase(ctx context.Context, use JournalOptions) (persisten
 }
 
 // ReadJournal opens an existing journal for a command that writes nothing. The caller's name is
-// part of the message of a write.
+// part of the message of a write. It fails for a missing journal, and like OpenJournal.
 func (s Stores) ReadJournal(ctx context.Context, caller string) (persistence.Journal, error) {
 	if err := s.RequireJournal(); err != nil {
 		return nil, err

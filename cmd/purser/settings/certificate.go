@@ -22,7 +22,8 @@ type Certificate struct {
 	Unusable          atomic.Bool       // the files of the last look are not in use
 }
 
-// readCertificate reads the settings PURSER_TLS_*.
+// readCertificate reads the settings PURSER_TLS_*. It returns nil when neither file is set. A fault
+// is a file that is missing or unusable, and a base URL that is not https.
 func (f *Faults) readCertificate(s Settings) *Certificate {
 	switch {
 	case s.TLSCert == "" && s.TLSKey == "":
@@ -54,6 +55,7 @@ func (f *Faults) readCertificate(s Settings) *Certificate {
 }
 
 // ReadAuthorities reads the certificates of the authorities that a client trusts from a PEM file.
+// It fails for a file that cannot be read or has no certificate.
 func ReadAuthorities(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -75,8 +77,9 @@ func (c *Certificate) ServerConfig() *tls.Config {
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current.Load(), nil }}
 }
 
-// Reload takes the files of the certificate when they have changed since the last look. A pair
-// that is not usable changes nothing.
+// Reload takes the files of the certificate when they have changed since the last look. A pair that
+// is not usable changes nothing. The error is that of the files, once for each change. The serve
+// command calls it at the start, at SIGHUP, and at an interval.
 func (c *Certificate) Reload() (changed bool, err error) {
 	cert, errCert := os.ReadFile(c.CertFile)
 	key, errKey := os.ReadFile(c.KeyFile)

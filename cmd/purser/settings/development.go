@@ -9,7 +9,7 @@ import (
 const developmentText = "development"
 
 // DevelopmentOnly names the settings that no deployment should have, before the missing secrets are
-// made.
+// made. The serve command prints them.
 func (c *Config) DevelopmentOnly() (notes []string) {
 	note := func(applies bool, text string) {
 		if applies {

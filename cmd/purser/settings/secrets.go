@@ -48,7 +48,8 @@ func SettingOf(file string) string {
 
 // FindSecrets fills in the secrets that were not configured, from the data directory. Only a
 // directory without stores gets new ones: stores that have used others would be served under
-// secrets that no partner knows.
+// secrets that no partner knows. It fails for a missing, damaged or unusable secret, and for one
+// that two holders share; the error names every fault. It is a step of the server's start.
 func (c *Config) FindSecrets() error {
 	var f Faults
 	if len(c.NetworkSecrets) == 0 {
@@ -67,8 +68,9 @@ func (c *Config) FindSecrets() error {
 	return errors.Join(f...)
 }
 
-// Fingerprints returns the marks of the secrets that others sign with or show, and of the seed of the
-// sandbox's addresses. The data key has its own check, because nothing opens without it.
+// Fingerprints returns the marks of the secrets that others sign with or show, and of the seed of
+// the sandbox's addresses. The data key has its own check, because nothing opens without it. It
+// never fails. The actors compare them at a start with those that the journal has.
 func (c *Config) Fingerprints(deployment ident.UUID) (secrets []actors.Secret) {
 	for _, held := range c.HeldSecrets() {
 		secret := actors.Secret{Name: held.File}
@@ -183,6 +185,7 @@ func hasStores(data string) bool {
 
 // SecretsBelong refuses secrets that this start has made for a journal in a database that has
 // events: the journal has used others. The files go again, so that the next start names them too.
+// The error names each of them and its repair. It is part of the server's start.
 func (c *Config) SecretsBelong(journal persistence.Journal) error {
 	if len(c.madeSecrets) == 0 || c.DatabaseURL == "" || !datadir.HasEvents(journal) {
 		return nil
@@ -196,7 +199,7 @@ func (c *Config) SecretsBelong(journal persistence.Journal) error {
 }
 
 // ReadSecret reads a file's secret, or several with commas. It refuses a file that differs from its
-// checksum.
+// checksum. It fails with fs.ErrNotExist for a missing file, and for an empty one.
 func ReadSecret(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err == nil {
@@ -232,7 +235,8 @@ func MakeSecret(path string) (string, error) {
 }
 
 // OpenSealer makes a Sealer of the data keys of a setting, or of a data directory when the setting
-// is empty. It makes no key.
+// is empty. It makes no key. It fails for a missing or unusable key. Commands that read personal
+// data call it.
 func OpenSealer(data, setting string) (*seal.Sealer, error) {
 	if setting == "" {
 		text, err := ReadSecret(filepath.Join(data, DataKeyFile))

@@ -158,7 +158,8 @@ func (f *Faults) Add(name, format string, args ...any) {
 	*f = append(*f, fmt.Errorf("%s: %s", name, fmt.Sprintf(format, args...)))
 }
 
-// Config checks the settings and returns their meaning. The error names every fault.
+// Config checks the settings and returns their meaning. The error names every fault. It never opens
+// a store or a port. The serve command calls it.
 func (s Settings) Config() (Config, error) {
 	var f Faults
 	c := Config{HTTPAddr: s.HTTPAddr, AuthorizerAddr: s.AuthorizerAddr, AdminAddr: s.AdminAddr, DataDir: s.DataDir,

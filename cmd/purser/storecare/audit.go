@@ -31,7 +31,8 @@ const (
 // ErrUnsound reports that an audit found differences. Its report lists them.
 var ErrUnsound = errors.New("the audit found differences")
 
-// Run prints the report and fails when anything differs.
+// Run is `purser audit`: it prints the report of a comparison of all stores. It fails with
+// ErrUnsound when anything differs, and when a store cannot be read.
 func (a *AuditCmd) Run(out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), auditWithin)
 	defer cancel()
@@ -48,6 +49,8 @@ func (a *AuditCmd) Run(out io.Writer) error {
 	return nil
 }
 
+// report has the running server audit its stores, or opens the stores when no server has the
+// directory. It fails when they cannot be read; a difference is in the report.
 func (a *AuditCmd) report(ctx context.Context) (audit.Report, error) {
 	unlock, err := datadir.LockUsed(a.DataDir)
 	if errors.Is(err, datadir.ErrInUse) {
@@ -60,7 +63,8 @@ func (a *AuditCmd) report(ctx context.Context) (audit.Report, error) {
 	return report, errors.Join(err, unlock())
 }
 
-// auditStores opens both stores, which no server has, and audits them.
+// auditStores opens both stores, which no server has open, and audits them. It fails when a store
+// is missing or cannot be read.
 func auditStores(ctx context.Context, p datadir.Stores) (report audit.Report, err error) {
 	if err := p.RequireStores(); err != nil {
 		return audit.Report{}, err
@@ -79,7 +83,9 @@ func auditStores(ctx context.Context, p datadir.Stores) (report audit.Report, er
 	return Audit(ctx, p.DatabaseURL, journal, engine, 0)
 }
 
-// Audit compares the stores, and the book when there is a database for it.
+// Audit compares the journal with the authorizer's store, and with the ledger in Postgres when
+// there is a database. between is the pause between reads. It fails when a store cannot be read; a
+// difference is in the report. `purser audit` and the admin port's audit command call it.
 func Audit(ctx context.Context, databaseURL string, journal persistence.Journal, engine *authorizer.Engine,
 	between time.Duration) (r audit.Report, err error) {
 	sources := audit.Sources{Journal: journal.(audit.Journal), Authorizer: audit.FromEngine(engine), Pause: between}

@@ -37,7 +37,8 @@ type BackupCmd struct {
 	To          string `arg:"" name:"directory" help:"Directory to make. A running server writes the backup in PURSER_BACKUP_DIR, and this command moves it."`
 }
 
-// Run makes the backup and names the secrets that the operator must keep besides.
+// Run is `purser backup`: it makes the backup and names the secrets that the operator must keep
+// besides. It fails like Backup.
 func (b *BackupCmd) Run(out io.Writer) error {
 	to, err := filepath.Abs(b.To)
 	if err != nil {
@@ -59,6 +60,9 @@ func (b *BackupCmd) Run(out io.Writer) error {
 	return nil
 }
 
+// Backup writes a backup of the data directory to a new directory: the running server makes it, or
+// this process when none runs. It fails when the directory exists, lies in a store or in the data
+// directory, or has no room, and with an error of the stores. An unfinished directory is removed.
 func (b *BackupCmd) Backup(ctx context.Context, to string, room BackupRoom, note func(string)) (Manifest, error) {
 	if err := requireOutside(b.DataDir, to); err != nil {
 		return Manifest{}, err
@@ -74,8 +78,9 @@ func (b *BackupCmd) Backup(ctx context.Context, to string, room BackupRoom, note
 	return m, errors.Join(err, unlock())
 }
 
-// backupStores backs up the stores by opening them. The caller holds the lock of the directory,
-// so no server has them open.
+// backupStores backs up the stores by opening them. The caller holds the lock of the directory, so
+// no server has them open. It fails when a store is missing or cannot be opened, and like
+// writeBackup.
 func (b *BackupCmd) backupStores(
 	ctx context.Context, to string, room BackupRoom, note func(string),
 ) (m Manifest, err error) {
@@ -188,6 +193,8 @@ func requireAbsent(path string) error {
 	return err
 }
 
+// fillBackup copies the stores into a directory, in the order that writeBackup explains, and writes
+// the manifest last. It fails with an error of a store or of the disk.
 func fillBackup(ctx context.Context, s OpenStores, dir string, now time.Time) (m Manifest, err error) {
 	snapshot, err := s.Journal.(persistence.Archiver).Snapshot(ctx)
 	if err != nil {
@@ -219,6 +226,8 @@ func fillBackup(ctx context.Context, s OpenStores, dir string, now time.Time) (m
 	return m, m.Write(dir)
 }
 
+// writeArchive writes a snapshot of the journal into a new file and syncs it. It fails with
+// pebblegate.ErrNoRoom when the disk fills up, and with an error of the journal or the disk.
 func writeArchive(
 	ctx context.Context, identity persistence.Identity, snapshot persistence.Snapshot, path string, room BackupRoom,
 ) (sum archive.Sum, err error) {
@@ -248,7 +257,8 @@ var backupName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // AnswerBackup is the admin port's command "backup". A caller of that port must not choose where
 // the server writes on the machine. AnswerBackup therefore makes every backup inside one directory,
-// and makes a missing one.
+// and makes a missing one. It fails with invalid_body for a bad name, with unavailable without
+// room, and with the errors of the stores.
 func AnswerBackup(ctx context.Context, s OpenStores, dir string, body []byte, now time.Time) (a BackupAnswer,
 	err error) {
 	var asked backupRequest
@@ -284,8 +294,9 @@ func AnswerBackup(ctx context.Context, s OpenStores, dir string, body []byte, no
 	return a, err
 }
 
-// backupRunning has the running server write the backup where it may, and moves it to its place
-// with the rights of who runs this command.
+// backupRunning has the running server write the backup in its own directory of backups, and moves
+// it to its place with the rights of this command's user. It fails when the place is taken, when
+// the server refuses, and when the move fails; the backup is then whole where the server made it.
 func (b *BackupCmd) backupRunning(
 	ctx context.Context, to string, room BackupRoom, note func(string),
 ) (Manifest, error) {
@@ -303,6 +314,7 @@ func (b *BackupCmd) backupRunning(
 }
 
 // moveBackup renames a backup, or copies it whole to another file system before the first one goes.
+// It fails with the disk's error and without room.
 func moveBackup(made BackupAnswer, to string, room BackupRoom, note func(string)) error {
 	err := os.Rename(made.Directory, to)
 	switch {
@@ -314,7 +326,8 @@ func moveBackup(made BackupAnswer, to string, room BackupRoom, note func(string)
 	return datadir.SyncDir(filepath.Dir(to))
 }
 
-// CopyBackup copies a backup to its place, and then removes the first one.
+// CopyBackup copies a backup to its place on another file system, and then removes the first one.
+// It fails with pebblegate.ErrNoRoom and with the disk's error; the first one then stays.
 func CopyBackup(made BackupAnswer, to string, room BackupRoom, note func(string)) error {
 	u, err := BeginUnfinished(to, made.Manifest.Deployment, note)
 	if err != nil {

@@ -51,6 +51,8 @@ func requireOutside(data, to string) error {
 	return fmt.Errorf("%s is in the data directory %s: name a directory outside it or in %s", to, data, own)
 }
 
+// requireOutsideStores refuses a backup inside a store, which would take the backup's files for its
+// own.
 func requireOutsideStores(data, to string) error {
 	for _, store := range []string{datadir.JournalDir(data), datadir.AuthorizerDir(data), datadir.BankDir(data),
 		datadir.RampDir(data), datadir.ChainsDir(data)} {
@@ -115,7 +117,8 @@ type RoomWriter struct {
 	left int // bytes until the next measurement
 }
 
-// Write implements io.Writer. It measures the free space once in RoomEvery bytes.
+// Write implements io.Writer. It measures the free space once in RoomEvery bytes, and fails with
+// pebblegate.ErrNoRoom before it goes below the reserve.
 func (w *RoomWriter) Write(p []byte) (int, error) {
 	if w.left -= len(p); w.left < 0 {
 		if err := w.Room.requireFree(w.Dir, RoomEvery); err != nil {
@@ -127,7 +130,8 @@ func (w *RoomWriter) Write(p []byte) (int, error) {
 }
 
 // CheckpointBytes returns an upper bound of the bytes of the stores' checkpoints in a directory. On
-// the disk of its store a checkpoint links the tables, which takes no space.
+// the disk of its store a checkpoint links the tables, which takes no space. It fails only with the
+// disk's error. A backup calls it before it copies.
 func CheckpointBytes(to string, stores ...string) (total int64, err error) {
 	device, err := datadir.Device(to)
 	if err != nil {
@@ -182,7 +186,8 @@ type Unfinished struct {
 }
 
 // BeginUnfinished makes the directory of a backup. It first removes the directories that killed
-// backups of the same deployment have left beside it, and notes those of an unknown owner.
+// backups of the same deployment have left beside it, and notes those of an unknown owner. It fails
+// with the disk's error.
 func BeginUnfinished(to, deployment string, note func(string)) (*Unfinished, error) {
 	if err := removeUnfinished(filepath.Dir(to), deployment, note); err != nil {
 		return nil, err
@@ -205,7 +210,8 @@ func BeginUnfinished(to, deployment string, note func(string)) (*Unfinished, err
 	return u, nil
 }
 
-// finish removes the mark of a whole backup and renames the backup to its place.
+// finish removes the mark of a whole backup and renames the backup to its place. It fails with the
+// disk's error, and the directory is then removed.
 func (u *Unfinished) finish(to string) error {
 	err := os.Remove(u.Mark.Name())
 	if err == nil {

@@ -46,7 +46,9 @@ type (
 	}
 )
 
-// Run writes the file.
+// Run is `purser export nacha`: it writes the NACHA file of one day's ACH payments, as the running
+// server's bank has it. It fails for a bad day, with partner.ErrNothingSent for a day without
+// payments, and when no server answers.
 func (e *ExportNACHACmd) Run(out io.Writer) error {
 	if _, err := time.Parse(time.DateOnly, e.Day); err != nil {
 		return errors.New("--day is a day: YYYY-MM-DD")
@@ -81,7 +83,8 @@ func writeOwn(name, text string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// AnswerNacha is the admin port's command "nacha".
+// AnswerNacha handles the admin port's command "nacha": it returns the ACH file of a day, empty
+// when nothing was sent. It fails with invalid_body, and for a bank without NACHA files.
 func AnswerNacha(ctx context.Context, bank partner.Bank, body []byte) (nachaFile, error) {
 	var asked nachaAsked
 	if err := adminport.DecodeBody(body, &asked); err != nil {

@@ -55,6 +55,7 @@ func (m *Manifest) Bytes() (total int64) {
 }
 
 // Write syncs the directories of the files that SumFiles has synced, and then writes the manifest.
+// It fails only with the disk's error. fillBackup calls it last.
 func (m *Manifest) Write(dir string) error {
 	text, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
@@ -73,7 +74,8 @@ func (m *Manifest) Write(dir string) error {
 }
 
 // SumFiles reads and syncs every file of a directory. It refuses links and other special files,
-// because a link's target would be summed here and copied from elsewhere.
+// because a link's target would be summed here and copied from elsewhere. A refusal is ErrDamaged;
+// other errors are the disk's.
 func SumFiles(dir string) (map[string]fileSum, error) {
 	sums := map[string]fileSum{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -119,7 +121,8 @@ func damaged(format string, args ...any) error {
 }
 
 // CheckBackup reads every byte of a backup. The directory itself may be a link to one; nothing in
-// it may be.
+// it may be. It fails with ErrDamaged for a missing, extra or altered file, and with the disk's
+// error. A restore calls it first.
 func CheckBackup(dir string) (*CheckedBackup, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -152,7 +155,8 @@ func CheckBackup(dir string) (*CheckedBackup, error) {
 	return c, c.readArchive()
 }
 
-// ReadManifest reads the manifest alone.
+// ReadManifest reads the manifest alone. It fails with ErrDamaged for a directory without a
+// manifest and for an altered one.
 func (c *CheckedBackup) ReadManifest() error {
 	text, sum, err := datadir.ReadChecksummed(filepath.Join(c.Dir, ManifestFile), manifestForm)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,7 +172,8 @@ func (c *CheckedBackup) ReadManifest() error {
 	return nil
 }
 
-// readArchive reads the journal to its end, so that no part of a damaged one is ever loaded.
+// readArchive reads the journal to its end, so that no part of a damaged one is ever loaded. It
+// fails with ErrDamaged.
 func (c *CheckedBackup) readArchive() error {
 	return c.archive(func(r *archive.Reader) (err error) {
 		if c.told, err = actors.RelayedInContent(r.Content()); err != nil {

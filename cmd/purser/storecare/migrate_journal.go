@@ -23,8 +23,9 @@ type MigrateJournalCmd struct {
 	To      string `name:"to" env:"DATABASE_URL" secret:"" required:"" help:"Postgres that shall have the journal; a database without one."`
 }
 
-// Run moves the journal while no server has the directory. It can be run again after any
-// interruption.
+// Run is `purser migrate-journal`: it moves the journal to Postgres while no server has the
+// directory. It can be run again after any interruption. It fails when a server runs, for a
+// database with another content, and with an error of either store.
 func (m *MigrateJournalCmd) Run(out io.Writer) error {
 	place, err := placeName(m.To)
 	if err != nil {
@@ -52,6 +53,8 @@ func placeName(url string) (string, error) {
 	return fmt.Sprintf("Postgres database %q at %s:%d", config.Database, config.Host, config.Port), nil
 }
 
+// migrate loads the database, compares both journals byte by byte, and only then marks the old one
+// as moved. It fails like Load and compare.
 func (m *MigrateJournalCmd) migrate(ctx context.Context, place string) (sum archive.Sum, err error) {
 	if err := (datadir.Stores{DataDir: m.DataDir}).RequireJournal(); err != nil {
 		return sum, err
@@ -70,7 +73,8 @@ func (m *MigrateJournalCmd) migrate(ctx context.Context, place string) (sum arch
 	return sum, from.MarkMoved(ctx, "the "+place+"; set DATABASE_URL")
 }
 
-// Load fills the database, in one transaction, unless an earlier run has.
+// Load fills the database with the journal's content, in one transaction. A database with content
+// is left as it is, and compare judges it. It fails with an error of either store.
 func (m *MigrateJournalCmd) Load(ctx context.Context, from *pebblejournal.Journal) (err error) {
 	if err := pgjournal.Migrate(ctx, m.To); err != nil {
 		return err
@@ -87,7 +91,8 @@ func (m *MigrateJournalCmd) Load(ctx context.Context, from *pebblejournal.Journa
 	return err
 }
 
-// compare holds every byte of both against each other.
+// compare reads both journals whole and compares their checksums. It fails when the database has
+// another deployment's journal or another content.
 func (m *MigrateJournalCmd) compare(ctx context.Context, from *pebblejournal.Journal) (archive.Sum, error) {
 	want, err := sumOf(ctx, from)
 	if err != nil {

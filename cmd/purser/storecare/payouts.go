@@ -46,7 +46,9 @@ type payoutsAnswer struct {
 	Overdue []processes.OverdueOrder `json:"overdue"`
 }
 
-// AnswerPayouts is the admin port's command "payouts".
+// AnswerPayouts handles the admin port's command "payouts": it resolves an order as settled or
+// failed, if the body names one, and returns the overdue orders. It fails for another outcome, and
+// for an order that cannot be resolved.
 func AnswerPayouts(ctx context.Context, system *processes.Product, body []byte) (answer payoutsAnswer, err error) {
 	var question payoutsQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {
@@ -64,12 +66,14 @@ func AnswerPayouts(ctx context.Context, system *processes.Product, body []byte) 
 	return answer, err
 }
 
-// Run prints the list.
+// Run is `purser payouts overdue`: it prints the orders that a partner has and does not report. It
+// fails when no server answers.
 func (c *PayoutsOverdueCmd) Run(out io.Writer) error {
 	return askPayouts(c.DataDir, payoutsQuestion{}, out)
 }
 
-// Run decides one order and prints the overdue orders that are left.
+// Run is `purser payouts resolve`: it decides one order and prints the overdue orders that are
+// left. It fails when no server answers or the server refuses.
 func (c *PayoutsResolveCmd) Run(out io.Writer) error {
 	return askPayouts(c.DataDir, payoutsQuestion{ID: c.ID, Outcome: c.Outcome}, out)
 }

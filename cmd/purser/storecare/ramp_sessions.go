@@ -86,8 +86,9 @@ func (f lineFaults) check(out io.Writer) error {
 	return nil
 }
 
-// Run reads the file, checks it against the stores, and imports missing sessions. A repeated import
-// of the same file changes nothing.
+// Run is `purser import-ramp-sessions`: it reads the file, checks it against the stores, and
+// imports missing sessions. A repeated import of the same file changes nothing. It fails while a
+// server runs, with ErrNothingImported for a faulty line, and with an error of the stores.
 func (c *ImportRampSessionsCmd) Run(out io.Writer) error {
 	lines, err := readSessions(c.File, out)
 	if err != nil {
@@ -105,7 +106,8 @@ func (c *ImportRampSessionsCmd) Run(out io.Writer) error {
 	return errors.Join(c.importInto(ctx, lines, out), unlock())
 }
 
-// readSessions reads the whole file. It checks each line, and the lines against each other.
+// readSessions reads the whole file. It checks each line, and the lines against each other. Every
+// fault is printed with its line, and any fault fails with ErrNothingImported.
 func readSessions(path string, out io.Writer) (lines []sessionLine, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -166,7 +168,8 @@ func (l *sessionLine) check() error {
 	return errors.New(strings.Replace(refused.Message, "amountCents", "amountUsdCents", 1))
 }
 
-// importInto starts the actors on the stores, and nothing besides, for as long as it takes.
+// importInto opens the stores, starts the actors without their background loops, and imports. It
+// fails when a store is missing or cannot be opened, and like importSessions.
 func (c *ImportRampSessionsCmd) importInto(ctx context.Context, lines []sessionLine, out io.Writer) (err error) {
 	if err := c.RequireStores(); err != nil {
 		return err
@@ -200,7 +203,9 @@ func (c *ImportRampSessionsCmd) importInto(ctx context.Context, lines []sessionL
 	return importSessions(ctx, system, lines, out)
 }
 
-// importSessions looks each session up, and then brings over those that are not there.
+// importSessions looks each session up, and then imports those that are not there. A line with an
+// unknown workspace, or one that differs from the stored session, fails all with
+// ErrNothingImported.
 func importSessions(ctx context.Context, system *processes.Product, lines []sessionLine, out io.Writer) error {
 	var wrong lineFaults
 	missing, known := []sessionLine{}, map[string]bool{}
@@ -274,7 +279,8 @@ func (l *sessionLine) compare(ctx context.Context, system *processes.Product) (t
 }
 
 // bringOver imports each session into its balance: the oldest of a workspace first, because lists
-// have that order, and many workspaces at a time, which share commits.
+// have that order, and many workspaces at a time, which share commits. It returns the first error
+// and then imports no further session of any workspace.
 func bringOver(ctx context.Context, system *processes.Product, lines []sessionLine) error {
 	slices.SortStableFunc(lines, func(a, b sessionLine) int { return a.CreatedAt.Compare(b.CreatedAt.Time) })
 	of := map[string][]sessionLine{}

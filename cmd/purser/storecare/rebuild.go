@@ -28,7 +28,10 @@ type RebuildCmd struct {
 	DiscardLog bool `name:"discard-log" help:"Lose the decisions of the old log that the journal lacks."`
 }
 
-// Run rebuilds beside the old store and takes the old one away only when the new one is whole.
+// Run is `purser rebuild-authorizer`: it rebuilds the authorizer's store from the journal beside
+// the old store, and replaces the old one only when the new one is whole. It fails while a server
+// runs, without --yes, when decisions would be lost without --discard-log, and with an error of the
+// stores.
 func (r *RebuildCmd) Run(out io.Writer) error {
 	unlock, err := datadir.LockExisting(r.DataDir)
 	if err != nil {
@@ -37,6 +40,7 @@ func (r *RebuildCmd) Run(out io.Writer) error {
 	return errors.Join(r.rebuild(context.Background(), out), unlock())
 }
 
+// rebuild opens the journal, which must exist, and runs rebuildOn.
 func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 	journal, err := r.OpenJournal(ctx, datadir.JournalOptions{MustExist: true})
 	if err != nil {
@@ -46,7 +50,8 @@ func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 }
 
 // rebuildOn keeps the old log where it can. It loses a log that it can read only when DiscardLog
-// says so.
+// says so. It prints its plan, and fails before any change without --yes or when a readable log
+// would be lost without --discard-log.
 func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal, out io.Writer) error {
 	old, err := r.readOldLog(ctx, journal)
 	if err != nil {
@@ -82,7 +87,8 @@ func (r *RebuildCmd) rebuildOn(ctx context.Context, journal persistence.Journal,
 
 // rebuildFrom leaves the journal's relay cursors alone until the new store is in its place: an old
 // store that stays must go on from them. The rules of an old store that can be read are kept where
-// they are stricter, also when its log is discarded.
+// they are stricter, also when its log is discarded. It fails with an error of the stores or of the
+// disk; the old store then stays in place or is restored by the next run.
 func (r *RebuildCmd) rebuildFrom(ctx context.Context, journal persistence.Journal, old *oldLog,
 	out io.Writer) (made rebuilt,
 	kept string, err error) {
@@ -153,7 +159,8 @@ type rebuilt struct {
 	decisions, lost uint64
 }
 
-// rebuildInto fills a new store. What an earlier attempt left there is removed first.
+// rebuildInto fills a new store. What an earlier attempt left there is removed first. It fails with
+// an error of the journal or of the new store.
 func rebuildInto(ctx context.Context, journal persistence.Journal, dir string) (made rebuilt, err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return made, err

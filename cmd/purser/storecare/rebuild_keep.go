@@ -49,7 +49,9 @@ func (r *RebuildCmd) engineOptions(dir string, journal persistence.Journal, fail
 }
 
 // readOldLog counts the decisions that the old log has and the journal lacks, names the first of
-// them, and finds whether the log reaches the journal.
+// them, and finds whether the log reaches the journal. An old store that cannot be opened is not an
+// error but in the result. It fails with an error of the journal, or of a store that opens and
+// cannot be read.
 func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal) (l oldLog, err error) {
 	if l.told, err = actors.RelayedInJournal(ctx, journal); err != nil {
 		return l, err
@@ -132,7 +134,8 @@ func (l *oldLog) nameDecisions(out io.Writer) {
 }
 
 // setBack makes the new store of a copy of the old one: it follows the journal anew, keeps its log,
-// and keeps the stricter of two rules.
+// and keeps the stricter of two rules. It fails with an error of the stores or of the disk, and the
+// old store then stays.
 func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l *oldLog, out io.Writer) (err error) {
 	fresh := FreshAuthorizerDir(r.DataDir)
 	if err := os.RemoveAll(fresh); err != nil {
@@ -165,7 +168,7 @@ func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l
 }
 
 // keepStricterIn keeps the stricter rule of the old store and a new one, and names the cards whose
-// last changes the journal has lost.
+// last changes the journal has lost. It fails with an error of either store.
 func (r *RebuildCmd) keepStricterIn(journal persistence.Journal, fresh string, out io.Writer) error {
 	var failed error
 	engine, err := authorizer.Open(r.engineOptions(fresh, journal, &failed))

@@ -44,7 +44,9 @@ type relayAnswer struct {
 	SetAside []actors.SetAside `json:"setAside"`
 }
 
-// AnswerRelay is the admin port's command "relay".
+// AnswerRelay handles the admin port's command "relay": it relays the decisions of set-aside
+// workspaces again, if the body asks for it, and lists the workspaces that are still set aside. It
+// fails only with invalid_body.
 func AnswerRelay(ctx context.Context, system *processes.Product, body []byte) (relayAnswer, error) {
 	var question relayQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {
@@ -57,13 +59,16 @@ func AnswerRelay(ctx context.Context, system *processes.Product, body []byte) (r
 	return relayAnswer{SetAside: system.SetAside()}, nil
 }
 
-// Run prints the list.
+// Run is `purser relay list`: it prints the workspaces whose decisions the relay has set aside. It
+// fails when no server answers.
 func (c *RelayListCmd) Run(out io.Writer) error {
 	_, err := askRelay(c.DataDir, relayQuestion{}, out)
 	return err
 }
 
-// Run has the server send the decisions again, and prints the workspaces that refuse them still.
+// Run is `purser relay retry`: it has the server relay the decisions again, and prints the
+// workspaces that still refuse them. It fails when one of the named workspaces is still set aside,
+// and when no server answers.
 func (c *RelayRetryCmd) Run(out io.Writer) error {
 	left, err := askRelay(c.DataDir, relayQuestion{Retry: true, Workspace: c.Workspace}, out)
 	if err != nil {

@@ -38,7 +38,10 @@ type RestoreCmd struct {
 	KeepAuthorizer bool   `name:"keep-authorizer" help:"Keep the log, the card funds and the holds of the authorizer that is there; the journal is sent what it lacks."`
 }
 
-// Run checks the whole backup before it touches anything.
+// Run is `purser restore`: it checks the whole backup before it changes anything, builds the stores
+// beside their places and moves them. It fails with ErrDamaged, while a server runs, when a store
+// is in the way, and with the disk's error. The same command run again completes an interrupted
+// restore.
 func (r *RestoreCmd) Run(out io.Writer) error {
 	from, err := CheckBackup(r.From)
 	if err != nil {
@@ -100,7 +103,8 @@ func (s *Restoration) planFile() string {
 	return filepath.Join(datadir.RestoringDir(s.DataDir), "plan")
 }
 
-// ReadPlan returns the plan of a restore that was not finished, or a new one.
+// ReadPlan returns the plan of a restore that was not finished, or a new one. It fails for a
+// damaged plan, and for one of another backup or another --keep-authorizer.
 func (s *Restoration) ReadPlan() (RestorePlan, error) {
 	plan := RestorePlan{Backup: s.From.sum, Keep: s.keep}
 	text, _, err := datadir.ReadChecksummed(s.planFile(), planForm)
@@ -133,7 +137,7 @@ func (s *Restoration) writePlan(plan RestorePlan) error {
 }
 
 // Build makes the stores. When it fails before a database was filled, the data directory is left as
-// it was.
+// it was. It fails when a store is in the way, and like BuildAuthorizer and BuildJournal.
 func (s *Restoration) Build(ctx context.Context, plan RestorePlan) error {
 	if err := s.requireRoom(); err != nil {
 		return err
@@ -195,6 +199,8 @@ func (s *Restoration) Begin(plan RestorePlan) error {
 
 // BuildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the
 // sandbox's. Kept stores are copied too, because a restore that fails must not have changed them.
+// It fails when the authorizer is of another deployment, older than the backup, or too new for it,
+// and with the disk's error.
 func (s *Restoration) BuildAuthorizer() error {
 	dir := datadir.RestoringDir(s.DataDir)
 	var err error
@@ -272,7 +278,8 @@ func (s *Restoration) buildSandbox() error {
 	return nil
 }
 
-// BuildJournal loads the journal and lets the authorizer follow it.
+// BuildJournal loads the journal and lets the authorizer follow it. It fails with an error of the
+// archive, of a database or of the disk.
 func (s *Restoration) BuildJournal(ctx context.Context, plan RestorePlan) (err error) {
 	identity := persistence.Identity{Deployment: s.From.DeploymentID, Store: plan.Store}
 	if err := s.LoadJournal(ctx, identity); err != nil {
@@ -291,6 +298,9 @@ func (s *Restoration) BuildJournal(ctx context.Context, plan RestorePlan) (err e
 	return errors.Join(actors.CatchUp(ctx, journal, engine, processes.Kinds()), engine.Close())
 }
 
+// LoadJournal loads the backup's journal into the data directory or the database. A database must
+// be empty, or filled by this very restore. It fails with pgjournal.ErrNotEmpty otherwise, and with
+// an error of the archive or the store.
 func (s *Restoration) LoadJournal(ctx context.Context, identity persistence.Identity) error {
 	if s.DatabaseURL == "" {
 		return s.From.archive(func(r *archive.Reader) error {
@@ -354,7 +364,8 @@ func NextIncarnation(content persistence.Content) persistence.Content {
 }
 
 // place moves the prepared stores into the data directory, the journal last. It skips stores that
-// were moved before.
+// were moved before. It fails with the disk's error, and a repeated restore then goes on from
+// there.
 func (s *Restoration) place() error {
 	dir := datadir.RestoringDir(s.DataDir)
 	for _, of := range slices.Concat([]func(string) string{datadir.AuthorizerDir}, datadir.SandboxDirs, []func(string) string{datadir.JournalDir}) {
@@ -386,7 +397,8 @@ func setAside(dir string) error {
 	return err
 }
 
-// CopyTree copies a directory of files, synced.
+// CopyTree copies a directory of files, synced. It fails when a file exists at its target, and with
+// the disk's error.
 func CopyTree(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -407,6 +419,8 @@ func CopyTree(from, to string) error {
 	})
 }
 
+// CopyFile copies a file to a new one of mode 0600 and syncs it. It fails when the target exists,
+// and with the disk's error.
 func CopyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

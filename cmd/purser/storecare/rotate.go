@@ -41,7 +41,9 @@ const (
 	maxKeysText  = 64 << 10 // bytes of a server's answer
 )
 
-// Run does a step of the rotation and prints the next one.
+// Run is `purser rotate`: it does a step of a secret's rotation and prints the next one. It fails
+// for a secret that a setting holds, for a step out of order, and with the disk's error; the
+// secrets then stay.
 func (c *RotateCmd) Run(out io.Writer) error {
 	if err := c.requireFileInUse(); err != nil {
 		return err
@@ -94,7 +96,7 @@ func (c *RotateCmd) requireFileInUse() error {
 		"and NEW alone afterwards (`openssl rand -hex %d` makes one)", settings.SettingOf(c.Secret), settings.DataKeyBytes)
 }
 
-// addSecret puts a new secret before the one that is in use.
+// addSecret puts a new secret before the one that is in use. It fails only with the disk's error.
 func (c *RotateCmd) addSecret(path, inUse string, out io.Writer) error {
 	fresh, err := settings.NewSecret()
 	if err != nil {
@@ -127,6 +129,8 @@ func holdersOf(file string) string {
 	return "the partners without a secret of their own"
 }
 
+// replaceLost makes a new secret for a file that is lost. It refuses the data key, because nothing
+// else opens the data that is sealed under it.
 func (c *RotateCmd) replaceLost(path string, out io.Writer) error {
 	if c.Secret == settings.DataKeyFile {
 		return errors.New("--lost: a lost data key cannot be replaced: put it back, for nothing else opens what is " +
@@ -143,7 +147,8 @@ func (c *RotateCmd) replaceLost(path string, out io.Writer) error {
 	return err
 }
 
-// dropOld keeps the first secret alone.
+// dropOld keeps the first secret alone. It fails when there is only one, and while the old secret
+// is still needed.
 func (c *RotateCmd) dropOld(path string, secrets []string, out io.Writer) error {
 	if len(secrets) == 1 {
 		return fmt.Errorf("--finish: %s has one secret, and nothing is left to drop", path)
@@ -184,7 +189,8 @@ func (c *RotateCmd) requireSealedAnew(first string) error {
 	return nil
 }
 
-// keysInUse asks the server that has the directory, or reads the journal when none has.
+// keysInUse asks the running server which data keys seal documents, or reads the journal when no
+// server runs. It fails when neither can be read.
 func (c *RotateCmd) keysInUse(ctx context.Context) (keys []string, err error) {
 	unlock, err := datadir.LockUsed(c.DataDir)
 	if errors.Is(err, datadir.ErrInUse) {
@@ -283,7 +289,8 @@ type secretAnswer struct {
 }
 
 // AnswerSecret is the admin port's command "secret". The server reads the file itself, so that the
-// answer has no secret and a caller cannot test guesses.
+// answer has no secret and a caller cannot test guesses. It fails with invalid_body for an unknown
+// name, and for a file that cannot be read.
 func AnswerSecret(c *settings.Config, body []byte) (answer secretAnswer, err error) {
 	var question secretQuestion
 	if err := adminport.DecodeBody(body, &question); err != nil {

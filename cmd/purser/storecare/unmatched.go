@@ -45,7 +45,9 @@ type unmatchedReports struct {
 	Next    *unmatchedFrom    `json:"next"`
 }
 
-// Run prints them all.
+// Run is `purser unmatched`: it prints all reports of partners that matched nothing, as a table or
+// as JSON. It asks the running server, or reads the journal when none runs. It fails when neither
+// can be read.
 func (u *UnmatchedCmd) Run(out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), unmatchedWithin)
 	defer cancel()
@@ -77,7 +79,8 @@ func (u *UnmatchedCmd) printStored(ctx context.Context, out io.Writer) (err erro
 	})
 }
 
-// readUnmatched reads a page.
+// readUnmatched reads a page of at most UnmatchedAtOnce reports from a position on. It fails with
+// the journal's error, and for a document that the data keys do not open.
 func readUnmatched(ctx context.Context, journal persistence.Journal, sealer actors.Sealer,
 	from unmatchedFrom) (unmatchedReports, error) {
 	page := unmatchedReports{Reports: []json.RawMessage{}}
@@ -105,7 +108,8 @@ func readUnmatched(ctx context.Context, journal persistence.Journal, sealer acto
 	return page, nil
 }
 
-// AnswerUnmatched is the admin port's command "unmatched".
+// AnswerUnmatched handles the admin port's command "unmatched": it returns a page of reports from
+// the position in the body on. It fails with invalid_body, and like readUnmatched.
 func AnswerUnmatched(ctx context.Context, journal persistence.Journal, sealer actors.Sealer,
 	body []byte) (unmatchedReports, error) {
 	var from unmatchedFrom
