@@ -21,8 +21,9 @@ type abandonedOrders struct {
 	timers  []persistence.Timer // of the orders, for their answers
 }
 
-// find reads the timers of the abandoned orders. It runs before this process sends any order. The
-// orders of a shard that is not read within abandonedWithin wait until their timers are due.
+// find reads the timers of the abandoned orders. Start calls it once, before this process sends any
+// order. The orders of a shard that is not read within abandonedWithin wait until their timers are
+// due; a failure is logged.
 func (a *abandonedOrders) find(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, abandonedWithin)
 	defer cancel()
@@ -43,7 +44,8 @@ func (a *abandonedOrders) fireTimers(ctx context.Context) {
 	a.timers = nil
 }
 
-// awaitedAnswers returns the timers of a shard that wait for the bank's answer to an order.
+// awaitedAnswers returns the timers of a shard that wait for the bank's answer to an order. It
+// fails only when the journal cannot be read.
 func (a *abandonedOrders) awaitedAnswers(ctx context.Context, shard ident.Shard) (awaited []persistence.Timer,
 	err error) {
 	before := a.runtime.Clock().Add(balance.AnswerWithin)

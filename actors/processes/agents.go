@@ -19,9 +19,10 @@ type agentMirror struct {
 	log     *slog.Logger
 }
 
-// mirrorChange gives the partner an agent that was registered or changed its state, or all agents
-// of a workspace that goes live. It sends an agent's present state, not the state at the event, so
-// that a repeat never sets the partner back.
+// mirrorChange gives the issuing partner an agent that was registered or changed its state, or all
+// agents of a workspace that goes live. It is the reaction "agents" to these events. It fails, and
+// is repeated, when a record cannot be read or the partner does not answer. It sends an agent's
+// present state, not the state at the event, so that a repeat never sets the partner back.
 func (m *agentMirror) mirrorChange(ctx context.Context, e persistence.Event) error {
 	if m.issuer == nil {
 		return nil
@@ -36,7 +37,8 @@ func (m *agentMirror) mirrorChange(ctx context.Context, e persistence.Event) err
 }
 
 // mirror gives the partner the agents that read returns, unless their workspace is in sandbox mode.
-// Agents that the partner refuses stay as the partner has them; the refusal is logged.
+// Agents that the partner refuses stay as the partner has them; the refusal is logged and no error.
+// It fails when a record cannot be read or the partner does not answer.
 func (m *agentMirror) mirror(ctx context.Context, workspaceID string, read func() ([]agent.State, error)) error {
 	owner, err := query.Workspaces.Read(ctx, m.runtime, workspaceID, workspaceID)
 	if err != nil || owner.Mode != workspace.Live {
@@ -60,7 +62,7 @@ func (m *agentMirror) mirror(ctx context.Context, workspaceID string, read func(
 	return err
 }
 
-// listAgents reads all agents of a workspace.
+// listAgents reads all agents of a workspace. It fails as query's List does.
 func (m *agentMirror) listAgents(ctx context.Context, workspaceID string) (states []agent.State, err error) {
 	page := query.Page{Limit: query.MaxPage}
 	for {

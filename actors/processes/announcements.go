@@ -29,7 +29,8 @@ func WebhookAnnouncements() Announcements {
 	return Announcements{checkout.SessionCredited{}.EventType(): announceCheckout}
 }
 
-// announceCheckout announces a link that is paid and credited.
+// announceCheckout returns the announcement of a checkout link that is paid and credited. It fails
+// only for a damaged event.
 func announceCheckout(e persistence.Event) (Announcement, error) {
 	event, err := checkout.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
@@ -63,19 +64,22 @@ type announcer struct {
 	table    Announcements
 }
 
-// Announcer returns the consumer of the journal that queues webhooks. It is for one subscription; a
-// nil table announces nothing.
+// Announcer returns the consumer of the journal that queues webhooks. It is for one subscription,
+// which the server makes at its start; a nil table announces nothing.
 func (w *Webhooks) Announcer(table Announcements) persistence.Handler {
 	return &announcer{w.runtime, w.journal, w.listener, table}
 }
 
-// Position implements persistence.Handler.
+// Position implements persistence.Handler: it returns the announcer's stored cursor, and fails only
+// when the journal cannot be read.
 func (a *announcer) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
 	return a.journal.Cursor(ctx, announcerCursor, shard)
 }
 
-// Handle implements persistence.Handler. It stops at the first event that fails, saves the
-// cursor after the events before it, and returns the error.
+// Handle implements persistence.Handler: the subscription calls it with the next events of a shard.
+// It stops at the first event that fails, saves the cursor after the events before it, and returns
+// the error. It fails with ErrMoved for events that do not begin after the cursor, for a damaged
+// event, and when the journal or an endpoint's actor does not answer.
 func (a *announcer) Handle(ctx context.Context, shard ident.Shard, events []persistence.Event) error {
 	at, err := a.Position(ctx, shard)
 	if err != nil {
@@ -103,6 +107,9 @@ func (a *announcer) Handle(ctx context.Context, shard ident.Shard, events []pers
 	return err
 }
 
+// announce queues an event's announcement at each endpoint of the workspace. An event without a row
+// in the table does nothing. It fails for a damaged event, and when an endpoint cannot be read or
+// does not answer.
 func (a *announcer) announce(ctx context.Context, e *persistence.Event) error {
 	announcementOf, announced := a.table[e.Type]
 	if !announced {
@@ -124,6 +131,9 @@ func (a *announcer) announce(ctx context.Context, e *persistence.Event) error {
 	return err
 }
 
+// enqueue queues an announcement at one endpoint, whose actor drops it unless the endpoint
+// subscribes to it. The idempotency key makes a repeat change nothing. It fails with the endpoint's
+// error, such as unavailable.
 func (a *announcer) enqueue(ctx context.Context, e *persistence.Event, endpoint string,
 	announcement Announcement) error {
 	slot, err := ident.SlotOf(endpoint)

@@ -40,7 +40,8 @@ func newBankOrders(runtime Runtime, c *Config) *bankOrders {
 	return &bankOrders{runtime, c.Bank, fairshare.New(c.bankCalls(), maxWorkspaceBankCalls), c.Logger}
 }
 
-// acquirePlace waits for one of the workspace's places among the calls. The caller must free it.
+// acquirePlace waits for one of the workspace's places among the calls to the bank. The caller must
+// free it. It fails only when the context ends first.
 func (b *bankOrders) acquirePlace(ctx context.Context, workspace string) (free func(), err error) {
 	if free, err = b.places.Acquire(ctx, workspace); err != nil {
 		return nil, fmt.Errorf("wait for the bank: %w", err)
@@ -48,7 +49,9 @@ func (b *bankOrders) acquirePlace(ctx context.Context, workspace string) (free f
 	return free, nil
 }
 
-// callInBackground runs a call in a goroutine of its own once the workspace has a place for it.
+// callInBackground waits for one of the workspace's places among the calls, and then runs a call in
+// a goroutine of its own. It fails only when the context ends before there is a place. The
+// inquiries about payouts and conversions use it.
 func (b *bankOrders) callInBackground(ctx context.Context, workspace string, call func(context.Context)) error {
 	free, err := b.acquirePlace(ctx, workspace)
 	if err != nil {
@@ -61,8 +64,10 @@ func (b *bankOrders) callInBackground(ctx context.Context, workspace string, cal
 	return nil
 }
 
-// pay sends an order once and returns the bank's answer. It asks for the order's reference first,
-// because a journal that was restored to an older state lacks the orders sent since.
+// pay sends an order once and returns the bank's answer: taken, refused, or none when the bank did
+// not answer in time or already has the order. It asks for the order's reference first, because a
+// journal that was restored to an older state lacks the orders sent since. The senders of payouts
+// and conversions call it after the balance has granted the order.
 func (b *bankOrders) pay(ctx context.Context, p partner.Payment) string {
 	if p.Account == "" {
 		return balance.AnswerRefused // the bank refused the account
@@ -92,7 +97,8 @@ func (b *bankOrders) pay(ctx context.Context, p partner.Payment) string {
 	}
 }
 
-// recordAnswer commits the bank's answer to an order. It gives up after answerTries failures.
+// recordAnswer commits the bank's answer to an order. It logs failures and gives up after
+// answerTries of them; the order's timer then makes the outcome unknown.
 func (b *bankOrders) recordAnswer(ctx context.Context, workspace, id string, answer any) {
 	for try := 0; try < answerTries && ctx.Err() == nil; try++ {
 		within, cancel := context.WithTimeout(ctx, askWithin)
@@ -106,7 +112,8 @@ func (b *bankOrders) recordAnswer(ctx context.Context, workspace, id string, ans
 	}
 }
 
-// standing asks the bank for the state of an order.
+// standing asks the bank for the state of an order. It fails with partner.ErrUnknown for an order
+// that the bank does not have, and when the bank does not answer.
 func (b *bankOrders) standing(ctx context.Context, id string) (partner.Standing, error) {
 	return b.bank.Standing(ctx, id)
 }

@@ -77,7 +77,7 @@ func newChainWatch(runtime Runtime, c *Config) *chainWatch {
 }
 
 // run reads the watched sessions and then starts the watcher of each chain, which works at a pace
-// of its own until the runtime stops.
+// of its own until the runtime stops. The runtime runs it once, as one of Hooks.Loops.
 func (w *chainWatch) run(ctx context.Context) {
 	if len(w.chains) == 0 || !w.readAll(ctx) {
 		return
@@ -88,6 +88,8 @@ func (w *chainWatch) run(ctx context.Context) {
 	}
 }
 
+// watchChain calls the watcher of a chain every w.every until the runtime stops. A failed step is
+// logged and counted; the next one tries again.
 func (w *chainWatch) watchChain(chain partner.Chain) {
 	watcher := watch.New(chain, w)
 	w.runtime.Every(w.every, func(ctx context.Context) {
@@ -111,9 +113,8 @@ func (w *chainWatch) stepTimeout(chain string) time.Duration {
 	return watchTimeout + time.Duration(len(w.addresses[chain])/watchTogether)*watchLonger
 }
 
-// readAll reads the watched sessions of all shards, several shards at a time: a session costs a
-// lookup, and payments are seen once all have been read. It returns false when the context has
-// ended.
+// readAll reads the watched sessions of all shards, and retries until it has them; false when the
+// context has ended. Failures are logged.
 func (w *chainWatch) readAll(ctx context.Context) bool {
 	var readers errgroup.Group
 	readers.SetLimit(watchReaders)
@@ -140,6 +141,8 @@ func (w *chainWatch) readShardUntilRead(ctx context.Context, shard ident.Shard) 
 	}
 }
 
+// readShard adds the watched sessions of one shard, and their payments without enough
+// confirmations. It fails when a record cannot be read or decoded, and may then be called again.
 func (w *chainWatch) readShard(ctx context.Context, shard ident.Shard) error {
 	for after := ""; ; {
 		records, err := w.journal.Records(ctx, shard, checkout.RecordWatch, after, persistence.MaxPage)
@@ -164,7 +167,8 @@ func (w *chainWatch) readShard(ctx context.Context, shard ident.Shard) error {
 	}
 }
 
-// openPayments returns the payments that a session knows and that need more confirmations.
+// openPayments returns the payments that a session knows and that need more confirmations. It fails
+// as query's Read does.
 func (w *chainWatch) openPayments(ctx context.Context, workspace, session string) (open []partner.Observation,
 	err error) {
 	state, err := query.Checkouts.Read(ctx, w.runtime, workspace, session)
@@ -197,8 +201,8 @@ func (w *chainWatch) watchStored(session checkout.Watch, open []partner.Observat
 	}
 }
 
-// watchChanged watches the addresses of a new or changed session. errTooManyWatched reports that
-// the limit leaves no place for it now.
+// watchChanged watches the addresses of a new or changed session. It fails with errTooManyWatched
+// when the limit leaves no place for the session now; the reaction then tries again.
 func (w *chainWatch) watchChanged(session checkout.Watch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -210,6 +214,8 @@ func (w *chainWatch) watchChanged(session checkout.Watch) error {
 	return nil
 }
 
+// watchLocked adds a session and its addresses; the caller holds mu. A session whose id does not
+// parse panics.
 func (w *chainWatch) watchLocked(session checkout.Watch) {
 	if _, known := w.sessions[session.Session]; !known {
 		w.inside[session.Workspace]++
@@ -227,6 +233,8 @@ func (w *chainWatch) watchLocked(session checkout.Watch) {
 	}
 }
 
+// remove stops the watch of a session that has ended. A session that is not watched changes
+// nothing.
 func (w *chainWatch) remove(session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,8 +251,10 @@ func (w *chainWatch) remove(session string) {
 	}
 }
 
-// handleSession reads the record of a session that has changed, once all records have been read: an
-// older state of the record must not be added after this one.
+// handleSession adds or removes the watch of a session that has changed. It is the reaction "watch"
+// to such events. It waits until all records have been read at the start: an older state of the
+// record must not be added after this one. It fails, and is repeated, when the record cannot be
+// read, with errTooManyWatched, and when the context ends.
 func (w *chainWatch) handleSession(ctx context.Context, e persistence.Event) error {
 	if len(w.chains) == 0 {
 		return nil
@@ -265,7 +275,8 @@ func (w *chainWatch) handleSession(ctx context.Context, e persistence.Event) err
 	return w.watchChanged(session)
 }
 
-// Addresses implements watch.PaymentSink.
+// Addresses implements watch.PaymentSink: it returns the watched addresses of a chain, in no order.
+// It never fails.
 func (w *chainWatch) Addresses(chain string) (addresses []watch.Address) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -279,7 +290,9 @@ func (w *chainWatch) Addresses(chain string) (addresses []watch.Address) {
 var errTooManyPayments = errors.New("at most checkout.MaxPayments are stored")
 
 // Report implements watch.PaymentSink: it gives the session the observation. A session drops a
-// repeat. An observation for a session that is no longer watched is dropped.
+// repeat. An observation for a session that is no longer watched, or that refuses it, is dropped;
+// the refusal is logged. It fails when the session's actor is unavailable or its outcome unknown;
+// the watcher then reports again.
 func (w *chainWatch) Report(ctx context.Context, o partner.Observation) error {
 	w.mu.Lock()
 	at, watched := w.addresses[o.Chain][o.Address]
@@ -304,7 +317,8 @@ func (w *chainWatch) Report(ctx context.Context, o partner.Observation) error {
 	return err
 }
 
-// Unsettled implements watch.PaymentSink. It is called once for a chain.
+// Unsettled implements watch.PaymentSink: it returns the chain's payments that needed more
+// confirmations at the start. A watcher calls it once; it never fails.
 func (w *chainWatch) Unsettled(_ context.Context, chain string) ([]partner.Observation, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -313,7 +327,8 @@ func (w *chainWatch) Unsettled(_ context.Context, chain string) ([]partner.Obser
 	return open, nil
 }
 
-// Cursor implements watch.PaymentSink.
+// Cursor implements watch.PaymentSink: it returns the block that SaveCursor stored for a chain.
+// known is false before the first one. It fails only when the journal cannot be read.
 func (w *chainWatch) Cursor(ctx context.Context, chain string) (block uint64, known bool, err error) {
 	position, err := w.journal.Cursor(ctx, watchCursor+chain, ident.SystemSlot.Shard())
 	if err != nil || position == 0 {
@@ -322,7 +337,8 @@ func (w *chainWatch) Cursor(ctx context.Context, chain string) (block uint64, kn
 	return position - 1, true, nil
 }
 
-// SaveCursor implements watch.PaymentSink.
+// SaveCursor implements watch.PaymentSink: it stores the last block of a chain that was read. It
+// fails only when the journal does.
 func (w *chainWatch) SaveCursor(ctx context.Context, chain string, block uint64) error {
 	return w.journal.SaveCursor(ctx, watchCursor+chain, ident.SystemSlot.Shard(), block+1)
 }

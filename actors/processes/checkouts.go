@@ -41,8 +41,11 @@ type Checkouts struct {
 
 // PrepareCheckout completes the command that creates a link: the pairs of asset and chain that the
 // link accepts of those listed (nil: all), an address of its own for each, and prices. live reports
-// that the link's workspace is not in sandbox mode. PrepareCheckout takes an index of each account
-// that no other link gets. It is for an Envelope's Prepare function.
+// that the link's workspace is not in sandbox mode. It takes an index of each account that no other
+// link gets. The route that creates a link calls it, in an Envelope's Prepare function. It fails
+// with capability_unavailable where no account or price exists, limit_exceeded with all open links
+// taken, unavailable without prices or a journal, and the refusals of Create.Check and
+// checkout.Accept.
 func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool,
 ) (checkout.Create, error) {
 	if p.accounts == nil || live && p.accounts.IsSandbox() {
@@ -78,9 +81,9 @@ func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, asse
 	return c, nil
 }
 
-// requireOpenPlace refuses a link of a workspace that has all its open links, before the link takes
-// addresses: a wallet finds no payments beyond a gap of unused ones. The commit of the link counts
-// exactly.
+// requireOpenPlace fails with limit_exceeded for a workspace that has all its open links, before
+// the link takes addresses: a wallet finds no payments beyond a gap of unused ones. It also fails
+// when the count cannot be read. The commit of the link counts exactly.
 func (p *Checkouts) requireOpenPlace(ctx context.Context, workspace string) error {
 	counted, err := query.CheckoutTallies.Read(ctx, p.runtime, workspace, workspace)
 	switch {
@@ -99,7 +102,7 @@ func (p *Checkouts) watches(name string) bool {
 }
 
 // takeIndexes takes the next index of each family for a session, from the one actor of the
-// deployment that counts them.
+// deployment that counts them. It fails as AskInPrepare does.
 func (p *Checkouts) takeIndexes(ctx context.Context, session string, families []address.Family,
 ) (map[string]uint32, error) {
 	names := make([]string, len(families))
@@ -114,7 +117,8 @@ func (p *Checkouts) takeIndexes(ctx context.Context, session string, families []
 			Restored: !journal.Store.Time().Equal(journal.Deployment.Time())}}))
 }
 
-// coinPrices returns the dollars for a coin of each asset that is priced.
+// coinPrices returns the dollars for a coin of each asset that is priced, by asset. It fails with
+// the first error of coinPrice.
 func (p *Checkouts) coinPrices(ctx context.Context, assets []string) (map[string]string, error) {
 	prices := map[string]string{}
 	for _, asset := range assets {
@@ -130,6 +134,10 @@ func (p *Checkouts) coinPrices(ctx context.Context, assets []string) (map[string
 	return prices, nil
 }
 
+// coinPrice returns the dollars for a coin of an asset, as decimal text. It fails with
+// capability_unavailable without a price source or for an asset that it does not know, with
+// unavailable when the source does not answer, and with a plain error for a price that is no
+// number.
 func (p *Checkouts) coinPrice(ctx context.Context, asset string) (string, error) {
 	if p.prices == nil {
 		return "", fault.New(fault.CapabilityUnavailable, asset+" has no price here")
@@ -149,9 +157,10 @@ func (p *Checkouts) coinPrice(ctx context.Context, asset string) (string, error)
 }
 
 // creditCompleted credits the amount of a completed link, less an accepted shortfall, to the
-// balance, and then has the link note the credit, which the webhooks announce. The balance keeps a
-// claim on the link for ever, and the link notes its credit once, so that a repeat after a crash
-// changes nothing.
+// balance, and then has the link note the credit, which the webhooks announce. It is the reaction
+// "checkout" to the completion. It fails, and is repeated, when one of the two actors does not take
+// its command. The balance keeps a claim on the link for ever, and the link notes its credit once,
+// so that a repeat changes nothing.
 func (p *Checkouts) creditCompleted(ctx context.Context, e persistence.Event) error {
 	event, err := checkout.DecodeEvent(e.Type, e.Payload)
 	if err != nil {

@@ -17,7 +17,9 @@ type conversions struct {
 	log     *slog.Logger
 }
 
-// handleConversion sends a new conversion and asks about one whose outcome is unknown.
+// handleConversion sends a new conversion and asks about one whose outcome is unknown. It is the
+// reaction "conversions" to such events. It fails, and is repeated, for a damaged event, without a
+// place among the calls, and when the balance does not grant it for want of an answer.
 func (v *conversions) handleConversion(ctx context.Context, e persistence.Event) error {
 	event, err := balance.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
@@ -35,7 +37,9 @@ func (v *conversions) handleConversion(ctx context.Context, e persistence.Event)
 	return nil
 }
 
-// sendConversion waits for a place among the calls, and then has the balance grant the conversion.
+// sendConversion waits for a place among the calls, has the balance grant the conversion, and then
+// sends it in a goroutine. A conversion that the balance has granted before is not sent. It fails
+// when the context ends before there is a place, and with the balance's error.
 func (v *conversions) sendConversion(ctx context.Context, workspace, id string) error {
 	free, err := v.orders.acquirePlace(ctx, workspace)
 	if err != nil {
@@ -64,7 +68,8 @@ func dealOf(v balance.Conversion) partner.Payment {
 		SellCurrency: string(v.Sell.Currency), BuyCurrency: string(v.Buy.Currency), BuyMinor: v.Buy.AmountMinor}
 }
 
-// inquire asks the desk about a conversion, and reports a final standing.
+// inquire asks the desk about a conversion whose outcome is unknown, and reports a final standing
+// to the balance. A failure is logged; the order's inquiries ask again.
 func (v *conversions) inquire(ctx context.Context, workspace, id string) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
@@ -77,7 +82,9 @@ func (v *conversions) inquire(ctx context.Context, workspace, id string) {
 	}
 }
 
-// reportStanding gives a final standing to the balance as the desk's report.
+// reportStanding gives a final standing to the balance as the desk's report; any other standing
+// does nothing. It fails with the balance's error. The inquiries after an unknown outcome and about
+// orders without a report call it.
 func (v *conversions) reportStanding(ctx context.Context, workspace, id string, standing partner.Standing) error {
 	outcome, final := map[partner.Standing]string{partner.Settled: balance.ConversionCompleted,
 		partner.Failed: balance.ConversionFailed}[standing]

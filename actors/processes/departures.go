@@ -25,7 +25,8 @@ type departure struct {
 	position            uint64
 }
 
-// departureOf returns the departure that an event of a workspace records, if it records one.
+// departureOf returns the departure that an event of a workspace records; false when it records
+// none. It fails only for a damaged event.
 func departureOf(e *persistence.Event) (departure, bool, error) {
 	event, err := workspace.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
@@ -42,8 +43,11 @@ func departureOf(e *persistence.Event) (departure, bool, error) {
 	return departure{}, false, nil
 }
 
-// endUnmanaged is the reaction to the removal of a member, to the loss of the role that may have
-// endpoints, and to a new endpoint. No attempt to such an endpoint begins from the event on; see mayReceive.
+// endUnmanaged is the reaction "endpoints" to the removal of a member, to the loss of the role that
+// may have endpoints, and to a new endpoint. It removes the endpoints whose maker may not have
+// them, or gives the kept ones to the person who made the change. It fails, and is repeated, when a
+// record or actor does not answer. No attempt to such an endpoint begins from the event on; see
+// mayReceive.
 func (w *Webhooks) endUnmanaged(ctx context.Context, e persistence.Event) error {
 	if e.Kind == actors.KindWebhook {
 		return w.removeUnlessManaged(ctx, &e)
@@ -56,7 +60,8 @@ func (w *Webhooks) endUnmanaged(ctx context.Context, e persistence.Event) error 
 }
 
 // removeUnlessManaged removes a new endpoint whose maker departed between the check of the role and
-// the registration. A departure after the registration ends or keeps the endpoint itself.
+// the registration. A departure after the registration ends or keeps the endpoint itself. It fails
+// when the journal or an actor does not answer; an endpoint that is gone is no error.
 func (w *Webhooks) removeUnlessManaged(ctx context.Context, e *persistence.Event) error {
 	endpoint, err := query.Endpoints.Read(ctx, w.runtime, e.Workspace, e.Stream)
 	if err != nil {
@@ -74,7 +79,7 @@ func (w *Webhooks) removeUnlessManaged(ctx context.Context, e *persistence.Event
 }
 
 // departsAfter reports whether the journal has a departure of a user after an event of the
-// workspace.
+// workspace. It fails when the journal cannot be read, or for a damaged event.
 func (w *Webhooks) departsAfter(ctx context.Context, e *persistence.Event, user string) (bool, error) {
 	slot, err := ident.SlotOf(e.Workspace)
 	if err != nil {
@@ -98,6 +103,9 @@ func (w *Webhooks) departsAfter(ctx context.Context, e *persistence.Event, user 
 	}
 }
 
+// removeOrAdopt removes the endpoints that a departed user made before the departure. The kept ones
+// become those of the user who made the change. It fails when the endpoints cannot be listed or one
+// does not answer; a repeat continues.
 func (w *Webhooks) removeOrAdopt(ctx context.Context, d departure) error {
 	records, err := query.Endpoints.List(ctx, w.runtime, d.workspace, "", query.Page{Limit: webhook.MaxPerWorkspace})
 	if err != nil {
@@ -122,7 +130,8 @@ func (w *Webhooks) removeOrAdopt(ctx context.Context, d departure) error {
 }
 
 // mayReceive reports whether an endpoint's maker still has a role that may have endpoints. An
-// endpoint of an older version has no maker, and may.
+// endpoint of an older version has no maker, and may. It fails when the workspace's actor does not
+// answer. Each attempt asks it before it sends.
 func (w *Webhooks) mayReceive(ctx context.Context, owner string, endpoint webhook.View) (bool, error) {
 	if endpoint.CreatedBy == nil {
 		return true, nil

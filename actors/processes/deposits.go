@@ -11,7 +11,9 @@ import (
 // deposits announces deposits to the bank.
 type deposits struct{ bank partner.Bank }
 
-// announce announces a created deposit to the bank, which then expects it.
+// announce announces a created deposit to the bank, which then expects it. It is the reaction
+// "bank" to the creation. It fails, and is repeated, for a damaged event and when the bank does not
+// answer.
 func (d *deposits) announce(ctx context.Context, e persistence.Event) error {
 	event, err := balance.DecodeEvent(e.Type, e.Payload)
 	if err != nil {

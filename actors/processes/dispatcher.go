@@ -39,8 +39,8 @@ func newDispatcher[T comparable](runtime Runtime, p *fairshare.Limit, attempt fu
 		dueOf: map[string]int{}}
 }
 
-// offer queues an attempt, unless the same one waits already or the limits are reached. It never
-// blocks.
+// offer queues an attempt, unless the same one waits already or the limits are reached; a dropped
+// one is offered again by its timer. It never blocks. The handlers of timer answers call it.
 func (d *dispatcher[T]) offer(due T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -58,7 +58,8 @@ func (d *dispatcher[T]) offer(due T) {
 	}
 }
 
-// attemptLine runs the attempts of a line, beginning with due, until none is left.
+// attemptLine runs the attempts of a line, beginning with due, until none is left or the context
+// ends. offer starts it in a goroutine.
 func (d *dispatcher[T]) attemptLine(ctx context.Context, due T) {
 	line, workspace := d.lineOf(due)
 	for more := true; more; due, more = d.nextInLine(line, workspace) {
@@ -71,7 +72,8 @@ func (d *dispatcher[T]) attemptLine(ctx context.Context, due T) {
 	}
 }
 
-// nextInLine removes the first attempt of a line and returns the one behind it.
+// nextInLine removes the first attempt of a line, which has ended, and returns the one behind it.
+// more is false when there is none.
 func (d *dispatcher[T]) nextInLine(of, workspace string) (next T, more bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

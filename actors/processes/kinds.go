@@ -20,7 +20,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// Kinds returns the table of the actors.
+// Kinds returns the table of the actors, one row for each domain package. Start uses it unless
+// Config has one, and so do the commands that rebuild or restore an authorizer.
 func Kinds() []actors.Kind {
 	return []actors.Kind{
 		{Name: actors.KindUser, New: func() actors.State { return new(user.State) },
@@ -50,6 +51,8 @@ func Kinds() []actors.Kind {
 
 func always(string) bool { return true }
 
+// followCard adds the rule that a card's event sets for the authorizer, if any. It fails only for a
+// damaged event.
 func followCard(e *persistence.Event, f *authorizer.Follow) error {
 	event, err := card.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
@@ -61,6 +64,8 @@ func followCard(e *persistence.Event, f *authorizer.Follow) error {
 	return nil
 }
 
+// followBalance adds the dollars that a balance's event makes available to the authorizer, and the
+// reservation that it settles, if any. It fails only for a damaged event or id.
 func followBalance(e *persistence.Event, f *authorizer.Follow) error {
 	if e.Type == (balance.Relayed{}).EventType() {
 		return nil // the authorizer's own decisions, coming back

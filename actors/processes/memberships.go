@@ -19,7 +19,9 @@ const reactionKeyLife = 24 * time.Hour
 // The list is only shown; the workspace decides what a member may do.
 type memberships struct{ runtime Runtime }
 
-// listMembership notes a change of a workspace's members in the lists of the users.
+// listMembership notes a change of a workspace's members in the lists of the users. It is the
+// reaction "membership" to such events. It fails, and is repeated, for a damaged event and when a
+// user's actor does not answer.
 func (m *memberships) listMembership(ctx context.Context, e persistence.Event) error {
 	event, err := workspace.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
@@ -45,7 +47,9 @@ func (m *memberships) listMembership(ctx context.Context, e persistence.Event) e
 	return nil
 }
 
-// changeList sends a user's actor a command that an event causes. A deleted user has no list.
+// changeList sends a user's actor a command that an event causes, once: its idempotency key derives
+// from the event. A deleted user has no list, which is no error. It fails when the actor does not
+// answer.
 func (m *memberships) changeList(ctx context.Context, cause persistence.Event, id string, command any) error {
 	_, err := m.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindUser, Stream: id, Workspace: id, Command: command,
 		Key: &actors.Key{Scope: "reaction", Key: "membership/" + cause.ID + "/" + id,

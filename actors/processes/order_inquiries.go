@@ -48,14 +48,15 @@ func newOrderInquiries(runtime Runtime, bank partner.Bank, p *payouts, v *conver
 }
 
 // handleTimer starts the inquiry that a balance's answer to its timer asks for, if it asks for one.
+// The runtime calls it with each answer to a timer. It never blocks.
 func (q *orderInquiries) handleTimer(workspace string, reply any) {
 	if due, is := reply.(balance.LapseDue); is && (q.bank != nil || due.Kind == balance.RecordRampOrder) {
 		q.calls.offer(orderRef{workspace, due.Kind, due.ID})
 	}
 }
 
-// inquire asks the bank about an order, and then notes whether the order is overdue. A bank that
-// does not answer is asked again by the order's timer.
+// inquire asks the bank about an order that it has not reported, and then notes whether the order
+// is overdue. A failure is logged; the order's timer asks again.
 func (q *orderInquiries) inquire(ctx context.Context, o orderRef) {
 	if o.kind != balance.RecordRampOrder {
 		q.askBank(ctx, o)
@@ -67,6 +68,9 @@ func (q *orderInquiries) inquire(ctx context.Context, o orderRef) {
 	}
 }
 
+// askBank asks the bank for an order and gives the balance its answer: a final standing as a
+// report, or the release of an order that the bank does not have. A pending order changes nothing.
+// A failure is logged; the order's timer asks again.
 func (q *orderInquiries) askBank(ctx context.Context, o orderRef) {
 	ctx, cancel := context.WithTimeout(ctx, inquiryWithin)
 	defer cancel()
@@ -85,7 +89,8 @@ func (q *orderInquiries) askBank(ctx context.Context, o orderRef) {
 	}
 }
 
-// release reports to the balance that the bank does not have an order.
+// release reports to the balance that the bank does not have an order, so that its money is free.
+// It fails with the balance's error.
 func (q *orderInquiries) release(ctx context.Context, o orderRef) error {
 	var command any = balance.LapsePayout{ID: o.id}
 	if o.kind == balance.RecordConversion {

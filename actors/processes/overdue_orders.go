@@ -68,7 +68,8 @@ func (o *openOrder) isSent() bool {
 }
 
 // overdueAt returns when an order becomes overdue. known is false for a payout without an expected
-// day, as an earlier version made them; the person may then decide from the first inquiry on.
+// day, as an earlier version made them; the person may then decide from the first inquiry on. It
+// never fails.
 func (d *OverdueOrders) overdueAt(kind string, o *openOrder) (at time.Time, known bool) {
 	switch kind {
 	case balance.RecordConversion:
@@ -84,7 +85,8 @@ func (d *OverdueOrders) overdueAt(kind string, o *openOrder) (at time.Time, know
 	return d.calendar.BankDayAfter(day.Add(noon), railBankDays[o.Rail]), true
 }
 
-// note reads an order, and counts and logs it when it is open and overdue.
+// note reads an order, and counts and logs it when it is open and overdue; otherwise it is no
+// longer counted. It fails as query's Read does. An inquiry and ResolveOrder call it.
 func (d *OverdueOrders) note(ctx context.Context, ref orderRef) error {
 	o, err := openOrders(ref.kind).Read(ctx, d.runtime, ref.workspace, ref.id)
 	if err != nil {
@@ -107,7 +109,8 @@ func (d *OverdueOrders) note(ctx context.Context, ref orderRef) error {
 	return nil
 }
 
-// OverdueCount returns how many orders were found overdue in the last two rounds of inquiries.
+// OverdueCount returns how many orders were found overdue in the last two rounds of inquiries. It
+// never fails. The metrics call it.
 func (d *OverdueOrders) OverdueCount() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,7 +132,8 @@ type OverdueOrder struct {
 }
 
 // ListOverdue reads the records of all orders and returns those that are overdue, at most
-// MaxOverdueListed.
+// MaxOverdueListed. It fails when a record cannot be read or decoded. `purser payouts overdue`
+// calls it.
 func (d *OverdueOrders) ListOverdue(ctx context.Context) ([]OverdueOrder, error) {
 	all := []OverdueOrder{}
 	for shard := range ident.Shards {
@@ -152,6 +156,8 @@ func (d *OverdueOrders) ListOverdue(ctx context.Context) ([]OverdueOrder, error)
 	return all, nil
 }
 
+// eachOrder calls visit with each order of a kind in a shard, by id. It fails when a record cannot
+// be read or decoded.
 func (d *OverdueOrders) eachOrder(ctx context.Context, shard ident.Shard, kind string,
 	visit func(workspace string, o *openOrder)) error {
 	for after := ""; ; {
@@ -171,8 +177,9 @@ func (d *OverdueOrders) eachOrder(ctx context.Context, shard ident.Shard, kind s
 }
 
 // ResolveOrder commits a person's decision about an order that the partner does not report: whether
-// it was settled. It has the effect of the partner's report. The error is unavailable for an open
-// order that is not overdue yet.
+// it was settled. It has the effect of the partner's report. It fails with not_found for an unknown
+// id, with unavailable for an open order that is not overdue yet, and with the balance's error.
+// `purser payouts resolve` calls it.
 func (d *OverdueOrders) ResolveOrder(ctx context.Context, id string, settled bool) error {
 	kind := orderKind(id)
 	record, err := openOrders(kind).FindRecord(ctx, d.runtime, id)
@@ -190,7 +197,8 @@ func (d *OverdueOrders) ResolveOrder(ctx context.Context, id string, settled boo
 	return err
 }
 
-// orderKind returns the kind of the record of an order, by the order's id.
+// orderKind returns the kind of the record of an order, by the prefix of the order's id. Every
+// other id is a payout's.
 func orderKind(id string) string {
 	for prefix, kind := range map[string]string{ident.Conversion: balance.RecordConversion,
 		ident.RampOrder: balance.RecordRampOrder, ident.Withdrawal: balance.RecordRampOrder} {
@@ -201,7 +209,8 @@ func orderKind(id string) string {
 	return balance.RecordPayout
 }
 
-// resolution returns the command of ResolveOrder.
+// resolution returns the balance's command of ResolveOrder. It fails with unavailable for an order
+// that is open and not overdue yet.
 func (d *OverdueOrders) resolution(kind string, o *openOrder, settled bool) (any, error) {
 	if at, _ := d.overdueAt(kind, o); o.isSent() && d.runtime.Clock().Before(at) {
 		return nil, fault.New(fault.Unavailable, "The order is not overdue before "+at.Format(time.DateOnly)+

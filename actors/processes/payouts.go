@@ -24,7 +24,9 @@ type payouts struct {
 	log        *slog.Logger
 }
 
-// handlePayout sends a payout that is reserved and asks about one whose outcome is unknown.
+// handlePayout sends a payout that is reserved and asks about one whose outcome is unknown. It is
+// the reaction "payouts" to such events. It fails, and is repeated, for a damaged event, without a
+// place among the calls, and when a record, the bank's token or the balance does not answer.
 func (p *payouts) handlePayout(ctx context.Context, e persistence.Event) error {
 	event, err := balance.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
@@ -47,9 +49,10 @@ func (p *payouts) handlePayout(ctx context.Context, e persistence.Event) error {
 	return nil
 }
 
-// sendPayout reads the payout, waits for a place among the calls, and then has the balance grant
-// the payout. A payout whose account the bank has not taken within accountWithin fails without
-// being sent.
+// sendPayout waits for a place among the calls, has the balance grant the payout, and then sends it
+// in a goroutine. A payout that is no longer reserved is not sent. One whose account the bank has
+// not taken within accountWithin fails without being sent. It fails when a record, the token or the
+// balance does not answer, or the context ends before there is a place.
 func (p *payouts) sendPayout(ctx context.Context, e persistence.Event, id string) error {
 	workspace := e.Workspace
 	payout, err := query.Payouts.Read(ctx, p.runtime, workspace, id)
@@ -91,7 +94,8 @@ func paymentOf(p balance.Payout, description, token string) partner.Payment {
 }
 
 // inquire asks the bank about a payout that it did not answer, and reports a final standing. With
-// any other standing the payout waits for the bank's report or for the end of its reservation.
+// any other standing the payout waits for the bank's report or for the end of its reservation. A
+// failure is logged.
 func (p *payouts) inquire(ctx context.Context, workspace, id string) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
@@ -104,8 +108,9 @@ func (p *payouts) inquire(ctx context.Context, workspace, id string) {
 	}
 }
 
-// reportStanding gives a final standing to the balance as the bank's report. The bank's own report
-// then changes nothing.
+// reportStanding gives a final standing to the balance as the bank's report; any other standing
+// does nothing. The bank's own report then changes nothing. It fails with the balance's error. The
+// inquiries after an unknown outcome and about orders without a report call it.
 func (p *payouts) reportStanding(ctx context.Context, workspace, id string, standing partner.Standing) error {
 	var outcomes []string
 	switch standing {

@@ -27,7 +27,9 @@ type PhysicalCards struct {
 	log     *slog.Logger
 }
 
-// mintAfterOrder mints the card of a new order.
+// mintAfterOrder mints the card of a new order. It is the reaction "physical_cards" to the order.
+// It fails, and is repeated, when a record or actor does not answer; a card that can never be
+// minted is no error.
 func (p *PhysicalCards) mintAfterOrder(ctx context.Context, e persistence.Event) error {
 	event, err := balance.DecodeEvent(e.Type, e.Payload)
 	if err != nil {
@@ -42,7 +44,8 @@ func (p *PhysicalCards) mintAfterOrder(ctx context.Context, e persistence.Event)
 
 // MintOrdered mints the card of an order unless it is minted, and returns the card's present state.
 // An order whose card can never be minted is undone; the error is then, and in every repeat,
-// limit_exceeded. After unavailable and outcome_unknown the reaction mints the card.
+// limit_exceeded. After unavailable and outcome_unknown the reaction mints the card. The route that
+// orders a card calls it, and the reaction.
 func (p *PhysicalCards) MintOrdered(ctx context.Context, workspace, id string) (card.View, error) {
 	order, err := query.PhysicalOrders.Read(ctx, p.runtime, workspace, id)
 	if fault.Is(err, fault.NotFound) {
@@ -84,8 +87,9 @@ func isPermanent(err error) bool {
 	return refused && f.Code != fault.Unavailable && f.Code != fault.OutcomeUnknown
 }
 
-// OrderedCard returns the card of an order as it will be minted. The error is invalid_body for a
-// card that can not be minted.
+// OrderedCard returns the card of an order as it will be minted. It fails with invalid_body for a
+// card that can not be minted. The routes of physical cards call it before the order and for an
+// order without a card.
 func OrderedCard(workspace string, order balance.PhysicalOrder, holderLabel string) (card.View, error) {
 	d, err := new(card.State).Decide(decision.Meta{At: order.CreatedAt.Time}, mintOf(workspace, order, holderLabel))
 	if err != nil {

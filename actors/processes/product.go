@@ -62,8 +62,9 @@ type processes struct {
 	webhooks    *Webhooks
 }
 
-// Start starts the runtime with the processes. It needs a Bank unless c is Still, and the embedded
-// time zone rules. For any other error, and for ctx, the contract of actors.Start holds.
+// Start starts the runtime with the processes. The server and the commands on the stores call it.
+// It fails without a Bank unless c is Still, and without the embedded time zone rules. For any
+// other error, and for ctx, the contract of actors.Start holds.
 func Start(ctx context.Context, c Config) (*Product, error) {
 	if c.Bank == nil && !c.Still {
 		return nil, errors.New("processes.Config.Bank is required")
@@ -91,7 +92,8 @@ func Start(ctx context.Context, c Config) (*Product, error) {
 	return p, nil
 }
 
-// attach makes the processes over a runtime.
+// attach makes the processes over a runtime and returns what the runtime calls of them. It is
+// Config.Attach, which actors.Start calls once; it never fails.
 func (p *Product) attach(runtime *actors.System, c *Config, calendar *bankday.Calendar) actors.Hooks {
 	p.Checkouts = &Checkouts{runtime, c.Accounts, c.Prices, c.Chains, c.Journal.Identity, c.Logger}
 	p.Enrolments = &Enrolments{c.Issuer, c.Logger}

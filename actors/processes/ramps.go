@@ -46,8 +46,9 @@ func newRamps(runtime Runtime, c *Config) *Ramps {
 	return r
 }
 
-// RampFee asks the partner for the highest fee of an order of so many cents. The error is
-// capability_unavailable without a partner, and for an order that the partner does not take.
+// RampFee asks the partner for the highest fee of an order of so many cents, in cents. It fails
+// with capability_unavailable without a partner and for an order that the partner does not take,
+// and with unavailable when the partner does not answer. The route of ramp quotes calls it.
 func (r *Ramps) RampFee(ctx context.Context, direction string, cents money.Cents) (money.Cents, error) {
 	if r.ramp == nil {
 		return 0, fault.New(fault.CapabilityUnavailable, "there is no partner for the ramp")
@@ -63,7 +64,8 @@ func (r *Ramps) RampFee(ctx context.Context, direction string, cents money.Cents
 	return fee, nil
 }
 
-// handleTimer starts the call that an actor's answer to its timer asks for, if it asks for one.
+// handleTimer starts the call that an actor's answer to its timer asks for, if it asks for one. The
+// runtime calls it with each answer to a timer. It never blocks.
 func (r *Ramps) handleTimer(workspace string, reply any) {
 	if r.ramp == nil {
 		return
@@ -76,8 +78,8 @@ func (r *Ramps) handleTimer(workspace string, reply any) {
 	}
 }
 
-// call makes a call once and commits the partner's answer. A failed call is made again by the
-// timer.
+// call makes a call to the ramp's partner once and commits the partner's answer. A failed call is
+// logged, and made again by the timer. The dispatcher calls it.
 func (r *Ramps) call(ctx context.Context, c rampCall) {
 	within, cancel := context.WithTimeout(ctx, rampWithin)
 	defer cancel()
@@ -99,7 +101,8 @@ func (r *Ramps) call(ctx context.Context, c rampCall) {
 }
 
 // linkAccount has the partner link a pending account, and returns the command that notes its
-// answer, nil when the account is no longer pending. approveWallet and placeOrder do the same.
+// answer, nil when the account is no longer pending. It fails when the record cannot be read or the
+// partner does not answer. approveWallet and placeOrder do the same.
 func (r *Ramps) linkAccount(ctx context.Context, c rampCall) (any, error) {
 	account, err := query.RampAccounts.Read(ctx, r.runtime, c.workspace, c.id)
 	if err != nil || account.Status != ramp.Pending {
@@ -117,6 +120,8 @@ func (r *Ramps) approveWallet(ctx context.Context, c rampCall) (any, error) {
 		ramp.ApproveWallet{ID: w.ID}, ramp.Refuse{ID: c.id})
 }
 
+// placeOrder gives the partner an order, and returns the command that notes its answer, nil when
+// the order is no longer new. It fails when a record cannot be read or the partner does not answer.
 func (r *Ramps) placeOrder(ctx context.Context, c rampCall) (any, error) {
 	o, err := query.RampOrders.Read(ctx, r.runtime, c.workspace, c.id)
 	if err != nil || o.Status != balance.RampCreated {
@@ -134,8 +139,8 @@ func (r *Ramps) placeOrder(ctx context.Context, c rampCall) (any, error) {
 	return answerCommand(r.ramp.Order(ctx, order), balance.AcceptRampOrder{ID: o.ID}, balance.RefuseRampOrder{ID: o.ID})
 }
 
-// answerCommand returns the command that notes a partner's answer: taken, or refused. The error is
-// that of a call without an answer.
+// answerCommand returns the command that notes a partner's answer: taken for a nil err, refused for
+// partner.ErrRefused. Any other err, of a call without an answer, is returned.
 func answerCommand(err error, taken, refused any) (any, error) {
 	switch {
 	case err == nil:

@@ -21,8 +21,9 @@ type Rates struct {
 	log  *slog.Logger
 }
 
-// Offer asks for a firm rate between two currencies, and for how long it is firm. The error is
-// currency_unavailable for a pair that the desk does not deal in.
+// Offer asks for a firm rate between two currencies, and for how long it is firm. It fails with
+// currency_unavailable for a pair that the desk does not deal in, capability_unavailable without a
+// desk, and unavailable when the desk does not answer. The route of conversion quotes calls it.
 func (r *Rates) Offer(ctx context.Context, p balance.QuotePair) (money.Rate, time.Duration, error) {
 	if r.desk == nil {
 		return money.Rate{}, 0, noDesk()
@@ -41,8 +42,10 @@ func (r *Rates) Offer(ctx context.Context, p balance.QuotePair) (money.Rate, tim
 	return rate, offer.Firm, err
 }
 
-// FirmRate asks for the rate at which the desk sells a currency now, in units for a dollar. The
-// error is invalid_currency for a currency that the desk does not deal in.
+// FirmRate asks for the rate at which the desk sells a currency now, in units for a dollar. It
+// fails with invalid_currency for a currency that the desk does not deal in, capability_unavailable
+// without a desk, and unavailable when the desk does not answer. The route of payout quotes calls
+// it.
 func (r *Rates) FirmRate(ctx context.Context, currency money.Currency) (money.Rate, error) {
 	if r.desk == nil {
 		return money.Rate{}, noDesk()
@@ -58,7 +61,9 @@ func (r *Rates) FirmRate(ctx context.Context, currency money.Currency) (money.Ra
 	return parseDeskRate(text)
 }
 
-// MidRates returns the desk's mid-market rates for display, in units for a dollar, by currency.
+// MidRates returns the desk's mid-market rates for display, in units for a dollar, by currency. It
+// fails with capability_unavailable without a desk, and unavailable when the desk does not answer.
+// The route that lists rates calls it.
 func (r *Rates) MidRates(ctx context.Context) (map[string]string, error) {
 	if r.desk == nil {
 		return nil, noDesk()
@@ -72,7 +77,9 @@ func (r *Rates) MidRates(ctx context.Context) (map[string]string, error) {
 }
 
 // MidBetween returns the mid-market rate between two currencies for display, in units of buy for
-// one of sell. The error is rate_unavailable when the desk gives none.
+// one of sell. It fails with rate_unavailable when the desk gives none, also when it does not
+// answer, and with capability_unavailable without a desk. A route of the currency balances calls
+// it.
 func (r *Rates) MidBetween(ctx context.Context, sell, buy money.Currency) (money.Rate, error) {
 	if r.desk == nil {
 		return money.Rate{}, noDesk()
@@ -89,7 +96,9 @@ func (r *Rates) MidBetween(ctx context.Context, sell, buy money.Currency) (money
 type Receiving = partner.ReceivingDetails
 
 // Receiving returns the account details of a workspace's balance in a currency. There are none for
-// a currency in which the partner keeps no balances.
+// a currency in which the partner keeps no balances. It fails with capability_unavailable without a
+// desk, and unavailable when the partner does not answer. A route of the currency balances calls
+// it.
 func (r *Rates) Receiving(ctx context.Context, workspace string, currency money.Currency) ([]Receiving, error) {
 	if r.desk == nil {
 		return nil, noDesk()

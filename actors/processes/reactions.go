@@ -12,7 +12,8 @@ import (
 )
 
 // reactions lists which events start which process. A reaction's name is that of its stored
-// cursors.
+// cursors, so that a new name reads all events again. The runtime calls each Handle until it
+// succeeds.
 func (p *processes) reactions() []actors.Reaction {
 	return []actors.Reaction{
 		{Name: "bank", Handle: p.deposits.announce, Events: []decision.Event{balance.DepositCreated{}}},
@@ -37,6 +38,7 @@ func (p *processes) reactions() []actors.Reaction {
 }
 
 // handleTimer gives an actor's answer to its timer to the processes that such an answer may start.
+// The runtime calls it for each timer (Hooks.TimerAnswered). It never blocks.
 func (p *processes) handleTimer(workspace string, reply any) {
 	p.webhooks.handleTimer(workspace, reply)
 	p.ramps.handleTimer(workspace, reply)

@@ -31,8 +31,10 @@ type recipients struct {
 	log     *slog.Logger
 }
 
-// tokenizeNew gives the bank the account of a new recipient. When the bank does not take it within
-// accountWithin, the first payout to the recipient tries again.
+// tokenizeNew gives the bank the account of a new recipient. It is the reaction "recipients" to a
+// new counterparty. It fails, and is repeated, when the counterparty or the bank does not answer.
+// When the bank does not take the account within accountWithin, the first payout to the recipient
+// tries again.
 func (r *recipients) tokenizeNew(ctx context.Context, e persistence.Event) error {
 	_, err := r.bankToken(ctx, e.Workspace, e.Stream)
 	if err != nil && r.givesUp(e, err) {
@@ -48,7 +50,9 @@ func (r *recipients) givesUp(e persistence.Event, err error) bool {
 }
 
 // bankToken returns the bank's token of a recipient's account, "" when the bank refuses the
-// account. It gives the bank the account when the recipient has no token yet.
+// account. It gives the bank the account when the recipient has no token yet. It fails with
+// errAccountNotTaken when the bank does not answer, and when the counterparty's actor or record
+// does not. The reaction to a new recipient and each payout call it.
 func (r *recipients) bankToken(ctx context.Context, workspace, id string) (string, error) {
 	recipient, err := r.askCounterparty(ctx, workspace, id, decision.Read{})
 	if err != nil || recipient.Token != "" || recipient.Refused {
@@ -69,7 +73,8 @@ func (r *recipients) askCounterparty(ctx context.Context, workspace, id string, 
 }
 
 // tokenize gives the bank a recipient's account and returns the command that replaces the account's
-// number by the bank's token, or notes the refusal.
+// number by the bank's token, or notes the refusal. It fails with errAccountNotTaken when the bank
+// does not answer, and when the record cannot be read.
 func (r *recipients) tokenize(ctx context.Context, workspace, id string) (any, error) {
 	a, err := query.CounterpartyAccounts.Read(ctx, r.runtime, workspace, id)
 	if fault.Is(err, fault.NotFound) { // a concurrent call has stored the token

@@ -53,13 +53,15 @@ func newWebhooks(runtime Runtime, c *Config) *Webhooks {
 }
 
 // handleTimer starts the attempt that an endpoint's answer to its timer asks for, if it asks for
-// one.
+// one. The runtime calls it with each answer to a timer. It never blocks.
 func (w *Webhooks) handleTimer(_ string, reply any) {
 	if due, is := reply.(webhook.Due); is && w.poster != nil {
 		w.attempts.offer(due)
 	}
 }
 
+// deliver makes one attempt within sendTimeout and logs its failure. The dispatcher calls it; the
+// endpoint's timer fires again for an attempt without a record.
 func (w *Webhooks) deliver(ctx context.Context, due webhook.Due) {
 	within, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
@@ -68,8 +70,10 @@ func (w *Webhooks) deliver(ctx context.Context, due webhook.Due) {
 	}
 }
 
-// attempt sends a delivery once and records the outcome. It reads the endpoint and the role of its
-// maker last, so that no attempt begins after the endpoint's removal, or after its maker left.
+// attempt sends a delivery once and records the outcome. An answer of the receiver, also a bad one,
+// is no error. It fails when a record or actor does not answer, or the context ends. It reads the
+// endpoint and the role of its maker last, so that no attempt begins after the endpoint's removal,
+// or after its maker left.
 func (w *Webhooks) attempt(ctx context.Context, due webhook.Due) error {
 	delivery, err := query.Deliveries.Read(ctx, w.runtime, due.Workspace, due.Delivery)
 	if err != nil {
@@ -139,7 +143,8 @@ func (w *Webhooks) drawJitter() (time.Duration, error) {
 	return time.Duration(binary.BigEndian.Uint64(random[:]) % uint64(webhook.MaxJitter)), nil
 }
 
-// countDeliveries reports to the listener how many deliveries are pending.
+// countDeliveries reports to the listener how many deliveries are pending. A loop calls it every
+// Config.HousekeepEvery. A failed read is logged, and nothing is reported.
 func (w *Webhooks) countDeliveries(ctx context.Context) {
 	pending := 0
 	for shard := range ident.Shards {
@@ -155,6 +160,8 @@ func (w *Webhooks) countDeliveries(ctx context.Context) {
 	w.listener.Deliveries(pending)
 }
 
+// pendingIn returns the number of pending deliveries in a shard. It fails when a record cannot be
+// read or decoded.
 func (w *Webhooks) pendingIn(ctx context.Context, shard ident.Shard) (pending int, err error) {
 	for after := ""; ; {
 		records, err := w.journal.Records(ctx, shard, actors.KindWebhook, after, persistence.MaxPage)

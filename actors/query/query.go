@@ -71,13 +71,15 @@ type Record[D any] struct {
 	Document              D
 }
 
-// Read returns the document of a workspace's record.
+// Read returns the document of a workspace's record. It fails as ReadRecord does.
 func (k Records[D]) Read(ctx context.Context, r Reader, workspace, id string) (D, error) {
 	record, err := k.ReadRecord(ctx, r, workspace, id)
 	return record.Document, err
 }
 
-// ReadRecord returns a workspace's record.
+// ReadRecord returns a workspace's record. It fails with not_found for an id of another kind, for
+// an unknown record and for another workspace's, with unavailable when the journal cannot be read,
+// and with a plain error for a document that does not decode. REST routes and processes call it.
 func (k Records[D]) ReadRecord(ctx context.Context, r Reader, workspace, id string) (Record[D], error) {
 	if !k.names(id) {
 		return Record[D]{}, fault.New(fault.NotFound, "")
@@ -89,8 +91,9 @@ func (k Records[D]) ReadRecord(ctx context.Context, r Reader, workspace, id stri
 	return k.decodeRecord(&stored)
 }
 
-// ReadPart returns the document of a record that is stored together with another one. The caller
-// has read the other one, so a missing record is an internal error and not its not_found.
+// ReadPart returns the document of a record that is stored together with another one, such as the
+// label of a card. The caller has read the other one, so every failure is an internal error, also
+// not_found. REST routes call it.
 func (k Records[D]) ReadPart(ctx context.Context, r Reader, workspace, id string) (D, error) {
 	document, err := k.Read(ctx, r, workspace, id)
 	if err != nil {
@@ -100,14 +103,17 @@ func (k Records[D]) ReadPart(ctx context.Context, r Reader, workspace, id string
 }
 
 // Find returns the document of a record of any workspace, by a key that proves the access to it:
-// the hash of a secret, a token or an email.
+// the hash of a secret, a token or an email. It fails with not_found without such a record, with
+// unavailable when the journal cannot be read, and for a document that does not decode. Sign-in,
+// sessions and API keys use it.
 func (k Records[D]) Find(ctx context.Context, r Reader, slot ident.Slot, key string) (D, error) {
 	record, err := k.find(ctx, r, slot, key)
 	return record.Document, err
 }
 
 // FindRecord returns a record of any workspace by its id. It is for callers that need not belong to
-// the record's workspace.
+// the record's workspace, such as the public pages of agents and checkout links. It fails with
+// not_found for an id of another kind and an unknown record, and otherwise as Find does.
 func (k Records[D]) FindRecord(ctx context.Context, r Reader, id string) (Record[D], error) {
 	slot, err := ident.SlotOf(id)
 	if err != nil || !k.names(id) {
@@ -134,7 +140,9 @@ func (k Records[D]) names(id string) bool {
 	return len(k.prefixes) == 0
 }
 
-// List returns a page of a workspace's records of a parent. Most kinds have no parent, which is "".
+// List returns a page of a workspace's records of a parent, newest first. Most kinds have no
+// parent, which is "". It fails when the journal cannot be read (unavailable), for an invalid
+// workspace id (not_found), or for a document that does not decode. An empty page is no error.
 func (k Records[D]) List(ctx context.Context, r Reader, workspace, parent string, page Page) ([]Record[D], error) {
 	stored, err := r.List(ctx, k.kind, workspace, parent, page.stored())
 	if err != nil {
@@ -144,7 +152,8 @@ func (k Records[D]) List(ctx context.Context, r Reader, workspace, parent string
 }
 
 // ListWithin returns a page as List does, and whether more records follow. The page ends with the
-// record that takes its documents beyond maxBytes.
+// record that takes its documents beyond maxBytes. It fails as List does. The REST routes of lists
+// call it.
 func (k Records[D]) ListWithin(ctx context.Context, r Reader, workspace, parent string, page Page, maxBytes int,
 ) (records []Record[D], more bool, err error) {
 	stored, more, err := k.readWithin(ctx, r, workspace, parent, page, maxBytes)
@@ -155,6 +164,8 @@ func (k Records[D]) ListWithin(ctx context.Context, r Reader, workspace, parent 
 	return records, more, err
 }
 
+// readWithin reads the stored records of ListWithin, a few first and then the rest. It fails with
+// the Reader's error.
 func (k Records[D]) readWithin(ctx context.Context, r Reader, workspace, parent string, page Page, maxBytes int,
 ) (records []persistence.Record, more bool, err error) {
 	length, at := 0, page.stored()
@@ -187,6 +198,8 @@ func (p Page) stored() persistence.Page {
 	return persistence.Page{AfterPosition: p.After.Position, AfterOrdinal: p.After.Ordinal, Limit: p.Limit}
 }
 
+// decodeRecords decodes stored records, in order. It fails at the first document that does not
+// decode.
 func (k Records[D]) decodeRecords(stored []persistence.Record) ([]Record[D], error) {
 	records := make([]Record[D], len(stored))
 	for i := range stored {
@@ -204,7 +217,9 @@ func (k Records[D]) decodeRecord(stored *persistence.Record) (Record[D], error) 
 		Place: Place{stored.Position, stored.Ordinal}, Document: document}, err
 }
 
-// Decode returns the document that a stored text holds.
+// Decode returns the document that a stored text holds. It fails only when the text is not the JSON
+// of a D; json.RawMessage never fails. Callers with records of the journal, not of a Reader, use
+// it.
 func (k Records[D]) Decode(stored json.RawMessage) (document D, err error) {
 	if text, ok := any(&document).(*json.RawMessage); ok {
 		*text = stored

@@ -42,7 +42,8 @@ func rampReported(direction, outcome string) func(context.Context, *Processor, R
 }
 
 // findRamp reads the order or the session of a ramp report, and returns its record and its
-// direction. It sets Session of a session's report.
+// direction. It sets Session of a session's report. It fails with not_found for an unknown id, and
+// as findDocument does. A report is read twice: to find its balance, and when that decides.
 func (p *Processor) findRamp(ctx context.Context, command *balance.ReportRamp) (persistence.Record, string, error) {
 	prefix, _, _ := strings.Cut(command.ID, "_")
 	switch prefix {
@@ -58,7 +59,8 @@ func (p *Processor) findRamp(ctx context.Context, command *balance.ReportRamp) (
 	return persistence.Record{}, "", fault.New(fault.NotFound, "")
 }
 
-// findDocument reads the record that a partner names, and its document.
+// findDocument reads the record that a partner names, and decodes its document into into. It fails
+// as find does, and for a document that does not decode.
 func (p *Processor) findDocument(ctx context.Context, t target, into any) (persistence.Record, error) {
 	record, err := p.find(ctx, t)
 	if err != nil {

@@ -33,7 +33,8 @@ type Report struct {
 	body []byte // as sent
 }
 
-// Parse parses the body of a report. The report keeps the body.
+// Parse parses the body of a report. The report keeps the body. It fails only when the body is not
+// a JSON object of this form. The routes of partner reports call it.
 func Parse(body []byte) (Report, error) {
 	var r Report
 	if err := json.Unmarshal(body, &r); err != nil {
@@ -43,7 +44,8 @@ func Parse(body []byte) (Report, error) {
 	return r, nil
 }
 
-// BelongsElsewhere reports whether the report's type is accepted on another channel alone.
+// BelongsElsewhere reports whether the report's type is accepted on another channel alone. False
+// for an unknown type. The routes refuse such a report instead of storing it as unmatched.
 func (r *Report) BelongsElsewhere(channel Channel) bool {
 	row, known := types[r.Type]
 	return known && row.channel != channel
@@ -92,7 +94,9 @@ type Outcome struct {
 }
 
 // Process applies a report, or stores it as unmatched. After nil the outcome is durable, and a
-// repeat of the report changes nothing.
+// repeat of the report changes nothing. It fails with unavailable, outcome_unknown or an internal
+// error, after which the partner must send the report again. The routes of partner reports call it,
+// after they have checked the signature.
 func (p *Processor) Process(ctx context.Context, channel Channel, r Report) (Outcome, error) {
 	late, err := p.apply(ctx, channel, r)
 	if matchesNothing(err) {
@@ -101,7 +105,9 @@ func (p *Processor) Process(ctx context.Context, channel Channel, r Report) (Out
 	return Outcome{Late: late}, err
 }
 
-// apply sends a report to its balance, once: the report's id is first claimed for its target.
+// apply sends a report to its balance, once: the report's id is first claimed for its target. It
+// fails with a permanent refusal for a report that matches nothing (matchesNothing), and otherwise
+// with the error of an actor or store that did not answer.
 func (p *Processor) apply(ctx context.Context, channel Channel, r Report) (late bool, err error) {
 	row := types[r.Type]
 	if row.channel != channel {
@@ -134,7 +140,8 @@ func isLate(reply any) bool {
 	return false
 }
 
-// matchesNothing reports whether an error is permanent: the report can never be applied.
+// matchesNothing reports whether an error is permanent, so that the report can never be applied:
+// any refusal except unavailable, outcome_unknown and internal. Other errors are not permanent.
 func matchesNothing(err error) bool {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
@@ -148,8 +155,9 @@ func matchesNothing(err error) bool {
 }
 
 // claim binds a report's id to a target before the report is applied there. After a crash in
-// between, the partner's repeat finds the claim and is applied under it. A report whose id is bound
-// to another target matches nothing.
+// between, the partner's repeat finds the claim and is applied under it. It fails with
+// duplicate_mismatch, which matches nothing, when the id is bound to another target, and when the
+// system's balance does not answer.
 func (p *Processor) claim(ctx context.Context, partner, id, target string) error {
 	reply, err := p.askSystem(ctx, balance.ClaimReport{EventID: id, Partner: partner, Target: target})
 	if err != nil {
@@ -161,6 +169,8 @@ func (p *Processor) claim(ctx context.Context, partner, id, target string) error
 	return nil
 }
 
+// keepUnmatched stores a report that matched nothing, with its body, for `purser unmatched`. It
+// fails when the system's balance refuses it or does not answer.
 func (p *Processor) keepUnmatched(ctx context.Context, partner string, r Report) error {
 	_, err := p.askSystem(ctx, balance.KeepUnmatched{EventID: r.ID, Partner: partner, Type: r.Type, Body: r.body})
 	if f, ok := errors.AsType[*fault.Error](err); ok && matchesNothing(err) {
@@ -173,7 +183,8 @@ func (p *Processor) keepUnmatched(ctx context.Context, partner string, r Report)
 	return nil
 }
 
-// askSystem sends a command to the balance of the system workspace.
+// askSystem sends a command to the balance of the system workspace, which stores claims and
+// unmatched reports. It fails as System.Ask does.
 func (p *Processor) askSystem(ctx context.Context, command any) (any, error) {
 	system := ident.System.Format(ident.Workspace)
 	return p.actors.Ask(ctx, actors.Envelope{Kind: actors.KindBalance, Stream: system, Workspace: system,

@@ -65,9 +65,10 @@ func Types() map[string]Channel {
 	return all
 }
 
-// readAs returns the reader of a type of report. The reader decodes the data, asks build for the
-// target and the command, and finds the target's workspace. Data of another form is the fault
-// invalid_body, and an unknown target is not_found. Other errors are those of Actors.Find.
+// readAs returns the reader of a type of report, for a row of types. The reader decodes the data,
+// asks build for the target and the command, and finds the target's workspace. Data of another form
+// is the fault invalid_body, and an unknown target is not_found. Other errors are those of
+// Actors.Find.
 func readAs[Data any](build func(eventID string, data Data) (target, any)) func(context.Context, *Processor, Report,
 ) (destination, error) {
 	return func(ctx context.Context, p *Processor, r Report) (to destination, err error) {
@@ -85,7 +86,7 @@ func readAs[Data any](build func(eventID string, data Data) (target, any)) func(
 	}
 }
 
-// decodeData decodes the data of a report.
+// decodeData decodes the data of a report. It fails with invalid_body for data of another form.
 func decodeData(r Report, into any) error {
 	if err := json.Unmarshal(r.Data, into); err != nil {
 		return fault.New(fault.InvalidBody, "data")
@@ -93,7 +94,8 @@ func decodeData(r Report, into any) error {
 	return nil
 }
 
-// find reads the record that a partner names, in any workspace.
+// find reads the record that a partner names, in any workspace. It fails with not_found for an id
+// of another kind and an unknown record, and otherwise as Actors.Find does.
 func (p *Processor) find(ctx context.Context, t target) (persistence.Record, error) {
 	u, err := ident.Parse(t.prefix, t.id)
 	if err != nil {
