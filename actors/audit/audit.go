@@ -130,11 +130,12 @@ type Report struct {
 	Book *BookSummary `json:"book,omitempty"` // nil without a book
 }
 
-// Clean reports that nothing differs.
+// Clean reports that nothing differs. `purser audit` exits with an error otherwise.
 func (r *Report) Clean() bool { return len(r.Findings) == 0 }
 
-// Run audits all shards. An error says that a store could not be read; differences are in the
-// report.
+// Run audits all shards and returns the report, which has the differences. It fails when a store is
+// missing or cannot be read, or when ctx ends. storecare.Audit calls it, for `purser audit` or for
+// the server that the command asks.
 func Run(ctx context.Context, s Sources) (Report, error) {
 	if s.Journal == nil || s.Authorizer == nil {
 		return Report{}, errors.New("audit: a store is missing")
@@ -156,9 +157,10 @@ func Run(ctx context.Context, s Sources) (Report, error) {
 	return r, nil
 }
 
-// auditShards audits some shards. While the stores are in use it reads those with differences
-// again. The last look reports the differences that the look before has shown too: an operation in
-// progress shows one, such as its reservation, and has ended by the next look.
+// auditShards audits some shards and adds them to r. While the stores are in use it reads those
+// with differences again. The last look reports the differences that the look before has shown too:
+// an operation in progress shows one, such as its reservation, and has ended by the next look. It
+// fails when a store cannot be read. Run calls it.
 func (s *Sources) auditShards(ctx context.Context, shards []ident.Shard, r *Report) error {
 	before := map[difference]bool{}
 	for look := 1; ; look++ {
@@ -207,7 +209,8 @@ func repeatedFindings(findings []Finding, before map[difference]bool) []Finding 
 // readShards reads the shards once. The snapshots follow each other in an order in which each store
 // has everything that the ones before it refer to: the book, the journal, the authorizer. Then it
 // sums the journal's events, compares its records, adds the events that the authorizer has followed
-// beyond the journal's snapshot and the rest of its log, and compares the authorizer.
+// beyond the journal's snapshot and the rest of its log, and compares the authorizer. It fails when
+// a store cannot be read. auditShards calls it.
 func (s *Sources) readShards(ctx context.Context, shards []ident.Shard) (all map[ident.Shard]*shardTotals, err error) {
 	all = make(map[ident.Shard]*shardTotals, len(shards))
 	for _, shard := range shards {
@@ -232,6 +235,8 @@ func (s *Sources) readShards(ctx context.Context, shards []ident.Shard) (all map
 	return all, compareAuthorizer(authorizer, all)
 }
 
+// readShard sums the events of a shard and compares its book and records. It leaves the comparison
+// with the authorizer to its caller, readShards. It fails when a store cannot be read.
 func (s *Sources) readShard(
 	ctx context.Context, b *shardTotals, journal persistence.Snapshot, authorizer AuthorizerSnapshot,
 ) (err error) {
@@ -256,6 +261,8 @@ func (s *Sources) readShard(
 	return b.readLog(authorizer)
 }
 
+// addShard adds the counts, the findings and the losses of a shard, up to MaxFindings. It never
+// fails. auditShards calls it.
 func (r *Report) addShard(b *shardTotals) {
 	r.Events += int64(b.position)
 	r.Transfers += int64(len(b.transfers))
@@ -275,6 +282,8 @@ func (r *Report) addShard(b *shardTotals) {
 	r.Findings = append(r.Findings, b.findings[:min(room, len(b.findings))]...)
 }
 
+// sleep waits for d, or fails with the context's error when ctx ends first. The looks at busy
+// shards and the pauses between reads call it.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -21,7 +21,8 @@ const tallyOpenLinks = "tally_checkout_open"
 // linkTallies recount the open links of the workspaces of a shard.
 type linkTallies struct{ *shardTotals }
 
-// sessionCreated counts a new link as open. A link of an earlier version is never counted.
+// sessionCreated counts a new link as open. A link of an earlier version is never counted. It fails
+// when the payload does not decode. foldEvent calls it.
 func (b linkTallies) sessionCreated(e *persistence.Event) error {
 	var p struct{ Counted bool }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -44,7 +45,8 @@ func (b linkTallies) sessionMoved(e *persistence.Event) error {
 }
 
 // recountLink adds a link to the tally of open links when an event opens it again, and subtracts it
-// when an event closes it. A link of an earlier version is not in the tally.
+// when an event closes it. A link of an earlier version is not in the tally. It never fails.
+// sessionMoved and sessionCompleted call it.
 func (b linkTallies) recountLink(e *persistence.Event, opens bool) {
 	wasOpen, counted := b.openLinks[e.Stream]
 	switch {
@@ -58,6 +60,8 @@ func (b linkTallies) recountLink(e *persistence.Event, opens bool) {
 	b.openLinks[e.Stream] = opens
 }
 
+// sessionCompleted folds the completion of a link, and compares it with an earlier one. It fails
+// when the payload does not decode. foldEvent calls it.
 func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
 	linkTallies{b}.recountLink(e, false)
 	var p struct{ AmountUsdCents, ShortfallCents money.Cents }
@@ -69,6 +73,8 @@ func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
 	return nil
 }
 
+// checkoutCredited folds the credit of a paid link to the stablecoin balance. A wrong amount or
+// posting is a finding. It fails when the payload does not decode. foldEvent calls it.
 func (b *shardTotals) checkoutCredited(e *persistence.Event) error {
 	var p struct {
 		Session        string
@@ -87,6 +93,8 @@ func (b *shardTotals) checkoutCredited(e *persistence.Event) error {
 	return nil
 }
 
+// sessionCredited folds the link's own record of its credit, and compares it with the completion.
+// It fails when the payload does not decode. foldEvent calls it.
 func (b *shardTotals) sessionCredited(e *persistence.Event) error {
 	var p struct{ AmountUsdCents, ShortfallCents money.Cents }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -100,6 +108,8 @@ func (b *shardTotals) sessionCredited(e *persistence.Event) error {
 	return nil
 }
 
+// stablecoinReceived folds a deposit of stablecoins and checks its postings. It fails when the
+// payload does not decode. foldEvent calls it.
 func (b *shardTotals) stablecoinReceived(e *persistence.Event) error {
 	var p struct {
 		AmountUsdCents money.Cents
@@ -113,7 +123,8 @@ func (b *shardTotals) stablecoinReceived(e *persistence.Event) error {
 	return nil
 }
 
-// checkoutRecord compares the end of a session in its record with the events.
+// checkoutRecord compares the end of a session in its record with the events; a difference is a
+// finding. It fails when the document does not decode. compareStates calls it for each session.
 func (b *shardTotals) checkoutRecord(r *persistence.Record) error {
 	var d struct {
 		Status     string

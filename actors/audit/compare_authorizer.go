@@ -16,8 +16,10 @@ type authorizerCheck struct {
 	due      map[ident.UUID]int64 // expiries by hold; lines of the expiry index remove theirs
 }
 
-// compareAuthorizer compares funds, holds, rules and spend counters. Every reservation is a
-// finding: a settled or refused one is removed, and one in progress is gone at the next look.
+// compareAuthorizer compares funds, holds, rules and spend counters with the totals; differences
+// are findings. Every reservation is a finding: a settled or refused one is removed, and one in
+// progress is gone at the next look. It fails when the authorizer cannot be read. readShards calls
+// it.
 func compareAuthorizer(a AuthorizerSnapshot, all map[ident.Shard]*shardTotals) error {
 	c := &authorizerCheck{totals: all, reserved: map[ident.UUID]money.Cents{}, due: map[ident.UUID]int64{}}
 	for shard, b := range all {
@@ -46,6 +48,8 @@ func compareAuthorizer(a AuthorizerSnapshot, all map[ident.Shard]*shardTotals) e
 // totalsOf returns the totals of an id's shard; nil when the shard is not compared now.
 func (c *authorizerCheck) totalsOf(id ident.UUID) *shardTotals { return c.totals[id.Shard()] }
 
+// compareReservation adds a reservation to its workspace's sum and reports it as a finding. Its
+// error is always nil. compareAuthorizer calls it for each reservation.
 func (c *authorizerCheck) compareReservation(r Reservation) error {
 	b := c.totalsOf(r.Workspace)
 	if b == nil {
@@ -67,7 +71,9 @@ func (c *authorizerCheck) markSeen(id ident.UUID) {
 	c.seen[id] = true
 }
 
-// visitUnseen visits the ids in the totals that were not marked seen since the last call.
+// visitUnseen visits the ids in the totals that were not marked seen since the last call. An id
+// that does not parse is a finding. Its error is always nil. The searches for missing funds, holds,
+// rules and spends call it.
 func visitUnseen[V any](c *authorizerCheck, prefix string, of func(*shardTotals) map[string]V,
 	visit func(b *shardTotals, id string, v V)) error {
 	for _, b := range c.totals {
@@ -86,6 +92,8 @@ func visitUnseen[V any](c *authorizerCheck, prefix string, of func(*shardTotals)
 	return nil
 }
 
+// compareFunds compares the funds of a workspace with its totals; differences are findings. Its
+// error is always nil. compareAuthorizer calls it for each workspace.
 func (c *authorizerCheck) compareFunds(f Funds) error {
 	b := c.totalsOf(f.Workspace)
 	if b == nil {
@@ -108,6 +116,9 @@ func (c *authorizerCheck) missingFunds() error {
 		})
 }
 
+// compareHold compares a hold with its authorization in the totals; differences are findings. It
+// notes the expiry for compareDue. Its error is always nil. compareAuthorizer calls it for each
+// hold.
 func (c *authorizerCheck) compareHold(h Hold) error {
 	b := c.totalsOf(h.ID)
 	if b == nil {
@@ -149,6 +160,8 @@ func formatID(prefix string, id ident.UUID) string {
 	return id.Format(prefix)
 }
 
+// compareDue matches a line of the expiry index with the expiry of its hold; a line without an
+// authorization is a finding. Its error is always nil. compareAuthorizer calls it for each line.
 func (c *authorizerCheck) compareDue(d Due) error {
 	b := c.totalsOf(d.Hold)
 	if b == nil {
@@ -172,6 +185,8 @@ func (c *authorizerCheck) missingDue() error {
 	return nil
 }
 
+// compareSpend compares a card's monthly spend with the totals; a difference is a finding. Its
+// error is always nil. compareAuthorizer calls it for each card.
 func (c *authorizerCheck) compareSpend(s Spend) error {
 	b := c.totalsOf(s.Card)
 	if b == nil {

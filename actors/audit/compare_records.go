@@ -13,7 +13,8 @@ import (
 // recordCheck compares the records of a shard with its totals.
 type recordCheck struct{ *shardTotals }
 
-// compareRecords compares all records of the shard with the totals.
+// compareRecords compares all records of the shard with the totals; differences are findings. It
+// fails when the journal cannot be read. readShard calls it.
 func (k *recordCheck) compareRecords(ctx context.Context, journal persistence.Snapshot) error {
 	for kind, row := range stateKinds {
 		if err := k.compareStates(ctx, journal, kind, row.compare); err != nil {
@@ -39,7 +40,8 @@ func (k *recordCheck) compareRecords(ctx context.Context, journal persistence.Sn
 	return k.compareDocuments(ctx, journal)
 }
 
-// compareDocuments compares the kinds that have one record per thing in the totals.
+// compareDocuments compares the kinds that have one record per thing in the totals; differences are
+// findings. It fails when the journal cannot be read. compareRecords calls it.
 func (k *recordCheck) compareDocuments(ctx context.Context, journal persistence.Snapshot) error {
 	if err := matchAll(ctx, k.shardTotals, journal, "deposit", maps.Clone(k.deposits)); err != nil {
 		return err
@@ -99,7 +101,7 @@ type monthSpend struct {
 }
 
 // compareIndex compares the authorization indexes with the totals: each authorization is listed
-// once.
+// once. It fails when the journal cannot be read. compareDocuments calls it.
 func (k *recordCheck) compareIndex(ctx context.Context, journal persistence.Snapshot) error {
 	named := make(map[string]int, len(k.authorizations))
 	err := k.eachRecord(ctx, journal, "authorization_index",
@@ -116,7 +118,7 @@ func (k *recordCheck) compareIndex(ctx context.Context, journal persistence.Snap
 }
 
 // indexRecord compares an index record with the authorizations that it lists, and counts them in
-// named.
+// named. It fails when the document does not decode. compareIndex calls it for each record.
 func (k *recordCheck) indexRecord(r *persistence.Record, named map[string]int) error {
 	var run indexDocument
 	if err := json.Unmarshal(r.Document, &run); err != nil {
@@ -142,7 +144,8 @@ func (k *recordCheck) indexRecord(r *persistence.Record, named map[string]int) e
 	return nil
 }
 
-// eachRecord visits all records of a kind in the shard. An error of visit is a finding.
+// eachRecord visits all records of a kind in the shard. An error of visit is a finding. It fails
+// when the journal cannot be read. The comparisons of records call it.
 func (b *shardTotals) eachRecord(ctx context.Context, journal persistence.Snapshot, kind string,
 	visit func(*persistence.Record) error) error {
 	after := ""
@@ -164,7 +167,8 @@ func (b *shardTotals) eachRecord(ctx context.Context, journal persistence.Snapsh
 }
 
 // compareStates compares the states of a kind of actor: each stream has one, at the stream's
-// version.
+// version. compare, if not nil, compares the document. It fails when the journal cannot be read.
+// compareRecords calls it for each kind.
 func (k *recordCheck) compareStates(ctx context.Context, journal persistence.Snapshot, kind string,
 	compare func(*recordCheck, *persistence.Record) error) error {
 	seen := map[string]bool{}
@@ -196,7 +200,8 @@ func (k *recordCheck) cardRecord(r *persistence.Record) error {
 	return nil
 }
 
-// balanceRecord compares a workspace's balance with the totals, term by term.
+// balanceRecord compares a workspace's balance with the totals, term by term; differences are
+// findings. It fails when the document does not decode. compareStates calls it for each balance.
 func (k *recordCheck) balanceRecord(r *persistence.Record) error {
 	var d struct {
 		UsdCents, HoldCents, CardCents, LedgerCents, SuspenseCents, MonthSpend, ReservedCents,
@@ -242,7 +247,8 @@ func (k *recordCheck) balanceRecord(r *persistence.Record) error {
 	return k.currencies.compareHoldings(r)
 }
 
-// ledgerRecord compares a ledger line with its transfer, and marks the transfer in seen.
+// ledgerRecord compares a ledger line with its transfer, and marks the transfer in seen. It fails
+// when the document does not decode. compareRecords calls it for each line.
 func (k *recordCheck) ledgerRecord(r *persistence.Record, seen map[string]bool) error {
 	var line struct {
 		Direction, TransferGroup string
@@ -266,8 +272,9 @@ func (k *recordCheck) ledgerRecord(r *persistence.Record, seen map[string]bool) 
 	return nil
 }
 
-// matchAll compares the records of a kind with the expected documents, one record each. It removes
-// the matched ones from expected.
+// matchAll compares the records of a kind with the expected documents, one record each; differences
+// are findings. It removes the matched ones from expected. It fails when the journal cannot be
+// read. The comparisons of deposits, payouts, cards and other documents call it.
 func matchAll[D comparable](ctx context.Context, b *shardTotals, journal persistence.Snapshot, kind string,
 	expected map[string]D) error {
 	err := b.eachRecord(ctx, journal, kind, func(r *persistence.Record) error {

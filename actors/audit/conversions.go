@@ -31,6 +31,8 @@ func conversionMoveAllowed(from, to string) bool {
 	return (to == "completed" || to == "failed") && (from == "provider_submitted" || from == "outcome_unknown")
 }
 
+// conversionCreated folds a new conversion: its sale is held and its purchase is expected. It fails
+// when the payload does not decode. foldEvent calls it.
 func (cb *currencyTotals) conversionCreated(e *persistence.Event) error {
 	var p struct {
 		Conversion struct {
@@ -57,7 +59,7 @@ func (cb *currencyTotals) conversionCreated(e *persistence.Event) error {
 }
 
 // conversionMoved folds a move: the held amount is sold or freed; an abandoned conversion can still
-// sell.
+// sell. It fails when the payload does not decode. foldEvent calls it.
 func (cb *currencyTotals) conversionMoved(e *persistence.Event) error {
 	var p struct {
 		Conversion, From, To string

@@ -28,7 +28,8 @@ type currencyTotals struct {
 // incomingAmounts are the amounts that pending pay-ins and open conversions bring to a balance.
 type incomingAmounts struct{ pending, buying money.Minor }
 
-// addIncoming adds a to a balance's pending pay-ins, or to its purchases.
+// addIncoming adds a to a balance's pending pay-ins, or to its purchases. An overflow is a finding.
+// The folds of conversions and pay-ins call it.
 func (cb *currencyTotals) addIncoming(workspace string, a amount, payin bool) {
 	key := currencyHolding{workspace, a.Currency}
 	sums := cb.incoming[key]
@@ -94,6 +95,8 @@ func (cb *currencyTotals) amountsOf(workspace, currency string) *holdingAmounts 
 	return cb.holdings[key]
 }
 
+// currencyOpened folds the opening of a balance in a currency. It fails when the payload does not
+// decode. foldEvent calls it.
 func (cb *currencyTotals) currencyOpened(e *persistence.Event) error {
 	var p struct{ Currency string }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -105,6 +108,8 @@ func (cb *currencyTotals) currencyOpened(e *persistence.Event) error {
 	return nil
 }
 
+// payinAnnounced folds a pending pay-in. It fails when the payload does not decode. foldEvent calls
+// it.
 func (cb *currencyTotals) payinAnnounced(e *persistence.Event) error {
 	var p struct{ Payin payin }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -117,6 +122,8 @@ func (cb *currencyTotals) payinAnnounced(e *persistence.Event) error {
 	return nil
 }
 
+// payinArrived folds an arrived pay-in and checks its postings. It fails when the payload does not
+// decode. foldEvent calls it.
 func (cb *currencyTotals) payinArrived(e *persistence.Event) error {
 	var p struct {
 		Payin    string
@@ -138,7 +145,8 @@ func (cb *currencyTotals) payinArrived(e *persistence.Event) error {
 }
 
 // expectCurrencyPostings adds postings of currencies and compares the sums by account with the
-// expected ones. Each transfer must sum to zero in each currency.
+// expected ones. Each transfer must sum to zero in each currency. Differences are findings. The
+// folds of conversions and pay-ins call it.
 func (cb *currencyTotals) expectCurrencyPostings(e *persistence.Event, postings []posting,
 	want map[bookAccount]money.Minor) {
 	sums, got := map[transferCurrency]money.Minor{}, map[bookAccount]money.Minor{}
@@ -173,7 +181,8 @@ func (cb *currencyTotals) expectCurrencyPostings(e *persistence.Event, postings 
 	}
 }
 
-// compareHoldings compares the currency balances of a workspace's record with the events.
+// compareHoldings compares the currency balances of a workspace's record with the events;
+// differences are findings. It fails when the document does not decode. balanceRecord calls it.
 func (cb *currencyTotals) compareHoldings(r *persistence.Record) error {
 	var d struct {
 		Currencies []struct {
@@ -232,7 +241,8 @@ func addAmount(sums map[string]money.Minor, a amount) map[string]money.Minor {
 }
 
 // compareCurrencies compares the records of balances in currencies with the events. The activity
-// lines must show every change of an available balance, and nothing else.
+// lines must show every change of an available balance, and nothing else. Differences are findings.
+// It fails when the journal cannot be read. compareDocuments calls it.
 func (cb *currencyTotals) compareCurrencies(ctx context.Context, journal persistence.Snapshot) error {
 	left := maps.Clone(cb.lines)
 	err := cb.eachRecord(ctx, journal, "currency_activity", func(r *persistence.Record) error {

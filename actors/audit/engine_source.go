@@ -17,11 +17,14 @@ type Engine interface {
 }
 
 // FromEngine returns an engine as a source of an audit. It converts stored values and sums nothing.
+// It never fails. storecare.Audit calls it, for `purser audit` or for the server that the command
+// asks.
 func FromEngine(e Engine) Authorizer { return engineSource{e} }
 
 type engineSource struct{ engine Engine }
 
-// Snapshot reads the durable ends of the logs first, so that the snapshot has those entries.
+// Snapshot reads the durable ends of the logs first, so that the snapshot has those entries. The
+// caller closes it. readShards calls it.
 func (e engineSource) Snapshot() AuthorizerSnapshot {
 	s := &engineSnapshot{}
 	for i := range s.synced {
@@ -42,7 +45,9 @@ func (e *engineSnapshot) Synced(shard ident.Shard) uint64 { return e.synced[shar
 
 const entriesPerRead = 1000
 
-// Log encodes entries as the journal stores them, so that an audit decodes one format only.
+// Log visits the entries of a shard after a sequence number, encoded as the journal stores them, so
+// that an audit decodes one format only. It fails with visit's error, or when the log cannot be
+// read. readLog calls it.
 func (e *engineSnapshot) Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error {
 	for {
 		entries, err := e.ReadLog(shard, after, entriesPerRead)

@@ -74,7 +74,8 @@ func (a *authorization) expiryMillis() int64 {
 }
 
 // foldEntry adds an entry to its workspace, its authorization and its card, and checks its own
-// amounts.
+// amounts; differences are findings. foldRelayed calls it for entries of the journal, and readLog
+// for later ones.
 func (b *shardTotals) foldEntry(e *logEntry) {
 	a := b.accountOf(e.Workspace)
 	b.expectEqual("entry", e.logPosition(), "workspace sequence", a.wsSeq+1, e.WsSeq)
@@ -113,6 +114,8 @@ func (b *shardTotals) foldSpend(e *logEntry) {
 	b.expectEqual("entry", e.logPosition(), "card's spend", c.cents, e.SpendCents)
 }
 
+// foldAuthorization adds an entry's amounts to its authorization and compares the sums with the
+// entry's own; differences are findings. foldEntry calls it.
 func (b *shardTotals) foldAuthorization(e *logEntry) {
 	id, after := e.Authorization.ID, *e.Authorization
 	sum := b.authorizations[id]
@@ -136,7 +139,8 @@ func (b *shardTotals) foldAuthorization(e *logEntry) {
 }
 
 // readLog folds the log entries that the journal does not have yet. Afterwards the totals reflect
-// the authorizer, and every sequence number up to its last must have been seen.
+// the authorizer, and every sequence number up to its last must have been seen: a missing one is a
+// finding. It fails when the log cannot be read or decoded, or with errTooFar. readShard calls it.
 func (b *shardTotals) readLog(authorizer AuthorizerSnapshot) error {
 	err := authorizer.Log(b.shard, b.log.next-1, func(raw []byte) error {
 		var e logEntry
@@ -173,7 +177,8 @@ const maxAhead = 200_000_000
 
 var errTooFar = errors.New("too many entries follow a missing sequence number")
 
-// addNumber reports whether a number is new and not lost.
+// addNumber adds a number and reports whether it is new and not lost. It never fails. foldRelayed
+// and readLog call it for each entry.
 func (s *logSequence) addNumber(n uint64) bool {
 	if n < s.next || s.above[n] || s.lossEnd(n) > 0 {
 		return false

@@ -52,7 +52,8 @@ type tally struct {
 	First string `json:"first"`
 }
 
-// countTallies applies an event to the workspace's tallies.
+// countTallies applies an event to the workspace's tallies, the stored counts that limits use. It
+// never fails. foldEvent calls it for each event.
 func (b *shardTotals) countTallies(e *persistence.Event) {
 	for _, t := range stateKinds[e.Kind].tallies {
 		switch {
@@ -80,8 +81,9 @@ func (b *shardTotals) decrementTally(kind string, e *persistence.Event) {
 	b.tallies[stream{kind, e.Workspace}] = t
 }
 
-// compareTallies compares the counts that limits use with the events. A workspace older than its
-// tally has no record until its next change.
+// compareTallies compares the counts that limits use with the events; differences are findings. A
+// workspace older than its tally has no record until its next change. It fails when the journal
+// cannot be read. compareRecords calls it.
 func (k *recordCheck) compareTallies(ctx context.Context, journal persistence.Snapshot) error {
 	for _, kind := range slices.Sorted(maps.Keys(stateKinds)) {
 		for _, t := range stateKinds[kind].tallies {
@@ -93,6 +95,8 @@ func (k *recordCheck) compareTallies(ctx context.Context, journal persistence.Sn
 	return nil
 }
 
+// compareTally compares the records of one tally with the events. It fails when the journal cannot
+// be read. compareTallies calls it.
 func (k *recordCheck) compareTally(ctx context.Context, journal persistence.Snapshot, kind string) error {
 	return k.eachRecord(ctx, journal, kind, func(r *persistence.Record) error {
 		var got tally

@@ -24,7 +24,8 @@ func payoutOpen(status string) bool {
 	return false
 }
 
-// payoutMoveAllowed is the audit's own transition table of a payout.
+// payoutMoveAllowed is the audit's own transition table of a payout. payoutMoved reports a move
+// outside it as a finding.
 func payoutMoveAllowed(from, to string) bool {
 	switch from + " " + to {
 	case "held reserved", "held cancelled", "reserved submitting",
@@ -36,6 +37,8 @@ func payoutMoveAllowed(from, to string) bool {
 		from == "outcome_unknown")
 }
 
+// payoutCreated folds a new payout: its dollars are reserved. It fails when the payload does not
+// decode. foldEvent calls it.
 func (b *shardTotals) payoutCreated(e *persistence.Event) error {
 	var p struct{ Payout payout }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -52,7 +55,7 @@ func (b *shardTotals) payoutCreated(e *persistence.Event) error {
 }
 
 // payoutMoved folds a move: a reservation is paid out or freed; a paid amount comes back; a
-// released payout is paid after all.
+// released payout is paid after all. It fails when the payload does not decode. foldEvent calls it.
 func (b *shardTotals) payoutMoved(e *persistence.Event) error {
 	var p struct {
 		Payout, From, To string

@@ -31,6 +31,8 @@ type orderedCard struct {
 	ID string `json:"id"`
 }
 
+// physicalOrdered folds an order of a physical card and its fee. It fails when the payload does not
+// decode. foldEvent calls it.
 func (b *shardTotals) physicalOrdered(e *persistence.Event) error {
 	var p struct {
 		Order    physicalOrder
@@ -51,6 +53,8 @@ func (b *shardTotals) physicalOrdered(e *persistence.Event) error {
 	return nil
 }
 
+// physicalRefused folds the end of an order and the refund of its fee. It fails when the payload
+// does not decode. foldEvent calls it.
 func (b *shardTotals) physicalRefused(e *persistence.Event) error {
 	var p struct {
 		Order    string
@@ -85,7 +89,8 @@ func (b *shardTotals) physicalMinted(e *persistence.Event) {
 }
 
 // comparePhysical compares the records of orders with the events, and finds physical cards without
-// an order. An order may precede its card.
+// an order. An order may precede its card. It fails when the journal cannot be read.
+// compareDocuments calls it.
 func (b *shardTotals) comparePhysical(ctx context.Context, journal persistence.Snapshot) error {
 	unordered := maps.Clone(b.physical.minted)
 	for _, o := range b.physical.orders {

@@ -75,7 +75,8 @@ type openRampOrders struct {
 // rampOrderOpen reports whether an order of a status is open.
 func rampOrderOpen(status string) bool { return status == "created" || status == "processing" }
 
-// rampEvent folds an event of the ramp actor or of the balance about the ramp.
+// rampEvent folds an event of the ramp actor or of the balance about the ramp. It fails when the
+// payload does not decode. foldEvent calls it.
 func (ramp *rampTotals) rampEvent(e *persistence.Event) error {
 	fold := map[string]func(*persistence.Event) error{
 		"ramp.account_asked.v1":            ramp.rampAccountMoved("pending"),
@@ -96,6 +97,8 @@ func (ramp *rampTotals) rampEvent(e *persistence.Event) error {
 	return fold(e)
 }
 
+// rampAccountMoved returns the fold of an account's move to a status. The fold fails when the
+// payload does not decode. rampEvent calls it.
 func (ramp *rampTotals) rampAccountMoved(to string) func(*persistence.Event) error {
 	return func(e *persistence.Event) error {
 		var p struct{ Account string }
@@ -112,6 +115,8 @@ func (ramp *rampTotals) rampAccountMoved(to string) func(*persistence.Event) err
 	}
 }
 
+// rampWalletAdded folds a new wallet. It fails when the payload does not decode. rampEvent calls
+// it.
 func (ramp *rampTotals) rampWalletAdded(e *persistence.Event) error {
 	var p struct{ Wallet rampWallet }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -123,6 +128,8 @@ func (ramp *rampTotals) rampWalletAdded(e *persistence.Event) error {
 	return nil
 }
 
+// rampWalletMoved returns the fold of a wallet's move between two statuses; another status before
+// is a finding. The fold fails when the payload does not decode. rampEvent calls it.
 func (ramp *rampTotals) rampWalletMoved(from, to string) func(*persistence.Event) error {
 	return func(e *persistence.Event) error {
 		var p struct{ Wallet string }
@@ -137,6 +144,7 @@ func (ramp *rampTotals) rampWalletMoved(from, to string) func(*persistence.Event
 	}
 }
 
+// rampQuoted folds a new quote. It fails when the payload does not decode. rampEvent calls it.
 func (ramp *rampTotals) rampQuoted(e *persistence.Event) error {
 	var p struct{ Quote rampQuote }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -149,7 +157,7 @@ func (ramp *rampTotals) rampQuoted(e *persistence.Event) error {
 }
 
 // rampOrdered compares an order with the locked quote that it uses, and a withdrawal with its
-// wallet.
+// wallet. Differences are findings. It fails when the payload does not decode. rampEvent calls it.
 func (ramp *rampTotals) rampOrdered(e *persistence.Event) error {
 	var p struct {
 		Order    rampOrder
@@ -183,7 +191,7 @@ func rampMoveAllowed(from, to string) bool {
 }
 
 // rampMoved folds a move: the amount is given back, is converted less the fee, or has left for a
-// wallet.
+// wallet. It fails when the payload does not decode. rampEvent calls it.
 func (ramp *rampTotals) rampMoved(e *persistence.Event) error {
 	var p struct {
 		Order, Direction, From, To, TxHash string
@@ -248,6 +256,8 @@ func (ramp *rampTotals) rampSessionImported(e *persistence.Event) error {
 	return nil
 }
 
+// rampSessionMoved folds the end of an imported session and checks its credit. It fails when the
+// payload does not decode. rampEvent calls it.
 func (ramp *rampTotals) rampSessionMoved(e *persistence.Event) error {
 	var p struct {
 		Session, Direction, From, To string
@@ -272,7 +282,8 @@ func (ramp *rampTotals) rampSessionMoved(e *persistence.Event) error {
 	return nil
 }
 
-// rampRecord compares the account and the wallets of a workspace's ramp with the events.
+// rampRecord compares the account and the wallets of a workspace's ramp with the events;
+// differences are findings. It fails when the document does not decode. compareStates calls it.
 func (ramp *rampTotals) rampRecord(r *persistence.Record) error {
 	var d struct {
 		Account rampAccount
@@ -288,7 +299,8 @@ func (ramp *rampTotals) rampRecord(r *persistence.Record) error {
 	return nil
 }
 
-// compareOpenRamp compares the open quotes and orders of a workspace's balance with the events.
+// compareOpenRamp compares the open quotes and orders of a workspace's balance with the events;
+// differences are findings. It fails when the document does not decode. balanceRecord calls it.
 func (ramp *rampTotals) compareOpenRamp(r *persistence.Record) error {
 	var d struct {
 		RampCents      money.Cents
@@ -311,7 +323,8 @@ func (ramp *rampTotals) compareOpenRamp(r *persistence.Record) error {
 	return nil
 }
 
-// compareRamp compares the ramp's records with the events.
+// compareRamp compares the ramp's records with the events; differences are findings. It fails when
+// the journal cannot be read. compareDocuments calls it.
 func (ramp *rampTotals) compareRamp(ctx context.Context, journal persistence.Snapshot) error {
 	if err := matchAll(ctx, ramp.shardTotals, journal, "ramp_account", maps.Clone(ramp.accounts)); err != nil {
 		return err

@@ -56,7 +56,8 @@ func (e *engineSnapshot) WalkRules(visit func(Rule) error) error {
 	})
 }
 
-// originalAllowlist is an allowlist as the cardholder wrote it, from its stored form.
+// originalAllowlist is an allowlist as the cardholder wrote it, from its stored form; nil stays
+// nil. It never fails. WalkRules calls it.
 func originalAllowlist[T any](kept []T, form func(T) string) *[]string {
 	if kept == nil {
 		return nil
@@ -80,6 +81,8 @@ func originalMerchant(kept string) string {
 	return entry
 }
 
+// compareRule compares a card's rule with the terms of its last followed event; differences are
+// findings. Its error is always nil. compareAuthorizer calls it for each rule.
 func (c *authorizerCheck) compareRule(r Rule) error {
 	b := c.totalsOf(r.Card)
 	if b == nil {

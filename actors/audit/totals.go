@@ -69,6 +69,7 @@ type transfer struct {
 	coins     money.Cents
 }
 
+// newShardTotals returns empty totals of a shard. readShards calls it at each look.
 func newShardTotals(shard ident.Shard) *shardTotals {
 	b := &shardTotals{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{},
 		accounts: map[string]*account{},
@@ -81,7 +82,8 @@ func newShardTotals(shard ident.Shard) *shardTotals {
 	return b
 }
 
-// expectEqual adds a finding unless the two print the same.
+// expectEqual adds a finding unless the two print the same. Beyond MaxFindings it only counts. All
+// folds and comparisons of an audit report through it.
 func (b *shardTotals) expectEqual(kind, id, what string, expected, actual any) {
 	e, a := fmt.Sprint(expected), fmt.Sprint(actual)
 	switch {
@@ -121,7 +123,8 @@ func (b *shardTotals) cardOf(id string) *cardTotals {
 	return c
 }
 
-// readEvents folds the shard's events up to its head, and compares the book's postings of each.
+// readEvents folds the shard's events up to its head, and compares the book's postings of each. It
+// fails when the journal or the book cannot be read. readShard calls it.
 func (b *shardTotals) readEvents(ctx context.Context, journal persistence.Snapshot) error {
 	for {
 		events, err := journal.Events(ctx, b.shard, b.position, eventsPerRead)
@@ -140,7 +143,8 @@ func (b *shardTotals) readEvents(ctx context.Context, journal persistence.Snapsh
 	}
 }
 
-// readFollowed folds the events after the journal's snapshot that the authorizer has followed.
+// readFollowed folds the events after the journal's snapshot that the authorizer has followed. It
+// fails when the journal cannot be read. readShard calls it before it reads the authorizer's log.
 func readFollowed(ctx context.Context, b *shardTotals, journal Journal) error {
 	for b.position < b.followed {
 		events, err := journal.Events(ctx, b.shard, b.position, int(min(b.followed-b.position, eventsPerRead)))
@@ -157,6 +161,8 @@ func readFollowed(ctx context.Context, b *shardTotals, journal Journal) error {
 	return nil
 }
 
+// foldEvent adds an event to the totals by its type and checks its position and version. A payload
+// that does not decode is a finding. readEvents and readFollowed call it for each event.
 func (b *shardTotals) foldEvent(e *persistence.Event) {
 	b.expectEqual("event", e.ID, "position", b.position+1, e.Position)
 	b.position = e.Position
@@ -214,6 +220,8 @@ func (b *shardTotals) foldEvent(e *persistence.Event) {
 	}
 }
 
+// depositCreated folds a pending deposit. It fails when the payload does not decode. foldEvent
+// calls it.
 func (b *shardTotals) depositCreated(e *persistence.Event) error {
 	var p struct{ Deposit deposit }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -226,6 +234,8 @@ func (b *shardTotals) depositCreated(e *persistence.Event) error {
 	return nil
 }
 
+// depositSettled folds the arrival of an announced deposit, and compares it with its announcement.
+// It fails when the payload does not decode. foldEvent calls it.
 func (b *shardTotals) depositSettled(e *persistence.Event) error {
 	var p struct {
 		Deposit        string
@@ -245,6 +255,8 @@ func (b *shardTotals) depositSettled(e *persistence.Event) error {
 	return nil
 }
 
+// depositReceived folds a deposit without an announcement. It fails when the payload does not
+// decode. foldEvent calls it.
 func (b *shardTotals) depositReceived(e *persistence.Event) error {
 	var p struct {
 		Deposit  deposit
@@ -266,7 +278,7 @@ func (b *shardTotals) foldBankCredit(e *persistence.Event, cents money.Cents, po
 }
 
 // expectPostings compares the sums that an event's postings added to each account with the expected
-// sums.
+// sums; differences are findings. The folds of events that move dollars or stablecoins call it.
 func (b *shardTotals) expectPostings(e *persistence.Event, got, want map[string]money.Cents) {
 	for _, account := range slices.Sorted(maps.Keys(got)) {
 		if _, known := want[account]; !known {
@@ -279,7 +291,8 @@ func (b *shardTotals) expectPostings(e *persistence.Event, got, want map[string]
 }
 
 // addPostings adds the postings of an event and returns the sum by account. All must be of dollars,
-// and each transfer must sum to zero.
+// and each transfer must sum to zero; differences are findings. The folds of events that move
+// dollars or stablecoins call it.
 func (b *shardTotals) addPostings(e *persistence.Event, postings []posting) (moved map[string]money.Cents) {
 	a, sums, order := b.accountOf(e.Workspace), map[string]money.Cents{}, []string{}
 	moved = map[string]money.Cents{}
@@ -316,6 +329,9 @@ func (b *shardTotals) addPostings(e *persistence.Event, postings []posting) (mov
 	return moved
 }
 
+// foldRelayed folds the log entries that the relay stored in the journal, and checks their
+// postings. An entry that was stored before is a finding. It fails when the payload does not
+// decode. foldEvent calls it.
 func (b *shardTotals) foldRelayed(e *persistence.Event) error {
 	var p struct {
 		Entries  []logEntry
@@ -343,6 +359,8 @@ func (b *shardTotals) foldRelayed(e *persistence.Event) error {
 	return nil
 }
 
+// cardChanged takes the card's terms from the event, and those that the authorizer has followed. It
+// fails when the payload does not decode. foldEvent calls it.
 func (b *shardTotals) cardChanged(e *persistence.Event) error {
 	var t cardTerms
 	if err := json.Unmarshal(e.Payload, &t); err != nil {

@@ -7,7 +7,8 @@ import (
 	"purser/actors/decision"
 )
 
-// Apply folds an event.
+// Apply folds an event into the state. The workspace's actor calls it for each event that it
+// decides; it loads the state from its record, not from events. An unknown event panics.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case WorkspaceCreated:
@@ -53,6 +54,8 @@ func (s *State) Apply(e decision.Event) {
 	}
 }
 
+// applyCreated makes the state of a new workspace: its owners, its first key, and a placeholder
+// bank account. It never fails. Apply calls it.
 func (s *State) applyCreated(e WorkspaceCreated) {
 	*s = State{
 		ID: e.ID, Name: e.Name, Plan: e.Plan, Mode: e.Mode, KYBStatus: e.KYBStatus, BankStatus: Placeholder,

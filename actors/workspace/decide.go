@@ -9,7 +9,9 @@ import (
 	"purser/actors/fault"
 )
 
-// Decide returns the decision for a command. Errors are faults.
+// Decide returns the decision for a command. The workspace's actor calls it and commits the result.
+// Its errors are the faults of the command's decision; not_found for a workspace that does not
+// exist. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if c, ok := command.(Create); ok {
 		return s.createWorkspace(m, c)
@@ -56,6 +58,9 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	panic(fmt.Sprintf("BUG: workspace command %T", command))
 }
 
+// createWorkspace creates the workspace with its owners and first key. It fails with the faults of
+// Create.validate. A second Create, or one without an id, panics. Decide calls it, for POST
+// /api/workspaces.
 func (s *State) createWorkspace(m decision.Meta, c Create) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: workspace created twice")
@@ -85,6 +90,8 @@ func (s *State) createWorkspace(m decision.Meta, c Create) (decision.Decision, e
 	}, nil
 }
 
+// validate fails with invalid_body for a wrong name, plan or label or without an owner, and with
+// limit_exceeded for more than MaxMembers owners. createWorkspace calls it.
 func (c Create) validate() error {
 	if n := utf8.RuneCountInString(c.Name); n < MinName || n > MaxName {
 		return invalidBody("name: %d to %d characters", MinName, MaxName)
@@ -105,7 +112,8 @@ func (c Create) validate() error {
 }
 
 // setMode changes the mode. A verification that the sandbox accepted is void in live mode: it
-// begins again.
+// begins again. It fails with invalid_body for another mode; the present mode changes nothing.
+// Decide calls it; no route sends the command today.
 func (s *State) setMode(m decision.Meta, c SetMode) (decision.Decision, error) {
 	if c.Mode != Sandbox && c.Mode != Live {
 		return decision.Decision{}, invalidBody("mode: sandbox or live")
@@ -121,8 +129,10 @@ func (s *State) setMode(m decision.Meta, c SetMode) (decision.Decision, error) {
 	return s.workspaceDecision(moved), nil
 }
 
-// setKYB opens the real bank account when the verification is submitted. The account stays open,
-// also after a rejection.
+// setKYB sets the status of the business verification, and opens the real bank account when the
+// verification is submitted. The account stays open, also after a rejection. It fails with
+// invalid_body for an unknown status. Decide calls it, for the onboarding route of currency
+// accounts in the sandbox.
 func (s *State) setKYB(m decision.Meta, c SetKYB) (decision.Decision, error) {
 	if !slices.Contains([]string{NotStarted, Pending, Approved, Rejected}, c.Status) {
 		return decision.Decision{}, invalidBody("status: not_started, pending, approved or rejected")
@@ -148,7 +158,8 @@ func (s *State) workspaceDecision(events ...decision.Event) decision.Decision {
 	return decision.Decision{Events: events, Reply: after.View()}
 }
 
-// View returns a copy of the workspace as the interface shows it.
+// View returns a copy of the workspace as the interface shows it. It never fails. The decisions
+// reply it to the workspace routes.
 func (s *State) View() View {
 	return View{
 		ID: s.ID, Name: s.Name, Plan: s.Plan, Mode: s.Mode, KYBStatus: s.KYBStatus,

@@ -23,7 +23,7 @@ type WorkspaceCreated struct {
 
 // MadeBy returns the user who created the workspace, "" when the creating key was made by no owner,
 // directly or through another key. For an event of an older version it returns the maker of the
-// first key.
+// first key. The process that lists a user's workspaces calls it.
 func (e WorkspaceCreated) MadeBy() string {
 	if e.Founder == "" && slices.Contains(e.Owners, e.FirstKey.CreatedBy) {
 		return e.FirstKey.CreatedBy
@@ -179,7 +179,9 @@ var catalog = decision.NewCatalog("workspace", WorkspaceCreated{}, KeyCreated{},
 	MemberRoleChanged{}, MemberRemoved{}, KeysKept{}, MemberInvited{}, InvitationAnswered{}, InvitationEnded{},
 	ModeChanged{}, KYBChanged{})
 
-// DecodeEvent reads an event of any version this package ever wrote.
+// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
+// unknown type and for a payload that does not decode. The processes that follow memberships and
+// departures of members call it.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }

@@ -104,7 +104,7 @@ func (l invitationList) pendingForOthers(emailHash string, at decision.Stamp) in
 }
 
 // oldestAnswered returns the index of the answered invitation to drop for one more, or -1 below
-// MaxAnswered.
+// MaxAnswered. It never fails. noteAnswer calls it.
 func (l invitationList) oldestAnswered() int {
 	oldest, n := -1, 0
 	for i := range l {
@@ -121,6 +121,10 @@ func (l invitationList) oldestAnswered() int {
 	return oldest
 }
 
+// inviteMember invites an email, or gives a present member another role. It fails with
+// requireRole's faults unless the caller is an owner, with invalid_body, with limit_exceeded for
+// too many pending invitations, and with changeRole's faults. Decide calls it, for POST
+// /api/dashboard/members.
 func (s *State) inviteMember(m decision.Meta, c Invite) (decision.Decision, error) {
 	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
@@ -164,6 +168,8 @@ func (s *State) inviteMember(m decision.Meta, c Invite) (decision.Decision, erro
 	return d, nil
 }
 
+// listInvitations replies the pending invitations. It fails with requireRole's faults unless the
+// caller is an owner. Decide calls it, for GET /api/dashboard/invitations.
 func (s *State) listInvitations(m decision.Meta, c ListInvitations) (decision.Decision, error) {
 	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
@@ -177,6 +183,9 @@ func (s *State) listInvitations(m decision.Meta, c ListInvitations) (decision.De
 	return decision.Decision{Reply: pending}, nil
 }
 
+// withdrawInvitation ends a pending invitation. It fails with requireRole's faults unless the
+// caller is an owner, and with not_found for an invitation that is not pending. Decide calls it,
+// for DELETE /api/dashboard/invitations/{id}.
 func (s *State) withdrawInvitation(m decision.Meta, c WithdrawInvitation) (decision.Decision, error) {
 	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
@@ -191,9 +200,10 @@ func (s *State) withdrawInvitation(m decision.Meta, c WithdrawInvitation) (decis
 	return d, nil
 }
 
-// findPresented returns the invitation of a token for its invitee. The fault is not_found for a
-// token that is unknown, ended, for another email or answered differently. It is not_found too for
-// an accepted token whose member was removed.
+// findPresented returns the invitation of a token for its invitee. It fails with not_found for a
+// token that is unknown, ended, for another email or answered differently, and for an accepted
+// token whose member was removed. The decisions that show, accept and decline an invitation call
+// it.
 func (s *State) findPresented(m decision.Meta, by Invitee, statuses ...string) (Invitation, error) {
 	for _, invitation := range s.Invitations {
 		if invitation.TokenHash != by.TokenHash || invitation.EmailHash != by.EmailHash {
@@ -212,6 +222,9 @@ func (s *State) showInvitation(m decision.Meta, c ShowInvitation) (decision.Deci
 	return decision.Decision{Reply: s.viewInvited(invitation)}, err
 }
 
+// acceptInvitation makes the invitee a member; a repeat replies the same. It fails with
+// findPresented's not_found, and with limit_exceeded for a full workspace. Decide calls it, for
+// POST /api/dashboard/invitations/accept.
 func (s *State) acceptInvitation(m decision.Meta, c AcceptInvitation) (decision.Decision, error) {
 	invitation, err := s.findPresented(m, c.Invitee, InvitationPending, InvitationAccepted)
 	if err != nil {
@@ -232,6 +245,8 @@ func (s *State) acceptInvitation(m decision.Meta, c AcceptInvitation) (decision.
 	return d, nil
 }
 
+// declineInvitation records the refusal; a repeat replies the same. It fails with findPresented's
+// not_found. Decide calls it, for POST /api/dashboard/invitations/decline.
 func (s *State) declineInvitation(m decision.Meta, c DeclineInvitation) (decision.Decision, error) {
 	invitation, err := s.findPresented(m, c.Invitee, InvitationPending, InvitationDeclined)
 	if err != nil {
@@ -243,7 +258,8 @@ func (s *State) declineInvitation(m decision.Meta, c DeclineInvitation) (decisio
 	return s.noteAnswer(m, invitation, c.Invitee, InvitationDeclined), nil
 }
 
-// noteAnswer records the answer. The email is deleted; the token is remembered for a repeat.
+// noteAnswer records the answer. The email is deleted; the token is remembered for a repeat. It
+// never fails. acceptInvitation and declineInvitation call it.
 func (s *State) noteAnswer(m decision.Meta, invitation Invitation, by Invitee, status string) decision.Decision {
 	at := decision.StampOf(m.At)
 	invitation.Status, invitation.AnsweredBy = status, by.UserID
@@ -263,7 +279,7 @@ func (s *State) viewInvited(invitation Invitation) Invited {
 }
 
 // fireTimer ends an expired invitation. It removes the timer of an ended invitation and resets an
-// early timer.
+// early timer. It never fails. Decide calls it when an invitation's timer fires.
 func (s *State) fireTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	at := decision.StampOf(m.At)
 	id := strings.TrimPrefix(c.Key, invitationTimerPrefix)

@@ -8,6 +8,9 @@ import (
 	"purser/actors/fault"
 )
 
+// createKey creates a key with the asked scopes. It fails with requireKeyManager's faults,
+// invalid_body for a wrong label or scope, the missing-scope fault for a scope that the calling key
+// lacks, and limit_exceeded. Decide calls it, for POST /api/auth/keys.
 func (s *State) createKey(m decision.Meta, c CreateKey) (decision.Decision, error) {
 	held, err := s.requireKeyManager(c.By)
 	if err != nil {
@@ -43,7 +46,8 @@ func (s *State) createKey(m decision.Meta, c CreateKey) (decision.Decision, erro
 
 // requireKeyManager checks that a principal may create and revoke keys. For a key it returns the
 // scopes, which bound the keys that it creates and revokes. An owner's or admin's session is not
-// bound by scopes.
+// bound by scopes. It fails with the faults of keyScopes or requireRole. createKey and revokeKey
+// call it.
 func (s *State) requireKeyManager(by Principal) ([]string, error) {
 	if by.KeyID == "" {
 		return nil, s.requireRole(by, Owner, Admin)
@@ -51,8 +55,9 @@ func (s *State) requireKeyManager(by Principal) ([]string, error) {
 	return s.keyScopes(by)
 }
 
-// keyScopes returns the scopes of a calling key, which must hold write:api_keys. A key revoked
-// since its authentication is unauthorized.
+// keyScopes returns the scopes of a calling key. It fails with unauthorized for a key revoked since
+// its authentication, and with the missing-scope fault for a key without write:api_keys.
+// requireKeyManager calls it.
 func (s *State) keyScopes(by Principal) ([]string, error) {
 	i := s.Keys.index(by.KeyID)
 	if i < 0 {
@@ -64,6 +69,9 @@ func (s *State) keyScopes(by Principal) ([]string, error) {
 	return s.Keys[i].Scopes, nil
 }
 
+// revokeKey revokes a key and its descendants; a repeat revokes nothing. It fails with
+// requireKeyManager's faults, not_found, and the missing-scope fault when the key holds a scope
+// that the calling key lacks. Decide calls it, for the DELETE routes of keys.
 func (s *State) revokeKey(m decision.Meta, c RevokeKey) (decision.Decision, error) {
 	held, err := s.requireKeyManager(c.By)
 	if err != nil {
@@ -87,7 +95,8 @@ func (s *State) revokeKey(m decision.Meta, c RevokeKey) (decision.Decision, erro
 	return d, nil
 }
 
-// revokeKeys ends live keys in one event.
+// revokeKeys ends live keys in one event and deletes the records of their secrets. It panics for an
+// id that is not live. revokeKey and endKeysOf call it.
 func (s *State) revokeKeys(d *decision.Decision, ids []string, by Principal, at decision.Stamp) {
 	for _, id := range ids {
 		key := s.Keys[s.Keys.index(id)]
@@ -100,7 +109,8 @@ func (s *State) revokeKeys(d *decision.Decision, ids []string, by Principal, at 
 	d.Events = append(d.Events, KeysRevoked{Workspace: s.ID, Keys: ids, By: by.principalID(), At: at})
 }
 
-// OwnersBehind returns the owners, and the owner from whom a live key descends, "" without one.
+// OwnersBehind returns the owners, and the owner from whom a live key descends, "" without one. It
+// never fails. POST /api/workspaces calls it to choose the owners of the new workspace.
 func (s *State) OwnersBehind(keyID string) (owners []string, founder string) {
 	maker := keyID
 	for i := len(s.Keys) - 1; i >= 0; i-- { // a key's maker comes before the key
@@ -120,6 +130,8 @@ func (s *State) OwnersBehind(keyID string) (owners []string, founder string) {
 	return owners, founder
 }
 
+// noteUse records the use of a key, at most once in UseResolution. It fails with not_found for a
+// key that is not live. Decide calls it, for the authentication of API requests.
 func (s *State) noteUse(m decision.Meta, c NoteUse) (decision.Decision, error) {
 	at := decision.StampOf(m.At)
 	i := s.Keys.index(c.KeyID)
@@ -138,6 +150,8 @@ func (s *State) noteUse(m decision.Meta, c NoteUse) (decision.Decision, error) {
 	}, nil
 }
 
+// authenticateKey replies the Access of the key with the secret's hash. It fails with unauthorized
+// when no live key has it. Decide calls it, for each API request with a key.
 func (s *State) authenticateKey(m decision.Meta, c Authenticate) (decision.Decision, error) {
 	i := s.Keys.find(func(k *Key) bool { return k.SecretHash == c.SecretHash })
 	if i < 0 || c.SecretHash == "" {
@@ -171,6 +185,8 @@ func (k NewKey) liveKey(scopes []string, at decision.Stamp) Key {
 	}
 }
 
+// apiKey returns the key as the interface shows it, without its secret's hash. It never fails. The
+// decisions about keys store and reply it.
 func (k Key) apiKey() APIKey {
 	v := APIKey{
 		ID: k.ID, Label: k.Label, Scopes: append([]string{}, k.Scopes...), Prefix: k.Prefix, CreatedBy: k.CreatedBy,

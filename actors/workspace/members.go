@@ -45,7 +45,7 @@ func (s *State) listMembers(c ListMembers) (decision.Decision, error) {
 
 // changeRole gives the member at i the role of an invitation. Keys that descend from the member and
 // hold a scope beyond the role end or become the owner's. It ends the pending invitations of a
-// former owner.
+// former owner. It fails with last_owner and with checkKept's faults. inviteMember calls it.
 func (s *State) changeRole(m decision.Meta, i int, c Invite) (decision.Decision, error) {
 	person := s.Members[i]
 	if person.Role == c.Role {
@@ -69,6 +69,9 @@ func (s *State) changeRole(m decision.Meta, i int, c Invite) (decision.Decision,
 	return d, nil
 }
 
+// removeMember removes a member, by an owner or by the member itself. It fails with requireRole's
+// faults, not_found, last_owner and checkKept's faults. Decide calls it, for the routes that remove
+// a member and leave a workspace.
 func (s *State) removeMember(m decision.Meta, c RemoveMember) (decision.Decision, error) {
 	leaves := c.By.UserID == c.UserID
 	roles := []string{Owner}
@@ -98,7 +101,8 @@ func (s *State) removeMember(m decision.Meta, c RemoveMember) (decision.Decision
 }
 
 // endKeysOf ends the keys that descend from a user and may not stay in the user's new role, "" for
-// none, and returns them, oldest first. The maker of the kept ones becomes by.
+// none, and returns them, oldest first. The maker of the kept ones becomes by. It never fails.
+// changeRole and removeMember call it.
 func (s *State) endKeysOf(d *decision.Decision, userID, role string, keep []string, by Principal,
 	at decision.Stamp) []string {
 	ended, adopted := s.Keys.divide(userID, role, keep)
@@ -116,8 +120,9 @@ func (s *State) endKeysOf(d *decision.Decision, userID, role string, keep []stri
 	return append([]string{}, ended...)
 }
 
-// requireRole refuses a principal that is not a user in one of the roles. For a user outside the
-// workspace the fault is not_found.
+// requireRole checks that a principal is a user in one of the roles. It fails with session_required
+// for a key, not_found for a user outside the workspace, and role_required for another role. The
+// decisions about members, invitations and keys call it.
 func (s *State) requireRole(by Principal, roles ...string) error {
 	if by.UserID == "" {
 		return fault.New(fault.SessionRequired, "")

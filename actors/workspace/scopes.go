@@ -17,7 +17,7 @@ const (
 const allScopes = "*"
 
 // Scopes lists every scope that a key can be given, in the interface's order. The caller owns the
-// list.
+// list. checkScopes and the routes of keys call it.
 func Scopes() []string {
 	return []string{
 		"read:treasury", "write:treasury", "write:counterparties", "write:payouts", WriteRamps, "read:cards",
@@ -28,13 +28,16 @@ func Scopes() []string {
 }
 
 // FirstKeyScopes lists the scopes of a workspace's first key. The caller owns the list.
+// createWorkspace calls it.
 func FirstKeyScopes() []string { return []string{ReadKeys, WriteKeys} }
 
-// Manages reports whether a role may make keys and webhook endpoints.
+// Manages reports whether a role may make keys and webhook endpoints. The members' route and the
+// process that handles departed members call it.
 func Manages(role string) bool { return role == Owner || role == Admin }
 
 // RoleScopes lists the scopes that a key may keep when its maker has a role: those of the routes
-// that a session of the role can call. The caller owns the list.
+// that a session of the role can call. It is empty for an unknown role. The caller owns the list.
+// isWithinRole calls it.
 func RoleScopes(role string) []string {
 	switch role {
 	case Owner, Admin:
@@ -56,12 +59,14 @@ func isWithinRole(role string, scopes []string) bool {
 }
 
 // Holds reports whether a key's scopes grant a scope. A stored * grants every scope except
-// write:ramps, which must be on the key itself.
+// write:ramps, which must be on the key itself. The HTTP server calls it for each request with a
+// key, and the decisions about keys call it.
 func Holds(scopes []string, scope string) bool {
 	return slices.Contains(scopes, scope) || scope != WriteRamps && slices.Contains(scopes, allScopes)
 }
 
-// checkScopes refuses scopes that cannot be granted and returns the others without duplicates.
+// checkScopes returns the asked scopes without duplicates. It fails with invalid_body for none, for
+// an unknown scope and for *. createKey calls it.
 func checkScopes(asked []string) ([]string, error) {
 	if len(asked) == 0 {
 		return nil, invalidBody("scopes: at least one")
