@@ -58,8 +58,8 @@ type caller struct {
 // workspace returns the workspace that the request concerns; "" for a session without one.
 func (c *caller) workspace() string { return c.access.Workspace }
 
-// asPrincipal returns the caller as the author of a change: the user of a session, or the key with
-// the user from whom it descends.
+// asPrincipal returns the author of the caller's changes: the user of a session, or else the API
+// key.
 func (c *caller) asPrincipal() workspace.Principal {
 	if c.user != "" {
 		return workspace.Principal{UserID: c.user}

@@ -45,6 +45,9 @@ func (h *cardHandlers) cardRoutes() []route {
 	}
 }
 
+// mintCard handles POST /api/cards: it creates a virtual card. It fails with invalid_body, with
+// limit_exceeded, and like cardholderFor. A repeat with the same Idempotency-Key returns the first
+// answer.
 func (h *cardHandlers) mintCard(c *call) (answer, error) {
 	var body struct {
 		HolderKind           string      `json:"holderKind"`
@@ -77,7 +80,7 @@ func (h *cardHandlers) mintCard(c *call) (answer, error) {
 }
 
 // newCardIdentity draws the id, token and last four digits of a new card. A full card number never
-// exists.
+// exists. It fails only without entropy. The routes that issue virtual and physical cards call it.
 func (h *cardHandlers) newCardIdentity(c *call, mint *card.Mint) error {
 	slot, err := c.slot()
 	if err != nil {
@@ -100,7 +103,7 @@ func (h *cardHandlers) newCardIdentity(c *call, mint *card.Mint) error {
 	return nil
 }
 
-// drawDigits draws n uniformly distributed decimal digits.
+// drawDigits draws n uniformly distributed decimal digits. It fails only without entropy.
 func drawDigits(n int, entropy io.Reader) (string, error) {
 	const fair = 250 // the multiple of ten below which a byte's remainder is uniform
 	text := make([]byte, 0, n)
@@ -116,6 +119,7 @@ func drawDigits(n int, entropy io.Reader) (string, error) {
 	return string(text), nil
 }
 
+// listCards handles GET /api/cards. It fails like listRecords.
 func (h *cardHandlers) listCards(c *call) (answer, error) {
 	h.actors.WaitRelayed(c.ctx, c.who.workspace())
 	return listRecords(h.edge, c, query.Cards, "", func(state card.State) (any, error) {
@@ -128,7 +132,8 @@ func (c *call) toCard(id string, command any) actors.Envelope {
 	return actors.Envelope{Kind: actors.KindCard, Stream: id, Workspace: c.who.workspace(), Command: command}
 }
 
-// readCard asks the card's actor; another workspace's card is not_found.
+// readCard asks the card's actor for its state. It fails with not_found for an unknown or another
+// workspace's card.
 func (h *cardHandlers) readCard(c *call, id string) (card.View, error) {
 	view, err := ask[card.View](c.ctx, h.actors, c.toCard(id, decision.Read{}))
 	if err != nil {
@@ -137,6 +142,8 @@ func (h *cardHandlers) readCard(c *call, id string) (card.View, error) {
 	return view, nil
 }
 
+// showCard adds the card's label and its spend of this month to a view. It fails only with an error
+// of the store.
 func (h *cardHandlers) showCard(c *call, view card.View) (cardDocument, error) {
 	spent, err := h.monthSpend(c.ctx, c.who.workspace(), view.ID, c.now)
 	if err != nil {
@@ -150,6 +157,7 @@ func (h *cardHandlers) showCard(c *call, view card.View) (cardDocument, error) {
 }
 
 // monthSpend returns the cents that a card has authorized and cleared in the calendar month of now.
+// A card without a spend has 0. It fails only with an error of the store.
 func (h *cardHandlers) monthSpend(ctx context.Context, workspace, id string, now time.Time) (money.Cents, error) {
 	spend, err := query.CardSpends.Read(ctx, h.actors, workspace, id)
 	if fault.Is(err, fault.NotFound) {
@@ -164,6 +172,9 @@ func (h *cardHandlers) monthSpend(ctx context.Context, workspace, id string, now
 	return spend.Cents, nil
 }
 
+// getCard handles GET /api/cards/{id}: it shows the card and its newest recentAuthorizations
+// authorizations. It fails with not_found for another workspace's card. It first waits until the
+// journal has the workspace's answered decisions.
 func (h *cardHandlers) getCard(c *call) (answer, error) {
 	id, workspace := c.params["id"], c.who.workspace()
 	view, err := h.readCard(c, id)
@@ -187,6 +198,8 @@ func (h *cardHandlers) getCard(c *call) (answer, error) {
 	return reply(map[string]any{"card": shown, "recentAuthorizations": recent})
 }
 
+// updateCard handles PATCH /api/cards/{id}: it changes a card's state, limits or scopes. It fails
+// with invalid_body, with not_found, and with the card's refusal of a change of state.
 func (h *cardHandlers) updateCard(c *call) (answer, error) {
 	var change card.Update
 	if err := h.decode(c, &change); err != nil {

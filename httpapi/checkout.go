@@ -64,7 +64,7 @@ type checkoutDocument struct {
 }
 
 // showCheckout joins a session and the merchant's text. The metadata of a cancelled link has its
-// time of cancellation.
+// time of cancellation. It never fails.
 func (h *checkoutHandlers) showCheckout(v checkout.View, text checkout.Text) checkoutDocument {
 	given := func(text string) *string {
 		if text == "" {
@@ -92,6 +92,9 @@ func (h *checkoutHandlers) replyCheckout(text checkout.Text) func(checkout.View)
 	}
 }
 
+// createCheckout handles POST /api/v1/checkout/sessions: it creates a payment link. It fails with
+// invalid_body, with the faults of PrepareCheckout (unknown coins or networks, no price), and with
+// the store's error.
 func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 	var body struct {
 		AmountUsdCents    money.Cents                `json:"amountUsdCents"`
@@ -131,6 +134,8 @@ func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 		}}, h.replyCheckout(create.Text))
 }
 
+// listCheckouts handles GET /api/v1/checkout/sessions: the newest shownSessions links, without a
+// cursor. It fails only with an error of the store.
 func (h *checkoutHandlers) listCheckouts(c *call) (answer, error) {
 	records, err := query.Checkouts.List(c.ctx, h.actors, c.who.workspace(), "", query.Page{Limit: shownSessions})
 	if err != nil {
@@ -147,8 +152,8 @@ func (h *checkoutHandlers) listCheckouts(c *call) (answer, error) {
 	return reply(map[string]any{"data": shown})
 }
 
-// toCheckout addresses a command to the session of the path; another workspace's session is
-// not_found.
+// toCheckout addresses a command to the session of the path. It fails with not_found for a
+// malformed id; another workspace's session is not_found when the command is sent.
 func (c *call) toCheckout(command any) (actors.Envelope, error) {
 	if _, err := ident.Parse(ident.Checkout, c.params["id"]); err != nil {
 		return actors.Envelope{}, fault.New(fault.NotFound, "")
@@ -170,7 +175,9 @@ func (h *checkoutHandlers) cancelCheckout(c *call) (answer, error) {
 	return h.askCheckout(c, checkout.Cancel{})
 }
 
-// askCheckout sends a merchant's command to a session and answers the session after it.
+// askCheckout sends a merchant's command to a session and answers the session after it. It fails
+// with not_found for another workspace's session, and with the session's refusal. The routes that
+// read, simulate and cancel a link call it.
 func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 	e, err := c.toCheckout(command)
 	if err != nil {
@@ -187,12 +194,15 @@ func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 }
 
 // publicCheckout reads the session of the path for a caller with the link and without a key. The
-// session's id is unguessable and authorizes the read.
+// session's id is unguessable and authorizes the read. An unknown id is not_found. The hosted page
+// and the public routes call it.
 func (h *checkoutHandlers) publicCheckout(c *call) (checkout.State, error) {
 	record, err := query.Checkouts.FindRecord(c.ctx, h.actors, c.params["id"])
 	return record.Document, err
 }
 
+// checkoutStatus handles GET of a link's public status. It fails with not_found for an unknown
+// link.
 func (h *checkoutHandlers) checkoutStatus(c *call) (answer, error) {
 	state, err := h.publicCheckout(c)
 	if err != nil {
@@ -201,8 +211,9 @@ func (h *checkoutHandlers) checkoutStatus(c *call) (answer, error) {
 	return reply(state.CustomerView(c.now))
 }
 
-// selectCheckout sets the customer's coin and network. It answers 404 for an unknown link, 400 for
-// a pair that the link does not accept, 409 when the link is paid and 410 when it has ended.
+// selectCheckout handles POST of a link's public select: it sets the customer's coin and network.
+// It answers 404 for an unknown link, 400 for a pair that the link does not accept, 409 when the
+// link is paid and 410 when it has ended.
 func (h *checkoutHandlers) selectCheckout(c *call) (answer, error) {
 	var body struct {
 		Asset string `json:"asset"`

@@ -42,7 +42,9 @@ type conversionQuoteDocument struct {
 	ServerNow      decision.Stamp `json:"serverNow"`
 }
 
-// createConversionQuote locks the desk's rate. A repeat is answered without asking the desk again.
+// createConversionQuote handles POST /api/mca/quotes: it locks the desk's rate for a conversion
+// between two currencies. A repeat is answered without asking the desk again. It fails with
+// invalid_body, with the balance's refusal, with the desk's refusal, and with rate_limited.
 func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	var body struct {
 		SellCurrency money.Currency `json:"sellCurrency"`
@@ -91,7 +93,9 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	})
 }
 
-// createConversion uses a quote. A repeat is answered although the quote is used.
+// createConversion handles POST /api/mca/conversions: it orders a conversion at a quote. A repeat
+// is answered although the quote is used. It fails with quote_not_found for an unknown quote, and
+// with the balance's refusal of an expired or used one.
 func (h *currencyHandlers) createConversion(c *call) (answer, error) {
 	var body struct {
 		QuoteID string `json:"quoteId"`
@@ -127,8 +131,8 @@ var conversionLabels = map[string]string{
 	balance.ConversionAbandoned: "No answer from our partner; the money is back in the balance",
 }
 
-// getConversion shows a conversion. The bought amount is 0 once the conversion has ended without
-// buying.
+// getConversion handles GET /api/mca/conversions/{id}. The bought amount is 0 once the conversion
+// has ended without buying. Another workspace's conversion is not_found.
 func (h *currencyHandlers) getConversion(c *call) (answer, error) {
 	v, err := readOwn(h.edge, c, query.Conversions, c.params["id"])
 	if err != nil {

@@ -20,6 +20,8 @@ func (h *treasuryHandlers) counterpartyRoutes() []route {
 	}
 }
 
+// createCounterparty handles POST /api/treasury/counterparties: it saves a recipient of payouts. It
+// fails with invalid_body and with the store's error.
 func (h *treasuryHandlers) createCounterparty(c *call) (answer, error) {
 	var account counterparty.Account
 	if err := h.decode(c, &account); err != nil {
@@ -49,7 +51,8 @@ func (h *treasuryHandlers) getCounterparty(c *call) (answer, error) {
 	return reply(map[string]any{"counterparty": view})
 }
 
-// removeCounterparty removes a recipient. Removing one again answers the same.
+// removeCounterparty handles DELETE /api/treasury/counterparties/{id}. Removing a recipient again
+// answers the same. An unknown or another workspace's recipient is not_found.
 func (h *treasuryHandlers) removeCounterparty(c *call) (answer, error) {
 	id := c.params["id"]
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {
@@ -64,7 +67,8 @@ func (h *treasuryHandlers) removeCounterparty(c *call) (answer, error) {
 	return reply(map[string]bool{"removed": true})
 }
 
-// recipientNamed returns the counterparty that a payout or a quote names.
+// recipientNamed returns the counterparty that a payout or a quote names. It fails with not_found
+// for an unknown, removed or another workspace's counterparty.
 func (h *treasuryHandlers) recipientNamed(c *call, id string) (balance.Recipient, error) {
 	state, err := readOwn(h.edge, c, query.Counterparties, id)
 	if err != nil {

@@ -83,6 +83,8 @@ func detailsStatus(who *caller, a balance.CurrencyAccount) string {
 	return "ready"
 }
 
+// showCurrency shows an account with its available and pending amounts, in smallest units. It never
+// fails.
 func showCurrency(who *caller, a balance.CurrencyAccount, pending money.Minor) currencyDocument {
 	exponent, _ := a.Currency.Exponent()
 	return currencyDocument{Currency: a.Currency, Status: a.Status, ScopeStatus: a.Scope,
@@ -119,7 +121,7 @@ type onboardingDocument struct {
 }
 
 // showOnboarding shows the workspace's own kybStatus. A workspace that an earlier version onboarded
-// without recording the acceptance has one action left: to onboard again.
+// without recording the acceptance has one action left: to onboard again. It never fails.
 func showOnboarding(who *caller, onboarded bool) onboardingDocument {
 	d := onboardingDocument{KYBStatus: who.access.KYBStatus}
 	d.SandboxAutoAccepted = onboarded && who.access.Mode == modeSandbox && d.KYBStatus == kybApproved
@@ -128,6 +130,8 @@ func showOnboarding(who *caller, onboarded bool) onboardingDocument {
 	return d
 }
 
+// readCurrencies asks the workspace's balance for its accounts in currencies. It fails only with an
+// error of the store.
 func (h *currencyHandlers) readCurrencies(c *call) (balance.CurrenciesView, error) {
 	id := c.who.workspace()
 	view, err := ask[balance.CurrenciesView](c.ctx, h.actors, toBalance(id, balance.ReadCurrencies{}))
@@ -137,7 +141,8 @@ func (h *currencyHandlers) readCurrencies(c *call) (balance.CurrenciesView, erro
 	return view, nil
 }
 
-// listCurrencies shows the currency accounts of a workspace, and the currencies it could open.
+// listCurrencies handles GET /api/mca/accounts: the currency accounts of a workspace, and the
+// currencies it could open. It fails only with an error of the store.
 func (h *currencyHandlers) listCurrencies(c *call) (answer, error) {
 	view, err := h.readCurrencies(c)
 	if err != nil {
@@ -155,7 +160,8 @@ func (h *currencyHandlers) listCurrencies(c *call) (answer, error) {
 	})
 }
 
-// currencyNamed returns the currency of the path.
+// currencyNamed returns the currency of the path. A currency that is not served is
+// invalid_currency.
 func currencyNamed(c *call) (money.Currency, error) {
 	currency := money.Currency(c.params["currency"])
 	if _, served := currency.Exponent(); !served {
@@ -173,8 +179,9 @@ type receivingDocument struct {
 	Fields     map[string]string `json:"fields"`
 }
 
-// currencyDetails shows the bank details for payments into a balance. An account that is being
-// opened has none yet.
+// currencyDetails handles GET /api/mca/accounts/{currency}/details: the bank details for payments
+// into a balance. An account that is being opened has none yet. It fails with invalid_currency, and
+// with not_found for a currency without an account.
 func (h *currencyHandlers) currencyDetails(c *call) (answer, error) {
 	currency, err := currencyNamed(c)
 	if err != nil {
@@ -192,6 +199,8 @@ func (h *currencyHandlers) currencyDetails(c *call) (answer, error) {
 	return answer{}, fault.New(fault.NotFound, "")
 }
 
+// showDetails answers the bank details of an account, none while it is pending. It fails with an
+// error of the bank or the store. currencyDetails calls it.
 func (h *currencyHandlers) showDetails(c *call, a balance.CurrencyAccount) (answer, error) {
 	details, id := []receivingDocument{}, c.who.workspace()
 	if detailsStatus(&c.who, a) == "ready" {
@@ -211,6 +220,8 @@ func (h *currencyHandlers) showDetails(c *call, a balance.CurrencyAccount) (answ
 	return reply(map[string]any{"currency": a.Currency, "status": detailsStatus(&c.who, a), "details": details})
 }
 
+// openCurrency handles POST /api/mca/accounts/{currency}: it opens an account in a currency. It
+// fails with invalid_currency, and with the balance's refusal.
 func (h *currencyHandlers) openCurrency(c *call) (answer, error) {
 	currency, err := currencyNamed(c)
 	if err != nil {
@@ -232,8 +243,9 @@ func (h *currencyHandlers) getOnboarding(c *call) (answer, error) {
 	return reply(showOnboarding(&c.who, view.Onboarded))
 }
 
-// startOnboarding onboards a workspace. A sandbox workspace first records its verification as
-// accepted, so a crash never leaves an onboarded workspace unapproved.
+// startOnboarding handles POST /api/mca/onboarding. A sandbox workspace first records its
+// verification as accepted, so a crash never leaves an onboarded workspace unapproved. It fails
+// only with the refusal of the workspace or balance.
 func (h *currencyHandlers) startOnboarding(c *call) (answer, error) {
 	id := c.who.workspace()
 	if c.who.access.Mode == modeSandbox && c.who.access.KYBStatus != kybApproved {
@@ -260,7 +272,8 @@ type activityDocument struct {
 	CreatedAt    decision.Stamp `json:"createdAt"`
 }
 
-// listActivity lists the entries of a balance. A currency without a balance has none.
+// listActivity handles GET /api/mca/activity: the entries of a balance. A currency without a
+// balance has none. It fails with currency_required, with invalid_currency, and like listRecords.
 func (h *currencyHandlers) listActivity(c *call) (answer, error) {
 	asked := c.query["currency"]
 	if asked == "" {
@@ -274,6 +287,8 @@ func (h *currencyHandlers) listActivity(c *call) (answer, error) {
 		func(a balance.Activity) (any, error) { return h.showActivity(c, a) })
 }
 
+// showActivity shows an entry, with the sender's reference of a payin. It fails only with an error
+// of the store.
 func (h *currencyHandlers) showActivity(c *call, a balance.Activity) (any, error) {
 	d := activityDocument{ID: a.ID, Kind: a.Kind, Direction: a.Direction, CreatedAt: a.CreatedAt,
 		Amount: newAmountView(balance.Amount{Currency: a.Currency, AmountMinor: a.AmountMinor})}
@@ -288,7 +303,9 @@ func (h *currencyHandlers) showActivity(c *call, a balance.Activity) (any, error
 	return d, err
 }
 
-// simulatePayin announces test money that arrives after the deposit delay.
+// simulatePayin handles POST /api/dev/mca/simulate-payin of a sandbox workspace: it announces test
+// money that arrives after the deposit delay. It fails with invalid_body, and with the balance's
+// refusal.
 func (h *currencyHandlers) simulatePayin(c *call) (answer, error) {
 	var body struct {
 		Currency    money.Currency `json:"currency"`
@@ -321,7 +338,9 @@ const (
 	sideBuy  = "buy"
 )
 
-// estimateRate shows both sides of a conversion at the mid rate. It locks and reserves nothing.
+// estimateRate handles GET /api/mca/rates: it shows both sides of a conversion at the mid rate. It
+// locks and reserves nothing. It fails with invalid_query, invalid_currency, invalid_amount or
+// same_currency, with the reason for a currency that is not converted, and with the desk's error.
 func (h *currencyHandlers) estimateRate(c *call) (answer, error) {
 	from, to, side := money.Currency(c.query["from"]), money.Currency(c.query["to"]), c.query["fixedSide"]
 	if side == "" {
@@ -374,6 +393,7 @@ func displayRate(sell money.Currency, rate string, buy money.Currency) string {
 }
 
 // amountOf reads the amount of the query in the fixed side's currency. The default is one unit.
+// Anything else is invalid_amount.
 func amountOf(c *call, fixed money.Currency) (money.Minor, error) {
 	text, given := c.query["amount"]
 	if !given {
@@ -390,8 +410,8 @@ func amountOf(c *call, fixed money.Currency) (money.Minor, error) {
 	return minor, nil
 }
 
-// listCurrencyPayouts lists the payouts from balances in currencies. There are none while sending
-// is not available.
+// listCurrencyPayouts handles GET /api/mca/payouts: the payouts from balances in currencies. There
+// are none while sending is not available. It fails with invalid_query for an unknown status.
 func listCurrencyPayouts(c *call) (answer, error) {
 	if status, given := c.query["status"]; given && status != "in_progress" {
 		return answer{}, fault.New(fault.InvalidQuery, "status: in_progress")

@@ -52,6 +52,8 @@ type credentials struct {
 	folded   string
 }
 
+// readCredentials reads the body of a sign-up or sign-in and folds the email. It fails with
+// invalid_body.
 func (h *sessionHandlers) readCredentials(c *call) (credentials, error) {
 	var body credentials
 	if err := h.decode(c, &body); err != nil {
@@ -65,6 +67,9 @@ func (h *sessionHandlers) readCredentials(c *call) (credentials, error) {
 	return body, nil
 }
 
+// signUp handles POST /api/dashboard/signup: it creates a user and starts a session. It fails with
+// signup_closed, rate_limited, invalid_body, email_taken, and unavailable when the password queue
+// is full.
 func (h *sessionHandlers) signUp(c *call) (answer, error) {
 	if h.cfg.SignupClosed {
 		return answer{}, fault.New(fault.SignupClosed, "this deployment takes no new users")
@@ -96,8 +101,9 @@ func (h *sessionHandlers) signUp(c *call) (answer, error) {
 	return h.startSession(c, userDocument{ID: id, Email: view.Email, CreatedAt: view.CreatedAt}, user.StartSession{})
 }
 
-// logIn answers an unknown email like a wrong password, after the same work, so that it discloses
-// no accounts.
+// logIn handles POST /api/dashboard/login. It answers an unknown email like a wrong password, after
+// the same work, so that it discloses no accounts: both are invalid_credentials. It also fails with
+// invalid_body, rate_limited, and unavailable when the password queue is full.
 func (h *sessionHandlers) logIn(c *call) (answer, error) {
 	body, err := h.readCredentials(c)
 	if err != nil {
@@ -131,8 +137,9 @@ func (h *sessionHandlers) logIn(c *call) (answer, error) {
 		user.StartSession{Changes: credential.Changes, Places: places})
 }
 
-// changePassword replaces the password of the session's user. Every session ends, and the answer
-// starts a new one.
+// changePassword handles POST /api/dashboard/password: it replaces the password of the session's
+// user. Every session ends, and the answer starts a new one. It fails with invalid_credentials for
+// a wrong current password, with invalid_body, rate_limited or unavailable.
 func (h *sessionHandlers) changePassword(c *call) (answer, error) {
 	var body struct {
 		CurrentPassword string `json:"currentPassword"`
@@ -176,7 +183,8 @@ func (h *sessionHandlers) changePassword(c *call) (answer, error) {
 }
 
 // refuseTakenUnkeyed refuses a new account for an email whose account lies in the slot that was
-// used before slots were keyed. Register itself refuses one in the keyed slot.
+// used before slots were keyed. Register itself refuses one in the keyed slot. The refusal is
+// email_taken. signUp calls it.
 func (h *sessionHandlers) refuseTakenUnkeyed(ctx context.Context, folded string) error {
 	id, err := h.accounts.userOf(ctx, ident.UnkeyedSlot(folded), folded)
 	if err == nil && id != "" {
@@ -185,7 +193,8 @@ func (h *sessionHandlers) refuseTakenUnkeyed(ctx context.Context, folded string)
 	return err
 }
 
-// newSession completes a command with a fresh secret and the place of the request.
+// newSession completes a command with a fresh secret and the place (a hash of the address) of the
+// request. It returns the secret for the cookie. It fails only without entropy.
 func (h *sessionHandlers) newSession(c *call, id string, start user.StartSession) (user.StartSession, string, error) {
 	slot, err := ident.SlotOf(id)
 	if err != nil {
@@ -205,7 +214,8 @@ func (h *sessionHandlers) newSession(c *call, id string, start user.StartSession
 }
 
 // startSession starts a session for the user of a sign-up or sign-in. The session of the request's
-// cookie ends, because the answer replaces its cookie.
+// cookie ends, because the answer replaces its cookie. It fails with the user's refusal after a
+// password change in between, and with the store's error.
 func (h *sessionHandlers) startSession(c *call, who userDocument, start user.StartSession) (answer, error) {
 	start, secret, err := h.newSession(c, who.ID, start)
 	if err != nil {
@@ -223,6 +233,8 @@ func (h *sessionHandlers) startSession(c *call, who userDocument, start user.Sta
 	return a, err
 }
 
+// logOut handles POST /api/dashboard/logout: it ends the session and deletes its cookie. It fails
+// only with an error of the store.
 func (h *sessionHandlers) logOut(c *call) (answer, error) {
 	_, err := h.actors.Ask(c.ctx, toUser(c.who.user, user.EndSession{SecretHash: c.who.session}))
 	if err != nil {
@@ -233,6 +245,8 @@ func (h *sessionHandlers) logOut(c *call) (answer, error) {
 	return a, err
 }
 
+// showMe handles GET /api/dashboard/me: the session's user and the user's workspaces. It fails only
+// with an error of the store.
 func (h *sessionHandlers) showMe(c *call) (answer, error) {
 	view, err := h.readUser(c.ctx, c.who.user)
 	if err != nil {

@@ -22,8 +22,8 @@ var docs embed.FS
 var guideNames = []string{"quickstart", "cards-and-decisions", "treasury-and-payouts", "currencies", "ramp",
 	"agents", "checkout", "webhooks", "errors", "limits", "sandbox", "operating", "security"}
 
-// newLibrary renders the guides. The guides of errors and of limits end with tables of
-// the code.
+// newLibrary renders the guides. The guides of errors and of limits end with tables of the code. It
+// fails only for a defect of the embedded guides. newDocuments calls it at the start.
 func newLibrary() (*guides.Library, error) {
 	var sources []guides.Source
 	for _, name := range guideNames {
@@ -57,6 +57,7 @@ func (h *checkoutHandlers) showGuides(ctx *fasthttp.RequestCtx, _ *call) error {
 	return h.writeGuide(ctx, web.Guide{Title: "Guides"})
 }
 
+// showGuide handles GET /docs/{guide}. An unknown guide shows a page with status 404.
 func (h *checkoutHandlers) showGuide(ctx *fasthttp.RequestCtx, c *call) error {
 	guide, ok := h.library.Guide(c.params["guide"])
 	if !ok {
@@ -67,12 +68,14 @@ func (h *checkoutHandlers) showGuide(ctx *fasthttp.RequestCtx, c *call) error {
 		Body: template.HTML(guide.HTML)})
 }
 
-// searchGuides searches titles, headings and paragraphs for every word of the query.
+// searchGuides handles GET /docs/search: it searches titles, headings and paragraphs for every word
+// of the query.
 func (h *checkoutHandlers) searchGuides(ctx *fasthttp.RequestCtx, _ *call) error {
 	query := guides.Trim(string(ctx.QueryArgs().Peek("q")))
 	return h.writeGuide(ctx, web.Guide{Title: "Search", Query: query, Searched: true, Results: h.library.Search(query)})
 }
 
+// writeGuide renders a page of the guides. It fails only when the template does.
 func (h *checkoutHandlers) writeGuide(ctx *fasthttp.RequestCtx, page web.Guide) error {
 	page.Guides = h.library.All()
 	var body bytes.Buffer

@@ -48,7 +48,8 @@ func (h *checkoutHandlers) mountHosted(r *router.Router) {
 	mountRoute(r, fasthttp.MethodGet, hostedFiles+"{name}", h.hostedHandler(h.hostedFile))
 }
 
-// hostedHandler returns a handler that runs the checks of every request before a page's handler.
+// hostedHandler returns a handler that runs the checks of every request before a page's handler. An
+// error becomes a refusal, which showRefusal renders as a page.
 func (h *checkoutHandlers) hostedHandler(handle func(*fasthttp.RequestCtx, *call) error) fasthttp.RequestHandler {
 	row := &route{method: "GET", path: "/checkout", auth: authNone, maxBody: maxForm}
 	return func(ctx *fasthttp.RequestCtx) {
@@ -108,6 +109,8 @@ func (h *checkoutHandlers) showRefusal(ctx *fasthttp.RequestCtx) {
 	ctx.Response.SetBody(body.Bytes())
 }
 
+// hostedFile serves a script or style of the hosted pages by its versioned name, which
+// browsers cache for a year. An unknown name is not_found.
 func (h *checkoutHandlers) hostedFile(ctx *fasthttp.RequestCtx, c *call) error {
 	file, ok := h.site.File(c.params["name"])
 	if !ok {
@@ -119,8 +122,9 @@ func (h *checkoutHandlers) hostedFile(ctx *fasthttp.RequestCtx, c *call) error {
 	return nil
 }
 
-// showHosted shows the whole page, or with the parameter part only the part that the script
-// replaces.
+// showHosted handles GET /checkout/{id}: the whole page of a payment link, or with the parameter
+// part only the part that the script replaces. An unknown link shows a page with status 404; other
+// errors are the store's.
 func (h *checkoutHandlers) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	page, err := h.hostedPage(c)
 	if fault.Is(err, fault.NotFound) {
@@ -144,7 +148,8 @@ func (h *checkoutHandlers) showHosted(ctx *fasthttp.RequestCtx, c *call) error {
 }
 
 // selectHosted handles the form that selects a coin and a network. It redirects to the page, which
-// shows the result or the refusal.
+// shows the result or the refusal. It fails with unavailable on a nearly full disk, and with the
+// store's error.
 func (h *checkoutHandlers) selectHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	if err := h.cfg.Full(DownToReserve); err != nil {
 		return err
@@ -179,7 +184,9 @@ func pathID(c *call) string {
 }
 
 // streamHosted sends the status route's answer at every change, as server-sent events. A stream
-// ends after streamFor, before the server's write timeout, and the browser opens the next.
+// ends after streamFor, before the server's write timeout, and the browser opens the next. It
+// handles GET /checkout/{id}/events. It fails with not_found for an unknown link, and with
+// unavailable when Config.Streams are open.
 func (h *checkoutHandlers) streamHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	if _, err := h.publicCheckout(c); err != nil {
 		return err
@@ -203,6 +210,8 @@ func (h *checkoutHandlers) streamHosted(ctx *fasthttp.RequestCtx, c *call) error
 	return nil
 }
 
+// streamStatus writes the link's status to w at once and at every change, until the call's context
+// ends, the connection closes or the store fails. It looks every streamEvery. streamHosted runs it.
 func (h *checkoutHandlers) streamStatus(c *call, w *bufio.Writer) {
 	ticker := time.NewTicker(streamEvery)
 	defer ticker.Stop()
@@ -233,7 +242,8 @@ func (h *checkoutHandlers) streamStatus(c *call, w *bufio.Writer) {
 	}
 }
 
-// hostedPage builds the page of a session.
+// hostedPage builds the page of a session from the committed state. It fails with not_found for an
+// unknown link, and with the store's error. The page and its receipt show it.
 func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 	state, err := h.publicCheckout(c)
 	if err != nil {

@@ -19,7 +19,8 @@ type httpServer struct {
 	http *fasthttp.Server
 }
 
-// newHTTPServer applies the same settings to every HTTP port of this package.
+// newHTTPServer applies the same settings to every HTTP port of this package. onError answers bytes
+// that are no request. New, NewFront and NewAdmin call it.
 func newHTTPServer(handler fasthttp.RequestHandler, onError func(*fasthttp.RequestCtx, error), log *slog.Logger,
 	edge drain.Options) *httpServer {
 	http := &fasthttp.Server{

@@ -23,9 +23,10 @@ const (
 	intentAccepted = "intent recorded; not yet required for card payments"
 )
 
-// submitIntent checks a signed intent and logs it, accepted or refused. The check uses the agent's
-// committed state at the time of the request. The signature is verified here, outside the actor;
-// the actor checks again only the state that may have changed since.
+// submitIntent handles POST /api/agents/{id}/intents: it checks a signed intent and logs it,
+// accepted or refused. The check uses the agent's committed state at the time of the request. The
+// signature is verified here, outside the actor; the actor checks again only the state that may
+// have changed since. A refusal is the fault of its reason; another workspace's agent is not_found.
 func (h *agentHandlers) submitIntent(c *call) (answer, error) {
 	submitted, malformed := h.readSubmission(c)
 	if malformed != nil && submitted == nil {
@@ -61,7 +62,7 @@ func (h *agentHandlers) submitIntent(c *call) (answer, error) {
 
 // acceptIntent logs a valid intent. The claim on its id commits with the entry and never expires,
 // so concurrent submissions of one id wait for the first and are replays. The reason explains a
-// refusal by the actor.
+// refusal by the actor. The error is the store's. submitIntent calls it.
 func (h *agentHandlers) acceptIntent(c *call, submitted agent.Submission) (answer, agent.Reason, error) {
 	e := c.toAgent(agent.Accept{Submission: submitted})
 	e.Key = &actors.Key{Scope: intentScope, Key: e.Stream + "/" + submitted.IntentID}
@@ -82,8 +83,9 @@ func (h *agentHandlers) acceptIntent(c *call, submitted agent.Submission) (answe
 	return shown, "", err
 }
 
-// readSubmission reads the submission of a request. The error names the fault of its form. When the
-// body is JSON, a submission with the readable members accompanies the error.
+// readSubmission reads the submission of a request. The error is invalid_body and names the fault.
+// When the body is JSON, a submission with the readable members accompanies the error, so that
+// submitIntent can log the refusal.
 func (h *agentHandlers) readSubmission(c *call) (*agent.Submission, error) {
 	var body intent.Submission
 	err := h.decode(c, &body)
@@ -158,6 +160,8 @@ func showIntent(text string) any {
 	return json.RawMessage(text)
 }
 
+// listIntents handles GET /api/agents/{id}/intents: the newest shownIntents intents of an agent.
+// Another workspace's agent is not_found.
 func (h *agentHandlers) listIntents(c *call) (answer, error) {
 	state, err := h.readAgent(c)
 	if err != nil {

@@ -51,8 +51,10 @@ type memberOrInvitation struct {
 	RemovedEndpoints []string `json:"removedEndpoints"`
 }
 
-// inviteMember invites the holder of an email. The answer does not disclose whether an account
-// exists. It is the only answer with the token. A member with that email gets the role at once.
+// inviteMember handles POST /api/dashboard/members: it invites the holder of an email. The answer
+// does not disclose whether an account exists. It is the only answer with the token. A member with
+// that email gets the role at once. It fails with invalid_body, with not_found for an unknown kept
+// endpoint, and with the workspace's refusal.
 func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 	var body struct {
 		Email string `json:"email"`
@@ -99,7 +101,8 @@ func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 		})
 }
 
-// newInvitation draws the id and the token of an invitation. Only the token's hash is stored.
+// newInvitation draws the id and the token of an invitation. Only the token's hash is stored. It
+// fails only without entropy.
 func (h *workspaceHandlers) newInvitation(c *call) (invite workspace.Invite, token string, err error) {
 	slot, err := c.slot()
 	if err != nil {
@@ -119,6 +122,8 @@ func (h *workspaceHandlers) newInvitation(c *call) (invite workspace.Invite, tok
 	return workspace.Invite{ID: id.Format(ident.Invitation), TokenHash: hash}, token, nil
 }
 
+// listInvitations handles GET /api/dashboard/invitations: the pending invitations, for owners. It
+// fails like listInState.
 func (h *workspaceHandlers) listInvitations(c *call) (answer, error) {
 	pending, err := ask[[]workspace.Invitation](c.ctx, h.actors,
 		toWorkspace(c.who.workspace(), workspace.ListInvitations{By: c.who.asPrincipal()}))
@@ -143,6 +148,8 @@ func (h *workspaceHandlers) invitedEmail(ctx context.Context, owned, id string) 
 	return document.Email, err
 }
 
+// withdrawInvitation handles DELETE /api/dashboard/invitations/{id}, for owners. It fails with the
+// workspace's refusal of an unknown invitation.
 func (h *workspaceHandlers) withdrawInvitation(c *call) (answer, error) {
 	id := c.params["id"]
 	email, err := h.invitedEmail(c.ctx, c.who.workspace(), id)
@@ -171,8 +178,9 @@ func (h *workspaceHandlers) showInvitation(c *call) (answer, error) {
 	return h.answerInvitation(c, func(by workspace.Invitee) any { return workspace.ShowInvitation{Invitee: by} })
 }
 
-// acceptInvitation makes the session's user a member. Joined workspaces have their own limit,
-// user.MaxForeign.
+// acceptInvitation handles POST /api/dashboard/invitations/accept: it makes the session's user a
+// member. Joined workspaces have their own limit, user.MaxForeign, beyond which it fails with
+// limit_exceeded. It also fails like answerInvitation.
 func (h *workspaceHandlers) acceptInvitation(c *call) (answer, error) {
 	view, err := h.readUser(c.ctx, c.who.user)
 	if err != nil {
@@ -190,7 +198,8 @@ func (h *workspaceHandlers) declineInvitation(c *call) (answer, error) {
 }
 
 // answerInvitation sends the user's response to the workspace of the body's token. A token that is
-// malformed, unknown, used or for another email is not_found.
+// malformed, unknown, used or for another email is not_found. The routes that show, accept and
+// decline an invitation call it.
 func (h *workspaceHandlers) answerInvitation(c *call, command func(workspace.Invitee) any) (answer, error) {
 	var body struct {
 		Token string `json:"token"`

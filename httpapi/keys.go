@@ -29,7 +29,8 @@ func (h *workspaceHandlers) keyRoutes() []route {
 }
 
 // newKey draws a key for a slot. The workspace stores only the hash; the returned secret appears
-// once, in the answer.
+// once, in the answer. It fails only without entropy. The routes that create a key or a workspace
+// call it.
 func (h *workspaceHandlers) newKey(c *call, slot ident.Slot, label string, scopes []string) (workspace.NewKey, string,
 	error) {
 	u, err := ident.New(slot, c.now, h.actors.Entropy())
@@ -56,6 +57,8 @@ func replyKey(document map[string]any, key workspace.APIKey, secret string) (ans
 	return reply(document)
 }
 
+// createKey handles POST /api/auth/keys: it creates an API key, whose secret only this answer
+// holds. It fails with invalid_body, like handsOut, and with the workspace's refusal.
 func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 	var body struct {
 		Label  string   `json:"label"`
@@ -82,8 +85,9 @@ func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 		})
 }
 
-// handsOut refuses a key that would grant a scope it does not hold. The workspace checks the same,
-// but a replayed answer holds a secret and never reaches the workspace.
+// handsOut refuses a key that would grant a scope it does not hold, with missing_scope. The
+// workspace checks the same, but a replayed answer holds a secret and never reaches the workspace.
+// createKey calls it.
 func (c *caller) handsOut(scopes []string) error {
 	if c.access.Principal.KeyID == "" {
 		return nil
@@ -100,6 +104,8 @@ func (h *workspaceHandlers) listKeys(c *call) (answer, error) {
 	return listRecords(h.edge, c, query.APIKeys.AsStored(), "", showStored)
 }
 
+// revokeKey handles DELETE of an API key, for keys and for the dashboard. It fails with
+// invalid_query without an id, and with the workspace's refusal of an unknown key.
 func (h *workspaceHandlers) revokeKey(c *call) (answer, error) {
 	key := c.query["id"]
 	if key == "" {

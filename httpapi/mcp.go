@@ -35,7 +35,8 @@ func (h *toolHandlers) mcpRoutes() []route {
 }
 
 // toolTable lists the tools. Each reads through a route's handler, except the ledger, which has no
-// route and reads the list of the treasury's entries.
+// route and reads the list of the treasury's entries. It panics for a tool without its route.
+// addTools calls it at the start.
 func toolTable(table []route, listLedger func(*call) (answer, error)) []tool {
 	ledger := &route{method: fasthttp.MethodGet, path: "/api/treasury", auth: authKey, scope: "read:treasury", query: pageQuery,
 		handle: listLedger}
@@ -86,7 +87,8 @@ func idOf(name, description, example string) mcp.Argument {
 	return mcp.Argument{Name: name, Description: description, Required: true, MaxLength: maxArgument, Example: example}
 }
 
-// newTool makes a tool of a GET of the table. A list takes limit and cursor.
+// newTool makes a tool of a GET of the table. A list takes limit and cursor. It panics when the
+// table has no such route.
 func newTool(table []route, name, path, description string, arguments ...mcp.Argument) tool {
 	for i := range table {
 		if r := &table[i]; r.method == fasthttp.MethodGet && r.path == path {
@@ -111,8 +113,10 @@ func (h *toolHandlers) addTools(table []route, listLedger func(*call) (answer, e
 	h.protocol = mcp.New("purser", toolsVersion, shown)
 }
 
-// answerRPC answers messages of the Model Context Protocol. A body that is not a message answers
-// 400, an error of a message is in its response, and messages without a response answer 202.
+// answerRPC handles POST /api/mcp: it answers messages of the Model Context Protocol. A body that
+// is not a message answers 400, an error of a message is in its response, and messages without a
+// response answer 202. It fails with not_acceptable for a caller that does not accept JSON, and
+// with unsupported_media_type.
 func (h *toolHandlers) answerRPC(c *call) (answer, error) {
 	if !c.acceptsJSON() {
 		return answer{}, fault.New(notAcceptable, "the answer is application/json")
@@ -156,7 +160,8 @@ type toolCaller struct {
 	calls    int
 }
 
-// May implements mcp.Host. A tool is refused for the same reasons as its route.
+// May implements mcp.Host. A tool is refused for the same reasons as its route. The error is of
+// type *mcp.Error. tools/list and tools/call call it.
 func (t *toolCaller) May(name string) error {
 	if err := t.handlers.checkPermissions(t.routeCall(name, nil)); err != nil {
 		return t.toolError(err)
@@ -165,7 +170,8 @@ func (t *toolCaller) May(name string) error {
 }
 
 // Call implements mcp.Host. The request is counted already; each further call of a batch counts
-// like another request.
+// like another request. It fails with the errors of the route, as *mcp.Error. tools/call calls it
+// after May.
 func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMessage, error) {
 	if t.calls++; t.calls > 1 {
 		if err := t.handlers.limits.countAgain(t.call); err != nil {

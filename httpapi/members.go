@@ -41,6 +41,7 @@ func (h *workspaceHandlers) showMember(c *call, p workspace.Person) (memberDocum
 	return memberDocument{UserID: p.UserID, Email: credential.Email, Role: p.Role, Since: p.Since}, err
 }
 
+// listMembers handles GET /api/dashboard/members, for owners. It fails like listInState.
 func (h *workspaceHandlers) listMembers(c *call) (answer, error) {
 	people, err := ask[[]workspace.Person](c.ctx, h.actors,
 		toWorkspace(c.who.workspace(), workspace.ListMembers{By: c.who.asPrincipal()}))
@@ -54,7 +55,8 @@ func (h *workspaceHandlers) listMembers(c *call) (answer, error) {
 
 // listInState answers a page of a list that the workspace's state holds whole, given oldest first.
 // Like every list it shows the newest first. A cursor holds the time of an entry in milliseconds
-// and its index in the list.
+// and its index in the list. It fails with invalid_query for a bad limit or cursor, and with show's
+// error.
 func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, show func(T) (any, error)) (answer,
 	error) {
 	l := listing{kind: kind, workspace: c.who.workspace()}
@@ -87,9 +89,11 @@ func comesAfter(p, cursor query.Place) bool {
 	return p.Position < cursor.Position || p.Position == cursor.Position && p.Ordinal < cursor.Ordinal
 }
 
-// removeMember removes a user from the workspace. Once it is answered, the user's sessions have no
-// access, the keys that descend from the user are revoked, except the kept ones, and no delivery to
-// the user's webhook endpoints begins.
+// removeMember handles DELETE /api/dashboard/members/{userId}: it removes a user from the
+// workspace. Once it is answered, the user's sessions have no access, the keys that descend from
+// the user are revoked, except the kept ones, and no delivery to the user's webhook endpoints
+// begins. It fails with invalid_query, with not_found, and with the workspace's refusal, such as
+// for its last owner.
 func (h *workspaceHandlers) removeMember(c *call) (answer, error) {
 	keys, err := c.readKept("keepKeys", workspace.MaxKeptKeys)
 	if err != nil {
@@ -103,7 +107,8 @@ func (h *workspaceHandlers) removeMember(c *call) (answer, error) {
 		KeepEndpoints: endpoints, By: c.who.asPrincipal()})
 }
 
-// readKept reads the ids of a parameter, separated by commas.
+// readKept reads the ids of a parameter, separated by commas. It fails with invalid_query for more
+// than most ids, and for a user who removes itself.
 func (c *call) readKept(parameter string, most int) ([]string, error) {
 	if c.query[parameter] == "" {
 		return nil, nil
@@ -123,7 +128,8 @@ func (h *workspaceHandlers) leaveWorkspace(c *call) (answer, error) {
 }
 
 // endMembership removes a member. The endpoints that end are read before: the runtime removes them
-// as it follows the journal.
+// as it follows the journal. It fails with not_found for an unknown kept endpoint, and with the
+// workspace's refusal. The routes that remove a member and leave a workspace call it.
 func (h *workspaceHandlers) endMembership(c *call, command workspace.RemoveMember) (answer, error) {
 	endpoints, err := h.endingEndpoints(c, command.UserID, command.KeepEndpoints)
 	if err != nil {

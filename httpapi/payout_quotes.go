@@ -51,7 +51,10 @@ func showQuote(q balance.Quote) quoteDocument {
 		LockExpiresAt: q.LockExpiresAt, ServerNow: q.CreatedAt}
 }
 
-// createQuote locks the desk's rate. A repeat asks neither the desk nor for the recipient.
+// createQuote handles POST /api/treasury/fx-quotes: it locks the desk's rate for an international
+// payout. A repeat asks neither the desk nor for the recipient. It fails with invalid_body,
+// invalid_amount, not_found for an unknown recipient, and with the refusal of the desk or the
+// balance.
 func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 	var body struct {
 		CounterpartyID string `json:"counterpartyId"`
@@ -87,7 +90,8 @@ func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 	})
 }
 
-// quoteNamed reads the quote that a payout names, or returns nil when it names none.
+// quoteNamed reads the quote that a payout names, or returns nil when it names none. An unknown
+// quote is quote_not_found. createPayout calls it.
 func (h *treasuryHandlers) quoteNamed(c *call, id string) (*balance.Quote, error) {
 	if id == "" {
 		return nil, nil

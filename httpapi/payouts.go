@@ -34,12 +34,14 @@ func (h *treasuryHandlers) payoutRoutes() []route {
 	}
 }
 
-// DefaultPayoutLimits returns 250,000 dollars a day for a key and 1,000,000 for a workspace.
+// DefaultPayoutLimits returns the limits that apply unless PURSER_PAYOUT_LIMITS sets others:
+// 250,000 dollars a day for a key and 1,000,000 for a workspace.
 func DefaultPayoutLimits() balance.PayoutLimits {
 	return balance.PayoutLimits{KeyCents: 25_000_000, WorkspaceCents: 100_000_000}
 }
 
-// ParsePayoutLimits reads "key,workspace" in whole dollars a day.
+// ParsePayoutLimits reads "key,workspace" in whole dollars a day. It fails for any other form and
+// for a number below 1 or above the largest amount. The settings call it at start.
 func ParsePayoutLimits(s string) (balance.PayoutLimits, error) {
 	const most = int64(money.MaxAmount / money.Dollar)
 	var daily [2]money.Cents
@@ -91,8 +93,10 @@ func replyPayout(description string) func(balance.Payout) (answer, error) {
 	}
 }
 
-// createPayout orders a payout. A repeat is answered even if the recipient has been removed or the
-// quote has expired since.
+// createPayout handles POST /api/treasury/payouts: it orders a payout. A repeat is answered even if
+// the recipient has been removed or the quote has expired since. It fails with invalid_body,
+// not_found for an unknown recipient, quote_not_found, and with the balance's refusal: no funds, or
+// over the daily limit.
 func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 	var body struct {
 		Rail           string      `json:"rail"`
@@ -132,7 +136,8 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 		}}, replyPayout(create.Description))
 }
 
-// payoutNamed reads the payout of the path with its description.
+// payoutNamed reads the payout of the path with its description. Another workspace's payout is
+// not_found.
 func (h *treasuryHandlers) payoutNamed(c *call) (balance.Payout, string, error) {
 	p, err := readOwn(h.edge, c, query.Payouts, c.params["id"])
 	if err != nil {
@@ -162,7 +167,9 @@ func (h *treasuryHandlers) getPayout(c *call) (answer, error) {
 	return reply(map[string]any{"payout": showPayout(p, description)})
 }
 
-// directPayout releases or cancels a held wire.
+// directPayout releases or cancels a wire that is held for review. It fails with not_found, and
+// with the balance's refusal of a payout that is not held. The routes release and cancel of a
+// payout call it.
 func (h *treasuryHandlers) directPayout(c *call, release bool) (answer, error) {
 	p, description, err := h.payoutNamed(c)
 	if err != nil {
@@ -186,7 +193,8 @@ const (
 	bankRecipients = "beneficiary"
 )
 
-// trackPayout returns the tracking of an international wire. Any other payout is not_found.
+// trackPayout handles GET /api/treasury/payouts/{id}/tracking: the tracking of an international
+// wire. Any other payout is not_found.
 func (h *treasuryHandlers) trackPayout(c *call) (answer, error) {
 	p, _, err := h.payoutNamed(c)
 	if err != nil {

@@ -68,9 +68,10 @@ func showPhysical(o balance.PhysicalOrder, shipping balance.Shipping, card cardD
 	}
 }
 
-// orderPhysical orders a physical card and answers when the card exists. The answer is rendered
-// from the order, which holds all of the card, and commits with the charge. A repeat after a crash
-// returns it and waits for the card too.
+// orderPhysical handles POST /api/physical-cards: it orders a physical card and answers when the
+// card exists. The answer is rendered from the order, which holds all of the card, and commits with
+// the charge. A repeat after a crash returns it and waits for the card too. It fails like
+// readOrder, cardholderFor and awaitOrdered, and with the balance's refusal.
 func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 	order, err := h.readOrder(c)
 	if err != nil {
@@ -102,7 +103,8 @@ func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 	return done, h.awaitOrdered(c, done)
 }
 
-// awaitOrdered waits until the card of an answered order is minted.
+// awaitOrdered waits until the card of an answered order is minted. It fails with limit_exceeded,
+// and with outcome_unknown when the card is not minted in time.
 func (h *cardHandlers) awaitOrdered(c *call, done answer) error {
 	var answered struct{ Order struct{ ID string } }
 	if err := json.Unmarshal(done.body, &answered); err != nil {
@@ -118,7 +120,8 @@ func (h *cardHandlers) awaitOrdered(c *call, done answer) error {
 }
 
 // readOrder reads the body, and draws the ids of order and card. It does not look up the
-// cardholder, because a repeat is answered even without an active cardholder.
+// cardholder, because a repeat is answered even without an active cardholder. It fails with
+// invalid_body, and for a card that could not be minted.
 func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err error) {
 	var body struct {
 		HolderLabel          string           `json:"holderLabel"`
@@ -153,6 +156,7 @@ func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err 
 	return order, err
 }
 
+// listPhysical handles GET /api/physical-cards. It fails like listRecords.
 func (h *cardHandlers) listPhysical(c *call) (answer, error) {
 	workspace := c.who.workspace()
 	h.actors.WaitRelayed(c.ctx, workspace)
@@ -167,7 +171,7 @@ func (h *cardHandlers) listPhysical(c *call) (answer, error) {
 }
 
 // orderedCard shows the card of an order. Until the card is minted, it is shown as the order
-// describes it.
+// describes it. It fails only with an error of the store.
 func (h *cardHandlers) orderedCard(c *call, order balance.PhysicalOrder, holderLabel string) (cardDocument, error) {
 	view, err := h.readCard(c, order.Card.ID)
 	if fault.Is(err, fault.NotFound) {

@@ -59,9 +59,9 @@ func replyRampAccount(a ramp.Account) (answer, error) {
 	return reply(map[string]any{"account": d})
 }
 
-// linkRamp requests the account; reading the account shows the partner's decision. The id is
-// derived from the workspace's, so a journal restored to an earlier time requests the account under
-// the same id.
+// linkRamp handles POST /api/ramp/account: it requests the account; reading the account shows the
+// partner's decision. The id is derived from the workspace's, so a journal restored to an earlier
+// time requests the account under the same id. It fails only with the ramp's refusal.
 func (h *rampHandlers) linkRamp(c *call) (answer, error) {
 	link := ramp.Link{Workspace: c.who.workspace()}
 	owner, err := ident.Parse(ident.Workspace, link.Workspace)
@@ -80,7 +80,8 @@ func (h *rampHandlers) getRampAccount(c *call) (answer, error) {
 	return replyRampAccount(a)
 }
 
-// rampAccount reads the account of the caller's workspace, which has at most one.
+// rampAccount reads the account of the caller's workspace, which has at most one; without one its
+// status is none. It fails only with an error of the store.
 func (h *rampHandlers) rampAccount(c *call) (a ramp.Account, err error) {
 	records, err := query.RampAccounts.List(c.ctx, h.actors, c.who.workspace(), "", query.Page{Limit: 1})
 	if err != nil {
@@ -106,7 +107,9 @@ type rampQuoteDocument struct {
 // rampRate is the amount of USDC for one dollar.
 const rampRate = "1"
 
-// createRampQuote locks the partner's offer. A repeat is answered without asking the partner again.
+// createRampQuote handles POST /api/ramp/quotes: it locks the partner's offer to trade dollars and
+// USDC. A repeat is answered without asking the partner again. It fails like readRampQuote and
+// offerRamp, and with the balance's refusal.
 func (h *rampHandlers) createRampQuote(c *call) (answer, error) {
 	quote, err := h.readRampQuote(c)
 	if err != nil {
@@ -124,7 +127,8 @@ func (h *rampHandlers) createRampQuote(c *call) (answer, error) {
 	})
 }
 
-// readRampQuote reads the body. Only a withdrawal names a wallet, and it must.
+// readRampQuote reads the body. Only a withdrawal names a wallet, and it must. It fails with
+// invalid_body, and with invalid_amount for an amount beyond 0.01 to balance.MaxRampCents.
 func (h *rampHandlers) readRampQuote(c *call) (quote balance.QuoteRamp, err error) {
 	var body struct {
 		Direction string `json:"direction"`
@@ -154,7 +158,9 @@ func (h *rampHandlers) readRampQuote(c *call) (quote balance.QuoteRamp, err erro
 
 // offerRamp asks the partner for its fee. First it refuses a workspace without a linked account,
 // and a withdrawal to an unknown or unapproved wallet. The balance refuses a withdrawal that the
-// travel rule forbids, whatever the wallet's status and the fee.
+// travel rule forbids, whatever the wallet's status and the fee. It fails with
+// capability_unavailable, with not_found for an unknown wallet, with rate_limited, and with the
+// partner's error.
 func (h *rampHandlers) offerRamp(ctx context.Context, c *call, quote *balance.QuoteRamp) error {
 	account, err := h.rampAccount(c)
 	if err != nil {
@@ -223,7 +229,8 @@ func (h *rampHandlers) createWithdrawal(c *call) (answer, error) {
 
 // useRampQuote creates the order of a quote. A repeat under the same Idempotency-Key gets the
 // stored answer, although its quote is used. The single-use quote bounds a request without a key to
-// one order: every repeat is quote_used.
+// one order: every repeat is quote_used. An unknown quote is quote_not_found. The routes that
+// create ramp orders and withdrawals call it.
 func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answer, error) {
 	var body struct {
 		QuoteID string `json:"quoteId"`

@@ -50,7 +50,8 @@ func replyWallet(w ramp.Wallet) (answer, error) {
 // nonceBytes of randomness make a challenge that has not been signed before.
 const nonceBytes = 16
 
-// addWallet registers a wallet, whose owner proves control of it in the dashboard.
+// addWallet handles POST /api/ramp/wallets: it registers a wallet, whose owner proves control of it
+// in the dashboard. It fails with invalid_body, and with the ramp's refusal of a bad address.
 func (h *rampHandlers) addWallet(c *call) (answer, error) {
 	var body struct {
 		Chain   string `json:"chain"`
@@ -79,8 +80,10 @@ func (h *rampHandlers) listWallets(c *call) (answer, error) {
 	})
 }
 
-// proveWallet takes the signed challenge of a wallet. It requires a session: a key that creates
-// orders must not also choose the destination of the USDC.
+// proveWallet handles POST /api/dashboard/ramp/wallets/{id}/proof: it takes the signed challenge of
+// a wallet. It requires a session: a key that creates orders must not also choose the destination
+// of the USDC. It fails with the ramp's refusal of an unknown wallet or a signature that does not
+// verify.
 func (h *rampHandlers) proveWallet(c *call) (answer, error) {
 	var body struct {
 		Signature string `json:"signature"`

@@ -14,7 +14,8 @@ import (
 )
 
 // showReceipt shows the receipt of a completed link to every caller with the link. A link that is
-// not completed redirects to its page.
+// not completed redirects to its page. It handles GET /checkout/{id}/receipt. It fails like
+// hostedPage.
 func (h *checkoutHandlers) showReceipt(ctx *fasthttp.RequestCtx, c *call) error {
 	page, err := h.hostedPage(c)
 	if err != nil {

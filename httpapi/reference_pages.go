@@ -20,6 +20,8 @@ type apiReference struct {
 	network []byte // the description of the card network's port, as JSON
 }
 
+// newAPIReference renders the reference of both ports. It fails only for a defect of the embedded
+// descriptions. New calls it through newDocuments.
 func newAPIReference(description *openapi.Document) (*apiReference, error) {
 	groups, err := reference.New(description.JSON())
 	if err != nil {
@@ -37,6 +39,7 @@ func newAPIReference(description *openapi.Document) (*apiReference, error) {
 }
 
 // newDocuments renders the guides and the reference. The search of the guides finds operations too.
+// It fails only for a defect of the embedded texts. New calls it.
 func newDocuments(description *openapi.Document) (*guides.Library, *apiReference, error) {
 	library, err := newLibrary()
 	if err != nil {
@@ -65,6 +68,7 @@ func (h *checkoutHandlers) showReference(ctx *fasthttp.RequestCtx, _ *call) erro
 	return h.writeReference(ctx, web.Reference{Title: "API reference"})
 }
 
+// showReferenceGroup handles GET /docs/api/{group}. An unknown group shows a page with status 404.
 func (h *checkoutHandlers) showReferenceGroup(ctx *fasthttp.RequestCtx, c *call) error {
 	name := c.params["group"]
 	at := slices.IndexFunc(h.reference.groups, func(g reference.Group) bool { return g.Name == name })
@@ -76,6 +80,7 @@ func (h *checkoutHandlers) showReferenceGroup(ctx *fasthttp.RequestCtx, c *call)
 	return h.writeReference(ctx, web.Reference{Title: group.Title, Name: name, Group: group})
 }
 
+// writeReference renders a page of the reference. It fails only when the template does.
 func (h *checkoutHandlers) writeReference(ctx *fasthttp.RequestCtx, page web.Reference) error {
 	page.Groups = h.reference.groups
 	var body bytes.Buffer

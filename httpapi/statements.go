@@ -49,7 +49,9 @@ func (h *treasuryHandlers) statementRoutes() []route {
 // A line belongs to the day of its booking, so the statement of a past day never changes. A
 // clearing that is booked after midnight is in the next day's statement, with the earlier date as
 // its value date. Each line holds the balance after it, so the opening balance is found without
-// reading all earlier lines.
+// reading all earlier lines. It handles GET /api/treasury/statement. It fails with invalid_query,
+// with unavailable while other statements take all places, and with limit_exceeded for too many
+// lines.
 func (h *treasuryHandlers) getStatement(c *call) (answer, error) {
 	asked, err := readPeriod(c)
 	if err != nil {

@@ -38,6 +38,9 @@ func (h *treasuryHandlers) treasuryRoutes() []route {
 	}
 }
 
+// getTreasury handles GET /api/treasury: the balances and the newest treasuryEntries ledger
+// entries. It first waits until the journal has the workspace's answered decisions. It fails only
+// with an error of the store.
 func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 	id := c.who.workspace()
 	h.actors.WaitRelayed(c.ctx, id)
@@ -56,7 +59,8 @@ func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 	return reply(map[string]any{"balances": view.Balances, "snapshot": view.Snapshot, "ledger": ledger})
 }
 
-// listLedger lists the whole ledger, of which the treasury shows the newest entries.
+// listLedger lists the whole ledger, of which the treasury shows the newest entries. The MCP tool
+// list_ledger_entries calls it. It fails like listRecords.
 func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 	h.actors.WaitRelayed(c.ctx, c.who.workspace())
 	return listRecords(h.edge, c, query.LedgerEntries.AsStored(), "", func(entry json.RawMessage) (any, error) {
@@ -64,6 +68,9 @@ func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 	})
 }
 
+// createDeposit handles POST /api/treasury/deposits of a sandbox workspace: it announces a deposit
+// that arrives after the deposit delay. It fails with invalid_body, with capability_unavailable for
+// stablecoins, and with the balance's refusal.
 func (h *treasuryHandlers) createDeposit(c *call) (answer, error) {
 	var body struct {
 		Source         string      `json:"source"`

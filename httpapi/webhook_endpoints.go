@@ -34,7 +34,9 @@ func (h *endpointHandlers) webhookEndpointRoutes() []route {
 	}
 }
 
-// createEndpoint registers an endpoint. Only this answer holds the signing secret.
+// createEndpoint handles POST /api/webhooks/endpoints: it registers an endpoint. Only this answer
+// holds the signing secret. It fails with invalid_body for unknown events and for a URL that
+// deliveries may not go to, and with the refusal of the endpoint.
 func (h *endpointHandlers) createEndpoint(c *call) (answer, error) {
 	var body struct {
 		URL    string   `json:"url"`
@@ -97,8 +99,8 @@ func (h *endpointHandlers) getEndpoint(c *call) (answer, error) {
 	return reply(map[string]any{"endpoint": endpoint.View})
 }
 
-// removeEndpoint removes an endpoint: no delivery attempt begins after the answer. Removing it
-// again answers the same.
+// removeEndpoint handles DELETE /api/webhooks/endpoints/{id}: no delivery attempt begins after the
+// answer. Removing an endpoint again answers the same. A malformed or unknown id is not_found.
 func (h *endpointHandlers) removeEndpoint(c *call) (answer, error) {
 	id, err := c.endpointID()
 	if err != nil {
@@ -110,6 +112,8 @@ func (h *endpointHandlers) removeEndpoint(c *call) (answer, error) {
 	return reply(map[string]bool{"removed": true})
 }
 
+// listDeliveries handles GET /api/webhooks/endpoints/{id}/deliveries. An unknown endpoint is
+// not_found.
 func (h *endpointHandlers) listDeliveries(c *call) (answer, error) {
 	id, err := c.endpointID()
 	if err != nil {
@@ -126,7 +130,8 @@ func replyDelivery(delivery webhook.DeliveryView) (answer, error) {
 	return reply(map[string]any{"delivery": delivery})
 }
 
-// pingEndpoint queues a ping, which is delivered like every other event.
+// pingEndpoint handles POST /api/webhooks/endpoints/{id}/test: it queues a ping, which is delivered
+// like every other event. An unknown endpoint is not_found.
 func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
 	endpoint, err := c.endpointID()
 	if err != nil {
@@ -144,7 +149,8 @@ func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
 	return askIdempotent(h.edge, c, c.askEndpoint(endpoint, webhook.Ping{ID: id, Body: string(body)}), replyDelivery)
 }
 
-// replayDelivery starts a new run of a finished delivery. A pending delivery is answered unchanged.
+// replayDelivery handles POST /api/webhooks/deliveries/{id}/replay: it starts a new run of a
+// finished delivery. A pending delivery is answered unchanged. An unknown delivery is not_found.
 func (h *endpointHandlers) replayDelivery(c *call) (answer, error) {
 	d, err := readOwn(h.edge, c, query.Deliveries, c.params["id"])
 	if err != nil {

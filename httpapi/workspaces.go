@@ -31,6 +31,8 @@ func (h *workspaceHandlers) workspaceRoutes() []route {
 	}
 }
 
+// getWorkspace handles GET /api/workspaces: the workspace of the API key. It fails only with an
+// error of the store.
 func (h *workspaceHandlers) getWorkspace(c *call) (answer, error) {
 	id := c.who.workspace()
 	view, err := ask[workspace.View](c.ctx, h.actors, toWorkspace(id, decision.Read{}))
@@ -40,8 +42,10 @@ func (h *workspaceHandlers) getWorkspace(c *call) (answer, error) {
 	return reply(map[string]any{"workspace": view})
 }
 
-// createWorkspace creates a workspace. The claim of an Idempotency-Key is stored in the new
-// workspace's shard, so the key determines the slot: a repeat reads the shard of the first request.
+// createWorkspace handles POST /api/workspaces: it creates a workspace and its first key. The claim
+// of an Idempotency-Key is stored in the new workspace's shard, so the key determines the slot: a
+// repeat reads the shard of the first request. It fails with invalid_body, and with limit_exceeded
+// like roomAmong.
 func (h *workspaceHandlers) createWorkspace(c *call) (answer, error) {
 	var body struct {
 		Name string `json:"name"`
@@ -80,7 +84,8 @@ func (h *workspaceHandlers) createWorkspace(c *call) (answer, error) {
 }
 
 // slotOfNew returns the slot of a new workspace: that of its Idempotency-Key, or a random one
-// without a key. A claim that was made before slots were keyed keeps its unkeyed slot.
+// without a key. A claim that was made before slots were keyed keeps its unkeyed slot. It fails
+// only without entropy or with an error of the store.
 func (h *workspaceHandlers) slotOfNew(c *call) (ident.Slot, error) {
 	if c.key == "" {
 		return ident.RandomSlot(h.actors.Entropy())
@@ -95,7 +100,7 @@ func (h *workspaceHandlers) slotOfNew(c *call) (ident.Slot, error) {
 
 // ownersOfNew returns the owners of a new workspace: the session's user, or the owners of the key's
 // workspace. The workspace counts among the founder's own. The founder is the session's user, or
-// the owner from whom the key descends, if any.
+// the owner from whom the key descends, if any. It fails like roomAmong.
 func (h *workspaceHandlers) ownersOfNew(c *call) (owners []string, founder string, err error) {
 	owners, founder = []string{c.who.user}, c.who.user
 	if c.who.user == "" {
@@ -110,7 +115,7 @@ func (h *workspaceHandlers) ownersOfNew(c *call) (owners []string, founder strin
 
 // roomAmong returns limit_exceeded when the founder already has user.MaxOwn own workspaces. Without
 // a founder, it returns limit_exceeded when the lists of all owners are full. A workspace without a
-// founder is never an owner's own.
+// founder is never an owner's own. Other errors are the store's.
 func (h *workspaceHandlers) roomAmong(c *call, owners []string, founder string) error {
 	for _, owner := range owners {
 		if founder != "" && owner != founder {

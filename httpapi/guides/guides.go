@@ -56,7 +56,8 @@ type Source struct {
 	Markdown []byte
 }
 
-// New renders the guides.
+// New renders the guides from Markdown. It fails for a guide without a heading of the first level.
+// The REST server calls it at the start.
 func New(sources []Source) (*Library, error) {
 	markdown := goldmark.New(goldmark.WithExtensions(extension.Table),
 		goldmark.WithParserOptions(parser.WithAutoHeadingID()))
@@ -81,7 +82,8 @@ func New(sources []Source) (*Library, error) {
 	return l, nil
 }
 
-// readSections collects the title, the headings and the searchable passages.
+// readSections collects the title, the headings and the searchable passages. It fails for a guide
+// without a heading of the first level.
 func (g *Guide) readSections(document ast.Node, source []byte) error {
 	at := Heading{}
 	for node := document.FirstChild(); node != nil; node = node.NextSibling() {

@@ -74,7 +74,7 @@ type offered struct {
 }
 
 // New makes a server with a name and a version for initialize, and with tools in the order of
-// tools/list.
+// tools/list. It panics for two tools of one name. The REST server calls it at the start.
 func New(name, version string, tools []Tool) *Server {
 	s := &Server{tools: map[string]*offered{}}
 	s.initialized = mustJSON(map[string]any{"protocolVersion": Version,
@@ -104,7 +104,8 @@ func mustJSON(document any) json.RawMessage {
 
 // Answer answers a body. The reply is nil when the body has notifications only. refused reports
 // that no part of the body was a message; the reply is then one error. The reply shares no memory
-// with the body.
+// with the body. It never fails: an error of a message is in the reply. The route POST /api/mcp
+// calls it.
 func (s *Server) Answer(body []byte, h Host) (reply []byte, refused bool) {
 	switch text := jsontext.Value(body); {
 	case !text.IsValid():
@@ -116,6 +117,8 @@ func (s *Server) Answer(body []byte, h Host) (reply []byte, refused bool) {
 	}
 }
 
+// answerBatch answers the messages of an array in their order. An empty batch, or one of more than
+// MaxBatch messages, is refused as a whole.
 func (s *Server) answerBatch(text jsontext.Value, h Host) (reply []byte, refused bool) {
 	var batch []jsontext.Value
 	if err := jsonv2.Unmarshal(text, &batch); err != nil || len(batch) == 0 || len(batch) > MaxBatch {
@@ -179,6 +182,8 @@ func Refusal(body []byte, e *Error) []byte {
 	return renderError(nil, e)
 }
 
+// runMethod runs one method of the protocol. An unknown method is MethodNotFound; other errors are
+// those of the method.
 func (s *Server) runMethod(r request, h Host) (json.RawMessage, error) {
 	switch r.method {
 	case "initialize":
@@ -201,7 +206,8 @@ func (s *Server) initialize(params jsontext.Value) (json.RawMessage, error) {
 	return s.initialized, readParams(params, &asked)
 }
 
-// listTools lists the tools that the caller may call, on one page.
+// listTools lists the tools that the caller may call, on one page. It fails with InvalidParams for
+// parameters of a wrong type and for any cursor.
 func (s *Server) listTools(params jsontext.Value, h Host) (json.RawMessage, error) {
 	var asked struct {
 		Cursor *string `json:"cursor"`
@@ -221,7 +227,8 @@ func (s *Server) listTools(params jsontext.Value, h Host) (json.RawMessage, erro
 	return mustJSON(map[string]any{"tools": tools}), nil
 }
 
-// callTool calls a tool and returns its answer as text.
+// callTool calls a tool and returns its answer as text. It fails with InvalidParams, with
+// MethodNotFound for an unknown tool, and with the errors of the host's May and Call.
 func (s *Server) callTool(params jsontext.Value, h Host) (json.RawMessage, error) {
 	var asked struct {
 		Name      *string        `json:"name"`

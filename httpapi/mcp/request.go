@@ -17,7 +17,8 @@ type request struct {
 	method string
 }
 
-// readRequest reads one message. On an error it returns the id, if the text has one.
+// readRequest reads one message. It fails with InvalidRequest for text that is not a message of
+// JSON-RPC 2.0, and then returns the id, if the text has one.
 func readRequest(text jsontext.Value) (request, *Error) {
 	var r request
 	invalid := func(message string) (request, *Error) {
@@ -59,7 +60,8 @@ func usableID(id jsontext.Value) bool {
 
 func invalidParams(message string) *Error { return &Error{Code: InvalidParams, Message: message} }
 
-// readParams reads the known members and ignores others, such as _meta.
+// readParams reads the known members and ignores others, such as _meta. It fails with InvalidParams
+// for parameters of a wrong type.
 func readParams(params jsontext.Value, into any) error {
 	switch params.Kind() {
 	case 0, 'n':

@@ -47,7 +47,8 @@ func (t *Tool) Schema() map[string]any {
 }
 
 // readArguments checks the arguments of a call. It accepts the values that the schema accepts,
-// except integers in another notation (1.0, 1e2) and U+0000 in a string.
+// except integers in another notation (1.0, 1e2) and U+0000 in a string. It fails with
+// InvalidParams for a missing, unknown or bad argument.
 func (t *Tool) readArguments(arguments jsontext.Value) (map[string]string, error) {
 	var given map[string]jsontext.Value
 	switch arguments.Kind() {

@@ -100,6 +100,8 @@ func otherKind(e *jsonschema.ValidationError, depth int) bool {
 		func(cause *jsonschema.ValidationError) bool { return otherKind(cause, depth) })
 }
 
+// leafFaults describes a failed keyword of the schema for the caller, naming the field and never
+// its value.
 func leafFaults(e *jsonschema.ValidationError) []*Fault {
 	at := func(problem string) []*Fault {
 		return []*Fault{{Field: fieldPath(e.InstanceLocation), Problem: problem}}

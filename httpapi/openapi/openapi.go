@@ -49,7 +49,7 @@ type Document struct {
 }
 
 // Load reads the embedded description and compiles the schema of every request body. An error is a
-// defect of the description.
+// defect of the description. The REST server calls it at the start.
 func Load() (*Document, error) {
 	tree, text, err := fromYAML(source)
 	if err != nil {
@@ -98,6 +98,8 @@ func fromYAML(source []byte) (map[string]any, []byte, error) {
 	return asObject(parsed), text, nil
 }
 
+// compileOperation compiles the schema of an operation's body; an operation without a body has
+// none. It fails for a schema that does not compile.
 func (d *Document) compileOperation(compiler *jsonschema.Compiler, op Operation, method string, operation,
 	schemas map[string]any) error {
 	if operation["requestBody"] == nil {
@@ -139,7 +141,7 @@ func (d *Document) Operations() []Operation { return d.listing }
 // Decode parses a body strictly, validates it against the operation's schema and decodes it into a
 // struct, which must have every field of the schema. An optional member that is null counts as
 // absent, unless its property has x-null-means. Faults holds all faults of the body; any other
-// error is a defect of the description.
+// error is a defect of the description. The handlers of routes with a body call it.
 func (d *Document) Decode(op Operation, raw []byte, into any) error {
 	if _, err := d.Parse(op, raw); err != nil {
 		return err
@@ -151,7 +153,7 @@ func (d *Document) Decode(op Operation, raw []byte, into any) error {
 }
 
 // Parse is like Decode, but returns a tree: objects are map[string]any, integers int64, other
-// numbers json.Number.
+// numbers json.Number. Errors are those of Decode.
 func (d *Document) Parse(op Operation, raw []byte) (any, error) {
 	b := d.bodies[op]
 	if b == nil {

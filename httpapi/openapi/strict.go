@@ -41,7 +41,7 @@ func (f *Fault) Error() string {
 
 // parseStrict parses one JSON value strictly: no duplicate names, no invalid UTF-8, no U+0000, no
 // integer beyond int64, and nothing behind it. Integers become int64, other numbers json.Number in
-// their notation, objects map[string]any, arrays []any.
+// their notation, objects map[string]any, arrays []any. A refusal is a *Fault.
 func parseStrict(raw []byte) (any, error) {
 	if len(bytes.TrimLeft(raw, " \t\r\n")) == 0 {
 		return nil, &Fault{Problem: "is empty; a JSON object is required"}
@@ -57,6 +57,8 @@ func parseStrict(raw []byte) (any, error) {
 	return value, nil
 }
 
+// parseValue parses the next value. It fails with a *Fault for nesting beyond maxDepth, and with
+// the decoder's error.
 func parseValue(dec *jsontext.Decoder, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, &Fault{Field: outermostMember(dec.StackPointer()), Problem: "is nested too deeply"}
@@ -88,6 +90,8 @@ const (
 	maxItems  = 4096 // per array
 )
 
+// parseObject parses the members up to the closing brace. It fails with a *Fault for more than
+// maxFields members, and like parseValue.
 func parseObject(dec *jsontext.Decoder, depth int) (any, error) {
 	object := map[string]any{}
 	for dec.PeekKind() != '}' {
@@ -110,6 +114,8 @@ func parseObject(dec *jsontext.Decoder, depth int) (any, error) {
 	return object, err
 }
 
+// parseArray parses the items up to the closing bracket. It fails with a *Fault for more than
+// maxItems items, and like parseValue.
 func parseArray(dec *jsontext.Decoder, depth int) (any, error) {
 	array := []any{}
 	for dec.PeekKind() != ']' {
@@ -134,6 +140,8 @@ func decodeText(dec *jsontext.Decoder, s string) (any, error) {
 	return s, nil
 }
 
+// decodeNumber returns an integer as int64 and any other number as json.Number. It fails with a
+// *Fault for an integer beyond 64 bits, and for a number out of range.
 func decodeNumber(dec *jsontext.Decoder, s string) (any, error) {
 	if !strings.ContainsAny(s, ".eE") {
 		n, err := strconv.ParseInt(s, 10, 64)
@@ -159,6 +167,7 @@ func isPlainDecimal(s string) bool {
 	return err == nil && len(s) <= maxFloatChars && -maxExponent <= exponent && exponent <= maxExponent
 }
 
+// syntaxFault turns an error of the decoder into a *Fault that names the field.
 func syntaxFault(raw []byte, err error) error {
 	if _, ok := errors.AsType[*Fault](err); ok {
 		return err

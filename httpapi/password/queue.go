@@ -69,7 +69,8 @@ func newQueue(derive Deriver) *Queue {
 		strangers: line{waiting: map[string][]*queued{}}}
 }
 
-// runQueued waits for the turn of a derivation and returns its key.
+// runQueued waits for the turn of a derivation and returns its key. It fails with ErrFull when no
+// place is free, with the context's error, and with the deriver's.
 func (q *Queue) runQueued(ctx context.Context, c Caller, d Derivation) ([]byte, error) {
 	entry := &queued{input: d, done: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
@@ -87,6 +88,8 @@ func (q *Queue) runQueued(ctx context.Context, c Caller, d Derivation) ([]byte, 
 	}
 }
 
+// addEntry adds an entry to its line, and starts the queue if it is idle. It returns false when the
+// queue, or the places of the caller's address, are full.
 func (q *Queue) addEntry(c Caller, entry *queued) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -42,7 +42,8 @@ type Worker struct {
 // standard input and output. Its environment holds GOMAXPROCS alone.
 func NewWorker(command ...string) *Worker { return &Worker{command: command} }
 
-// Derive is a Deriver. A worker that fails is replaced once.
+// Derive is a Deriver. A worker that fails is replaced once. It fails after Close, and when the
+// replacement fails too. The password queue calls it, one derivation at a time.
 func (w *Worker) Derive(d Derivation) ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,6 +54,8 @@ func (w *Worker) Derive(d Derivation) ([]byte, error) {
 	return key, err
 }
 
+// requestHash sends a derivation to the process and reads the key. It fails when the process does
+// not start, does not answer within deriveTimeout or answers badly; the process is then ended.
 func (w *Worker) requestHash(d Derivation) ([]byte, error) {
 	if err := w.startProcess(); err != nil {
 		return nil, fmt.Errorf("password worker: %w", err)
@@ -78,6 +81,8 @@ func (w *Worker) requestHash(d Derivation) ([]byte, error) {
 	return answer.Key, nil
 }
 
+// startProcess starts the process unless it runs. It fails after Close, and when the command does
+// not start.
 func (w *Worker) startProcess() (err error) {
 	if w.closed {
 		return errors.New("closed")
@@ -113,7 +118,8 @@ func (w *Worker) stopProcess() {
 	w.cmd, w.in, w.out = nil, nil, nil
 }
 
-// Close ends the process after the running derivation. Later derivations fail.
+// Close ends the process after the running derivation. Later derivations fail. It never fails. The
+// serve command calls it at the stop.
 func (w *Worker) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +128,9 @@ func (w *Worker) Close() error {
 	return nil
 }
 
-// Work answers derivations, one a line, until the input ends.
+// Work answers derivations, one a line, until the input ends, and then returns nil. It fails for a
+// line that is no derivation, for parameters beyond the bounds, and when a write fails. The
+// server's child process runs it.
 func Work(in io.Reader, out io.Writer) error {
 	debug.SetMemoryLimit(workerMemory)
 	decoder, encoder := json.NewDecoder(in), json.NewEncoder(out)

@@ -54,7 +54,7 @@ type description struct {
 
 // New reads a description in JSON. An operation with several tags appears under the first. Groups
 // have the order of the document's tags, operations that of their paths' names. An operation with a
-// tag or credentials that are not known is an error.
+// tag or credentials that are not known is an error. The REST server calls it at the start.
 func New(text []byte) ([]Group, error) {
 	d := description{host: restHost}
 	if err := json.Unmarshal(text, &d.root); err != nil {
@@ -111,6 +111,8 @@ func (d *description) securitySchemes() map[string]any {
 	return asObject(asObject(d.root["components"])["securitySchemes"])
 }
 
+// readOperation reads one operation and writes its samples. It fails for credentials that are not
+// known.
 func (d *description) readOperation(method, path string, source map[string]any) (Operation, error) {
 	o := Operation{Anchor: asText(source["operationId"]), Method: strings.ToUpper(method), Path: path,
 		Summary: asText(source["summary"]), Access: d.describeAccess(source)}

@@ -95,7 +95,8 @@ type (
 // CAMT053 writes the statement as a message camt.053.001.08, BankToCustomerStatement. An entry's
 // NtryRef is its number, AcctSvcrRef its id, TxId its transfer group, and Ustrd its reference.
 // BkTxCd has the ledger's source as a code of Purser's own. The closing balance of a day that is
-// not over is ITBD.
+// not over is ITBD. It fails with ErrUnbalanced for lines that do not add up, and with w's error.
+// The statement route calls it.
 func (s *Statement) CAMT053(w io.Writer) error {
 	t, err := s.sumLines()
 	if err != nil {

@@ -65,7 +65,8 @@ type totals struct {
 	creditCents, debitCents money.Cents
 }
 
-// sumLines checks that the statement adds up, line by line, and returns its totals.
+// sumLines checks that the statement adds up, line by line, and returns its totals. A difference is
+// ErrUnbalanced.
 func (s *Statement) sumLines() (t totals, err error) {
 	balance := s.OpeningCents
 	for i := range s.Lines {

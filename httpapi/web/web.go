@@ -114,8 +114,9 @@ type File struct {
 	Content     []byte
 }
 
-// New reads the template. base is the path under which the pages' own files are served; it ends
-// with a slash.
+// New reads the templates and files of the hosted pages. base is the path under which the pages'
+// own files are served; it ends with a slash. It fails only for a defect of the embedded files. The
+// REST server calls it at the start.
 func New(base string) (*Site, error) {
 	s := &Site{files: make(map[string]File)}
 	paths := make(map[string]string)
@@ -162,7 +163,7 @@ func (s *Site) File(name string) (File, bool) {
 // Favicon returns the file at FaviconPath. Its content may change.
 func (s *Site) Favicon() File { return s.icon }
 
-// Write renders a whole page.
+// Write renders the whole page of a payment link. It fails when the template or w does.
 func (s *Site) Write(w io.Writer, p Page) error { return s.renderTemplate(w, "page", p) }
 
 // Entry is the data of the page at the server's root.
@@ -174,7 +175,7 @@ type Entry struct {
 // Link is an entry point of the interface.
 type Link struct{ Name, Method, URL string }
 
-// WriteEntry renders the page at the server's root.
+// WriteEntry renders the page at the server's root. It fails when the template or w does.
 func (s *Site) WriteEntry(w io.Writer, e Entry) error {
 	if err := s.page.ExecuteTemplate(w, "entry", e); err != nil {
 		return fmt.Errorf("page: %w", err)
@@ -191,7 +192,7 @@ type Guide struct {
 	Searched, Missing         bool
 }
 
-// WriteGuide renders a page of the guides.
+// WriteGuide renders a page of the guides. It fails when the template or w does.
 func (s *Site) WriteGuide(w io.Writer, g Guide) error {
 	if err := s.page.ExecuteTemplate(w, "guide", g); err != nil {
 		return fmt.Errorf("page: %w", err)
@@ -207,7 +208,7 @@ type Reference struct {
 	Missing       bool
 }
 
-// WriteReference renders a page of the API reference.
+// WriteReference renders a page of the API reference. It fails when the template or w does.
 func (s *Site) WriteReference(w io.Writer, r Reference) error {
 	if err := s.page.ExecuteTemplate(w, "reference", r); err != nil {
 		return fmt.Errorf("page: %w", err)
@@ -215,12 +216,14 @@ func (s *Site) WriteReference(w io.Writer, r Reference) error {
 	return nil
 }
 
-// WriteReceipt renders the receipt of a completed link.
+// WriteReceipt renders the receipt of a completed link. It fails when the template or w does.
 func (s *Site) WriteReceipt(w io.Writer, p Page) error { return s.renderTemplate(w, "receipt", p) }
 
-// WritePart renders the part of a page that changes.
+// WritePart renders the part of a link's page that the script replaces. It fails when the template
+// or w does.
 func (s *Site) WritePart(w io.Writer, p Page) error { return s.renderTemplate(w, "part", p) }
 
+// renderTemplate executes a template of a link's page. It fails when the template or w does.
 func (s *Site) renderTemplate(w io.Writer, name string, p Page) error {
 	p.SuccessURL, p.CancelURL = webAddress(p.SuccessURL), webAddress(p.CancelURL)
 	if err := s.page.ExecuteTemplate(w, name, p); err != nil {

@@ -36,7 +36,8 @@ type Guard struct {
 	resolver     Resolver
 }
 
-// NewGuard makes a Guard; a nil resolver is the system's.
+// NewGuard makes a Guard; a nil resolver is the system's. allowPrivate permits private addresses,
+// http and any port, for development.
 func NewGuard(allowPrivate bool, r Resolver) *Guard {
 	if r == nil {
 		r = net.DefaultResolver
@@ -49,7 +50,7 @@ func NewGuard(allowPrivate bool, r Resolver) *Guard {
 var usualPorts = []string{"", "443", "8443"}
 
 // Check refuses a URL that deliveries may not go to now. The error's text is for the person who
-// gave the URL, and quotes none of it.
+// gave the URL, and quotes none of it. The route that registers a webhook endpoint calls it.
 func (g *Guard) Check(ctx context.Context, text string) error {
 	u, err := g.parseURL(text)
 	if err != nil {
@@ -88,7 +89,8 @@ func plainHost(host string) bool {
 	return host != "" && strings.Trim(strings.ToLower(host), "abcdefghijklmnopqrstuvwxyz0123456789.-_:") == ""
 }
 
-// resolveHost returns the addresses of a host. All of them must be allowed.
+// resolveHost returns the addresses of a host, at most maxAddresses. It fails with ErrAddress
+// unless all of them are allowed, and with the resolver's error.
 func (g *Guard) resolveHost(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
@@ -141,7 +143,8 @@ func isPublic(a netip.Addr) bool {
 	return !slices.ContainsFunc(notPublic, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// dialAllowed connects to a host and port, at the first of its addresses that answers.
+// dialAllowed connects to a host and port, at the first of its addresses that answers. It fails
+// like resolveHost, and with the error of the last address. The Sender's connections use it.
 func (g *Guard) dialAllowed(ctx context.Context, network, address string, within time.Duration) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -75,7 +75,8 @@ type Sender struct {
 	client  *http.Client
 }
 
-// NewSender makes a Sender.
+// NewSender makes a Sender. It fails with the fault of the options. The serve command calls it at
+// the start.
 func NewSender(o SenderOptions) (*Sender, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -93,7 +94,8 @@ func NewSender(o SenderOptions) (*Sender, error) {
 }
 
 // Post sends the body of an event, signed with the endpoint's secret at a time. It returns the
-// receiver's status, or the failure that prevented one. The receiver's body is discarded.
+// receiver's status, or the failure that prevented one. The receiver's body is discarded. It never
+// returns a Go error. The actors' webhook deliveries call it.
 func (s *Sender) Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (status int,
 	failure string) {
 	if _, err := s.guard.parseURL(url); err != nil {
@@ -120,6 +122,7 @@ func (s *Sender) Post(ctx context.Context, url, secret, id, event string, at tim
 	return response.StatusCode, ""
 }
 
+// failureOf names the cause of a failed attempt for the delivery's record.
 func failureOf(err error) string {
 	var dns *net.DNSError
 	var late interface{ Timeout() bool }

@@ -37,7 +37,8 @@ const (
 	V2
 )
 
-// ParseVersions parses versions separated by commas, such as "v1,v2".
+// ParseVersions parses versions separated by commas, such as "v1,v2". Any other name is an error.
+// The settings call it.
 func ParseVersions(text string) (versions Versions, err error) {
 	for name := range strings.SplitSeq(text, ",") {
 		version := versionNamed(strings.TrimSpace(name))
@@ -65,27 +66,30 @@ type Request struct {
 	Body         []byte
 }
 
-// Sign returns the header value with a signature of version 1 of a body, made at a time.
+// Sign returns the header value with a signature of version 1 of a body, made at a time. Outgoing
+// webhooks carry it.
 func Sign(secret string, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	return "t=" + t + ",v1=" + hex.EncodeToString(macV1(secret, t, body))
 }
 
 // SignRequest returns the header value with a signature of version 2 of a request, made at a time.
+// The sandbox's partners sign their reports with it.
 func SignRequest(secret string, at time.Time, r Request) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	return "t=" + t + ",v2=" + hex.EncodeToString(macV2(secret, t, r))
 }
 
 // Formed reports whether a header has the form of a signature of one of the versions, made within
-// Tolerance of now. VerifyRequest checks the signature itself.
+// Tolerance of now. VerifyRequest checks the signature itself. The REST server asks it before it
+// reads a report's body.
 func Formed(header string, accepted Versions, now time.Time) bool {
 	h, err := parseHeader(header, now)
 	return err == nil && (accepted&V1 != 0 && len(h.v1) > 0 || accepted&V2 != 0 && len(h.v2) > 0)
 }
 
 // Verify accepts a body when one of the secrets made one of the header's signatures of version 1
-// within Tolerance of now. Every other outcome is ErrSignature.
+// within Tolerance of now. Every other outcome is ErrSignature. The sandbox bank's server calls it.
 func Verify(secrets []string, header string, body []byte, now time.Time) error {
 	_, err := VerifyRequest(secrets, header, Request{Body: body}, V1, now)
 	return err
@@ -93,7 +97,7 @@ func Verify(secrets []string, header string, body []byte, now time.Time) error {
 
 // VerifyRequest accepts a request when one of the secrets made one of the header's signatures, of
 // an accepted version, within Tolerance of now. It returns the strongest version that verifies.
-// Every other outcome is ErrSignature.
+// Every other outcome is ErrSignature. The REST server calls it for partners' reports.
 func VerifyRequest(secrets []string, header string, r Request, accepted Versions, now time.Time) (Versions, error) {
 	h, err := parseHeader(header, now)
 	if err != nil {

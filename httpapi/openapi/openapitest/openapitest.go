@@ -40,7 +40,7 @@ type Answer struct {
 	Body         []byte
 }
 
-// Load reads the embedded description.
+// Load reads the embedded description. It fails only for a defect of it. Tests call it.
 func Load() (*Description, error) {
 	document, err := openapi.Load()
 	if err != nil {
@@ -74,7 +74,8 @@ func permitAnyValue(doc *openapi3.T) {
 	}
 }
 
-// Judge returns how an answer departs from the description, or nil.
+// Judge returns how an answer departs from the description, or nil. Tests call it for each answer
+// of a server under test.
 func (d *Description) Judge(a Answer) error {
 	if err := d.judgeAnswer(a); err != nil {
 		return fmt.Errorf("%s %s: %d %.500s: %w", a.Method, a.Path, a.Status, a.Body, err)
