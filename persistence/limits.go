@@ -17,7 +17,8 @@ const (
 
 // Check returns ErrTooLarge, naming the limit, when the batch exceeds a limit, and ErrRefused when
 // a name in it cannot be stored by every store. It panics when an item of the batch belongs to
-// another shard: this is a bug of the caller, and no read would find the item again.
+// another shard: this is a bug of the caller, and no read would find the item again. Both journals
+// call it for each batch of an Append.
 func (b *Batch) Check(shard ident.Shard) error {
 	if len(b.Events) > MaxBatchEvents {
 		return tooLarge("events", len(b.Events), MaxBatchEvents)
@@ -32,6 +33,7 @@ func (b *Batch) Check(shard ident.Shard) error {
 	return b.checkBytes()
 }
 
+// mustLiveIn panics when the batch, or a record or timer in it, belongs to another shard.
 func (b *Batch) mustLiveIn(shard ident.Shard) {
 	in := func(slot ident.Slot, what string) {
 		if slot >= ident.Slots || slot.Shard() != shard {
@@ -64,6 +66,8 @@ func (b *Batch) WorkspaceOf(workspace string) string {
 	return workspace
 }
 
+// checkNames fails with ErrTooLarge for a name longer than MaxName bytes, and with ErrRefused for
+// one that contains U+0000 or is not UTF-8.
 func (b *Batch) checkNames() error {
 	longest, bad := 0, false
 	see := func(names ...string) {
@@ -97,6 +101,8 @@ func (b *Batch) checkNames() error {
 	return nil
 }
 
+// checkBytes fails with ErrTooLarge for a payload, document or answer over MaxPayload bytes, or a
+// batch over MaxBatchBytes.
 func (b *Batch) checkBytes() error {
 	total, largest := 0, 0
 	count := func(n int) { total, largest = total+n, max(largest, n) }

@@ -15,7 +15,8 @@ import (
 const newestReaders = 8
 
 // NewestEventTime returns the latest time of the last events of all shards, zero when the journal
-// has no event.
+// has no event. It fails only when the journal cannot be read. The server calls it at its start, to
+// find a clock that was set back.
 func NewestEventTime(ctx context.Context, j Journal) (time.Time, error) {
 	var times [ident.Shards]time.Time
 	var errs [ident.Shards]error
@@ -38,6 +39,8 @@ func NewestEventTime(ctx context.Context, j Journal) (time.Time, error) {
 	return newest, errors.Join(errs[:]...)
 }
 
+// lastEventTime returns the time of a shard's last event, zero without one. It fails only when the
+// journal cannot be read.
 func lastEventTime(ctx context.Context, j Journal, id ident.Shard) (time.Time, error) {
 	head := j.Head(id).Position
 	if head == 0 {

@@ -113,7 +113,8 @@ func (noopListener) Repeated(ident.Shard, int)                          {}
 func (noopListener) Gap(ident.Shard, uint64, uint64)                    {}
 func (noopListener) Failed(shard ident.Shard, _ error, _ time.Duration) {}
 
-// Subscribe returns a subscription that reads the journal, with one goroutine per shard.
+// Subscribe returns a subscription that reads the journal, with one goroutine per shard. The server
+// uses it for its consumers unless they read Kafka. It fails only for invalid options.
 func Subscribe(o SubscriptionOptions) (Subscription, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -124,7 +125,9 @@ func Subscribe(o SubscriptionOptions) (Subscription, error) {
 
 type journalSubscription struct{ o SubscriptionOptions }
 
-// Run implements Subscription.
+// Run implements Subscription: it delivers the events of all shards to h until the context ends,
+// and then returns the context's error. It fails with ErrAhead when the handler's position is past
+// the journal's head. All other errors are reported to the listener and retried.
 func (d *journalSubscription) Run(ctx context.Context, h Handler) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -141,7 +144,8 @@ func (d *journalSubscription) Run(ctx context.Context, h Handler) error {
 	return context.Cause(ctx)
 }
 
-// followShard delivers a shard until the context ends, or returns a permanent error.
+// followShard delivers a shard until the context ends, and then returns nil. Its only error is
+// ErrAhead; after any other it pauses and tries again.
 func (d *journalSubscription) followShard(ctx context.Context, f *Feed) error {
 	retry := Backoff{Min: d.o.RetryMin, Max: d.o.RetryMax}
 	for {
@@ -180,6 +184,8 @@ func (l limitedHandler) acquireSlot(ctx context.Context) error {
 	}
 }
 
+// Position implements Handler, once one of the slots is free. It fails with the handler's error, or
+// the context's when that ends first.
 func (l limitedHandler) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
 	if err := l.acquireSlot(ctx); err != nil {
 		return 0, err
@@ -188,6 +194,8 @@ func (l limitedHandler) Position(ctx context.Context, shard ident.Shard) (uint64
 	return l.Handler.Position(ctx, shard)
 }
 
+// Handle implements Handler, once one of the slots is free. It fails with the handler's error, or
+// the context's when that ends first.
 func (l limitedHandler) Handle(ctx context.Context, shard ident.Shard, events []Event) error {
 	if err := l.acquireSlot(ctx); err != nil {
 		return err
@@ -218,20 +226,24 @@ func (f *Feed) Shard() ident.Shard { return f.shard }
 // At returns the handler's position as the feed last saw it, 0 before the feed has read it.
 func (f *Feed) At() uint64 { return f.at }
 
-// CatchUp delivers events from the journal through its head at the time of the call.
+// CatchUp delivers events from the journal through its head at the time of the call. It fails with
+// ErrAhead, which is permanent, and with the errors of the journal and the handler; the next call
+// begins at the handler's position again. Subscriptions call it.
 func (f *Feed) CatchUp(ctx context.Context) error {
 	head := f.o.Journal.Head(f.shard).Position
 	return f.deliverFromPosition(ctx, func() error { return f.deliverFromJournal(ctx, head) })
 }
 
 // Offer delivers events of another source, in any order and number. It drops applied events and
-// reads events that are missing before an offered event from the journal.
+// reads events that are missing before an offered event from the journal. It fails as CatchUp does.
+// The subscription that reads Kafka calls it.
 func (f *Feed) Offer(ctx context.Context, events []Event) error {
 	return f.deliverFromPosition(ctx, func() error { return f.deliverOffered(ctx, events) })
 }
 
 // deliverFromPosition calls deliver at the handler's position, and again after ErrMoved, at most
-// maxMoved times in all.
+// maxMoved times in all. It fails with the error of Position, of deliver, or ErrMoved after the
+// last time.
 func (f *Feed) deliverFromPosition(ctx context.Context, deliver func() error) error {
 	for range maxMoved {
 		if err := f.loadPosition(ctx); err != nil {
@@ -249,6 +261,8 @@ func (f *Feed) deliverFromPosition(ctx context.Context, deliver func() error) er
 	return fmt.Errorf("%w %d times in a row", ErrMoved, maxMoved)
 }
 
+// loadPosition reads the handler's position unless the feed knows it. It fails with ErrAhead when
+// the position is past the journal's head, and with the handler's error.
 func (f *Feed) loadPosition(ctx context.Context) error {
 	if f.located {
 		return nil
@@ -265,6 +279,9 @@ func (f *Feed) loadPosition(ctx context.Context) error {
 	return nil
 }
 
+// deliverOffered delivers the events of an Offer in order, after the journal's for each gap. It
+// reports repeats and gaps to the listener. It fails with the errors of the journal and the
+// handler.
 func (f *Feed) deliverOffered(ctx context.Context, events []Event) error {
 	repeats := 0
 	defer func() {
@@ -301,7 +318,8 @@ func gaplessPrefix(events []Event) int {
 }
 
 // deliverFromJournal delivers events from the journal through a position, and the rest of the last
-// page that it reads.
+// page that it reads. It fails with the errors of the journal and the handler, and when the journal
+// lacks an event below its head.
 func (f *Feed) deliverFromJournal(ctx context.Context, through uint64) error {
 	for f.at < through {
 		events, err := f.o.Journal.Events(ctx, f.shard, f.at, MaxHandle)
@@ -318,6 +336,8 @@ func (f *Feed) deliverFromJournal(ctx context.Context, through uint64) error {
 	return nil
 }
 
+// handleGapless gives the handler events that follow the feed's position without a gap; others
+// panic. It fails with the handler's error, and the position then stays.
 func (f *Feed) handleGapless(ctx context.Context, events []Event) error {
 	first, last, n := events[0].Position, events[len(events)-1].Position, len(events)
 	if first != f.at+1 || last != f.at+uint64(n) {

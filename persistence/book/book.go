@@ -33,8 +33,10 @@ type Book struct {
 	cancelWrites context.CancelFunc // cancels writeContext
 }
 
-// Open checks the options and makes a Book. It does not connect, so the server may be down.
-// Prepare, or the first Handle or Position, migrates the schema; reads need no Prepare.
+// Open checks the options and makes a Book. It does not connect, so the server may be down; it
+// fails only for invalid options. Prepare, or the first Handle or Position, migrates the schema;
+// reads need no Prepare. The server calls it for the consumer "book", and the audit for its
+// comparison.
 func Open(ctx context.Context, o Options) (*Book, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -87,9 +89,10 @@ func (b *Book) Close() error {
 	return nil
 }
 
-// writeRemaining writes the remaining skipped positions. A shard that another session has locked,
-// most often a booking cancelled by Close, is retried every lockedPause. After a failed write it
-// does not try again.
+// writeRemaining writes the remaining skipped positions; Close calls it. A shard that another
+// session has locked, most often a booking cancelled by Close, is retried every lockedPause. It
+// fails with errLocked when such a shard stays locked until ctx ends, and with the error of the
+// first failed write, after which it does not try again.
 func (b *Book) writeRemaining(ctx context.Context) error {
 	for {
 		if err := b.skipped.LastError(); err != nil {
@@ -115,8 +118,10 @@ func (b *Book) writeRemaining(ctx context.Context) error {
 // errLocked: a transaction of another session holds the shards.
 var errLocked = errors.New("locked by another session")
 
-// Position implements persistence.Handler. It counts skipped events that are not written yet, as
-// long as no other process has moved the stored position out of their range.
+// Position implements persistence.Handler: it returns the last handled position of a shard. It
+// counts skipped events that are not written yet, as long as no other process has moved the stored
+// position out of their range. It fails with the errors of Prepare, ErrRetired, and those of the
+// server.
 func (b *Book) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
 	if err := b.Prepare(ctx); err != nil {
 		return 0, err
@@ -126,8 +131,8 @@ func (b *Book) Position(ctx context.Context, shard ident.Shard) (uint64, error) 
 	return b.readPosition(ctx, shard)
 }
 
-// readPosition returns the position of a shard, or ErrRetired when the book follows another
-// incarnation of the journal.
+// readPosition returns the position of a shard. It fails with ErrRetired when the book follows
+// another incarnation of the journal, and with the server's error.
 func (b *Book) readPosition(ctx context.Context, shard ident.Shard) (position uint64, err error) {
 	var store [16]byte
 	var stored int64
@@ -146,8 +151,11 @@ func (b *Book) retiredError() error {
 	return ErrRetired
 }
 
-// Handle implements persistence.Handler. Its errors are ErrMoved, ErrUnsound, those of Prepare, and
-// those of the server.
+// Handle implements persistence.Handler: it books the postings of events and moves the shard's
+// position, in one transaction. The subscription calls it. It fails with ErrMoved when the events
+// do not follow the stored position, with ErrUnsound for postings that cannot be booked, and with
+// the errors of Prepare and of the server; nothing is booked then, unless the answer to COMMIT was
+// lost.
 func (b *Book) Handle(ctx context.Context, shard ident.Shard, events []persistence.Event) error {
 	page, err := readPage(shard, events)
 	if err != nil {
@@ -185,7 +193,8 @@ func (b *Book) movedError(ctx context.Context, shard ident.Shard) error {
 
 // skipPage moves the position over a page without postings. When the position is known, the move is
 // written behind. Otherwise it is one round trip without a sync: a crash of the server may undo it
-// only together with all later moves.
+// only together with all later moves. It fails with ErrMoved, the error of an earlier write, or the
+// server's.
 func (b *Book) skipPage(ctx context.Context, p *page) error {
 	if done, err := b.skipped.extendOver(p); done || err != nil {
 		return err
@@ -202,7 +211,7 @@ func (b *Book) skipPage(ctx context.Context, p *page) error {
 }
 
 // bookPage moves the position over the skipped range and the page, and writes the postings, in one
-// transaction.
+// transaction. It fails with ErrMoved, ErrUnsound, or the server's error.
 func (b *Book) bookPage(ctx context.Context, p *page) error {
 	before, err := b.skipped.rangeBefore(p)
 	if err != nil {

@@ -92,7 +92,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// configure returns the configuration of the pool.
+// configure returns the configuration of the pool. It fails only for a URL that does not parse.
 func (o *Options) configure() (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {

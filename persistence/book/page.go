@@ -75,7 +75,9 @@ type eventPosting struct {
 	Amount   *money.Minor `json:"cents"`
 }
 
-// readPage collects the postings of events, which are not empty. Its errors are ErrUnsound.
+// readPage collects the postings of events, of which there is at least one. It fails with
+// ErrUnsound for postings that cannot be decoded or do not balance. Handle calls it before it
+// connects.
 func readPage(shard ident.Shard, events []persistence.Event) (*page, error) {
 	p := &page{shard: shard, first: events[0].Position, last: events[len(events)-1].Position,
 		byKey: map[accountKey]*account{}}
@@ -106,6 +108,8 @@ func declaresNoPostings(document []byte) bool {
 
 var postingsName = []byte(`"postings"`)
 
+// addEvent adds the transfers and postings of one event to the page. It fails for a payload that
+// does not decode or does not balance.
 func (p *page) addEvent(e *persistence.Event) error {
 	if declaresNoPostings(e.Payload) {
 		return nil
@@ -131,8 +135,8 @@ func (p *page) addEvent(e *persistence.Event) error {
 	return nil
 }
 
-// checkBalanced sets the default currency. It refuses postings that lack a member or do not sum to
-// zero per transfer and currency.
+// checkBalanced sets the default currency. It fails for postings that lack a member, overflow, or
+// do not sum to zero per transfer and currency.
 func (m *eventPostings) checkBalanced() error {
 	type part struct{ transfer, currency string }
 	sums := map[part]money.Minor{}
@@ -169,8 +173,8 @@ func (p *page) accountFor(key accountKey) *account {
 	return a
 }
 
-// numberPostings gives every posting its number and the balance after it. Its errors are
-// ErrUnsound.
+// numberPostings gives every posting its number and the balance after it. It fails with ErrUnsound
+// for an account of another shard or a balance out of range.
 func (p *page) numberPostings() error {
 	for _, a := range p.accounts {
 		if a.id == 0 {
@@ -190,7 +194,9 @@ func (p *page) numberPostings() error {
 	return nil
 }
 
-// writePage moves the position and writes the page, in two round trips.
+// writePage moves the position and writes the page, in two round trips of one transaction. It fails
+// with ErrMoved when the stored position is not in the skipped range, with ErrUnsound, and with the
+// server's error.
 func (p *page) writePage(ctx context.Context, tx pgx.Tx, store ident.UUID, skipped positionRange) error {
 	var first pgx.Batch
 	p.queueMove(&first, store, skipped)

@@ -39,8 +39,9 @@ type readiness struct {
 }
 
 // Prepare migrates the schema and takes the incarnation of the journal, which empties a book of an
-// earlier incarnation. Handle and Position call it until it has succeeded once. Its errors are
-// ErrForeign, ErrRetired, and those of the server.
+// earlier incarnation. Handle and Position call it until it has succeeded once, and the server at
+// its start. It fails with ErrForeign, ErrRetired, and the errors of the server. For preparePause
+// after a failure it returns the same error.
 func (b *Book) Prepare(ctx context.Context) error {
 	if b.ready.done.Load() {
 		return nil
@@ -67,6 +68,7 @@ func (b *Book) Prepare(ctx context.Context) error {
 	return err
 }
 
+// prepareBook makes one attempt of Prepare, within prepareTimeout. It fails as Prepare does.
 func (b *Book) prepareBook(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, b.slack*prepareTimeout)
 	defer cancel()
@@ -86,7 +88,9 @@ func (b *Book) prepareBook(ctx context.Context) error {
 }
 
 // Migrate migrates the schema and checks nothing else. It is for operators whose server role may
-// not change schemas. Concurrent calls wait for each other.
+// not change schemas; `purser migrate` calls it. Concurrent calls wait for each other. It fails for
+// a URL that does not parse, with ErrForeign for a schema of a newer program, and with the server's
+// error.
 func Migrate(ctx context.Context, url string) error {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -96,6 +100,8 @@ func Migrate(ctx context.Context, url string) error {
 	return migrateSchema(ctx, config)
 }
 
+// migrateSchema makes the schema "book" and applies the missing migrations. It fails with
+// ErrForeign for a schema of a newer program, and with the server's error.
 func migrateSchema(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	db := stdlib.OpenDB(*config)
 	db.SetMaxOpenConns(1)
@@ -117,7 +123,8 @@ func migrateSchema(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	return err
 }
 
-// createSchema makes the schema "book", which also holds the table of goose, unless it exists.
+// createSchema makes the schema "book", which also holds the table of the migrations, unless it
+// exists. It fails only with the server's error.
 func createSchema(ctx context.Context, db *sql.DB) (err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -138,7 +145,8 @@ func createSchema(ctx context.Context, db *sql.DB) (err error) {
 }
 
 // adoptIncarnation stamps a new book with the incarnation of the journal, and empties a book of an
-// earlier one.
+// earlier one. It fails with ErrForeign for the book of another deployment, as resetBook does, and
+// with the server's error.
 func (b *Book) adoptIncarnation(ctx context.Context, tx pgx.Tx) error {
 	var deployment, store [16]byte
 	err := tx.QueryRow(ctx, sqlStore).Scan(&deployment, &store)
@@ -153,9 +161,9 @@ func (b *Book) adoptIncarnation(ctx context.Context, tx pgx.Tx) error {
 	return b.resetBook(ctx, tx)
 }
 
-// resetBook empties the book for the incarnation of the journal, or returns ErrRetired when the
-// book has left that incarnation. TRUNCATE waits for every booking under way; a later booking finds
-// a shard of another incarnation.
+// resetBook empties the book for the incarnation of the journal. It fails with ErrRetired when the
+// book has left that incarnation, and with the server's error. TRUNCATE waits for every booking
+// under way; a later booking finds a shard of another incarnation.
 func (b *Book) resetBook(ctx context.Context, tx pgx.Tx) error {
 	store := [16]byte(b.identity.Store)
 	took, err := tx.Exec(ctx, sqlTakeIncarnation, store)

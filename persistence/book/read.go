@@ -80,7 +80,8 @@ type Query struct {
 	Limit                        int
 }
 
-// Balances returns at most MaxEntries accounts of a workspace, ordered by name and currency.
+// Balances returns at most MaxEntries accounts of a workspace, ordered by name and currency. It
+// fails as every read: with ErrNoBook, ErrForeign, or the server's error. Only tests call it.
 func (b *Book) Balances(ctx context.Context, workspace string) ([]Account, error) {
 	return queryRows(ctx, b, func(row pgx.CollectableRow) (a Account, err error) {
 		err = row.Scan(&a.Workspace, &a.Name, &a.Currency, &a.Side, &a.Balance, &a.Entries)
@@ -88,7 +89,8 @@ func (b *Book) Balances(ctx context.Context, workspace string) ([]Account, error
 	}, sqlBalances, workspace, MaxEntries)
 }
 
-// Entries returns the entries that a query selects.
+// Entries returns the entries that a query selects, newest first. It fails with ErrNoBook,
+// ErrForeign, or the server's error. Only tests call it.
 func (b *Book) Entries(ctx context.Context, q Query) ([]Entry, error) {
 	if q.Until.IsZero() {
 		q.Until = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) // later than any event
@@ -98,7 +100,8 @@ func (b *Book) Entries(ctx context.Context, q Query) ([]Entry, error) {
 }
 
 // Lines returns entries of a shard in journal order: those after a position and leg, up to and
-// including position through. Audits use it. Without a book it returns none.
+// including position through. The audit calls it. Without a book it returns none. It fails with
+// ErrForeign or the server's error.
 func (b *Book) Lines(ctx context.Context, shard ident.Shard, position uint64, leg int, through uint64, limit int) (
 	[]Entry, error) {
 	lines, err := queryRows(ctx, b, scanEntry, sqlLines,
@@ -120,8 +123,9 @@ func scanEntry(row pgx.CollectableRow) (e Entry, err error) {
 	return e, err
 }
 
-// TrialBalance sums all postings by account name and currency. Per currency the debits equal the
-// credits.
+// TrialBalance sums all postings by account name and currency, in minor units. Per currency the
+// debits equal the credits. It fails with ErrNoBook, ErrForeign, or the server's error. Only tests
+// call it.
 func (b *Book) TrialBalance(ctx context.Context) ([]Line, error) {
 	return queryRows(ctx, b, func(row pgx.CollectableRow) (l Line, err error) {
 		err = row.Scan(&l.Account, &l.Currency, &l.Side, &l.Debits, &l.Credits)
@@ -129,7 +133,8 @@ func (b *Book) TrialBalance(ctx context.Context) ([]Line, error) {
 	}, sqlTrialBalance, MaxEntries)
 }
 
-// Standing returns a shard as of one moment. All its accounts are in memory at once.
+// Standing returns a shard as of one moment. All its accounts are in memory at once. The audit
+// calls it. Without a book it is empty. It fails with ErrForeign or the server's error.
 func (b *Book) Standing(ctx context.Context, shard ident.Shard) (s Standing, err error) {
 	_, err = queryRows(ctx, b, func(row pgx.CollectableRow) (none struct{}, err error) {
 		var position int64
@@ -144,7 +149,8 @@ func (b *Book) Standing(ctx context.Context, shard ident.Shard) (s Standing, err
 	return s, absentIsEmpty(err)
 }
 
-// Lag returns the number of events up to the heads that the book has not handled.
+// Lag returns the number of events up to the heads that the book has not handled. A missing book
+// has handled none. It fails with ErrForeign or the server's error.
 func (b *Book) Lag(ctx context.Context, head func(ident.Shard) uint64) (events uint64, err error) {
 	var positions [ident.Shards]uint64
 	_, err = queryRows(ctx, b, func(row pgx.CollectableRow) (none struct{}, err error) {
@@ -169,7 +175,8 @@ func absentIsEmpty(err error) error {
 }
 
 // queryRows runs a query in one read-only snapshot. It returns no rows before the book has adopted
-// this incarnation of the journal, and ErrNoBook without a book. It does not call Prepare.
+// this incarnation of the journal. It fails with ErrNoBook without a book, with ErrForeign, and
+// with the server's error. It does not call Prepare.
 func queryRows[T any](ctx context.Context, b *Book, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.slack*queryTimeout)
 	defer cancel()

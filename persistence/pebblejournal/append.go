@@ -15,8 +15,11 @@ import (
 // Pebble batch. Pebble's limit is 4 GiB, and a commit must fit in memory.
 const maxCommit = 32 << 20
 
-// Append implements persistence.Journal. A batch over a limit is refused by its outcome, a group over MaxGroup as a whole.
-// It does not end early when the context ends after it has begun.
+// Append implements persistence.Journal: it commits a group of batches to a shard, and returns
+// after the sync. A batch over a limit, a taken once-key or a wrong version is an error in that
+// batch's outcome alone. The whole group fails with ErrTooLarge over MaxGroup, ErrFenced under an
+// old epoch, ErrUnavailable when nothing was written, or ErrAmbiguous after a failed sync. It does
+// not end early when the context ends after it has begun.
 func (j *Journal) Append(
 	ctx context.Context, id ident.Shard, epoch uint64, now time.Time, group []*persistence.Batch,
 ) ([]persistence.Outcome, error) {
@@ -47,7 +50,9 @@ func (j *Journal) Append(
 	return outcomes, nil
 }
 
-// commitGroup stages the batches that have no outcome yet and commits them. The shard is locked.
+// commitGroup stages the batches that have no outcome yet and commits them, in more than one commit
+// when they exceed maxCommit bytes. The shard is locked. It fails with ErrUnavailable when nothing
+// was written, and else with ErrAmbiguous.
 func (j *Journal) commitGroup(id ident.Shard, now time.Time, group []*persistence.Batch, outcomes []persistence.Outcome) error {
 	a := appending{j: j, id: id, now: now, head: j.shards[id].head, writes: j.store.writes(), probe: probe{store: j.store},
 		known: j.known.Get().(*groupCache)}
@@ -88,8 +93,9 @@ type appending struct {
 	committed bool
 }
 
-// commit makes the staged batches durable and then visible to readers. It first closes the probe,
-// which would keep old tables and memtables alive during the sync and cannot see the commit.
+// commit makes the staged batches durable and then visible to readers. It fails with ErrAmbiguous
+// when the sync fails, which also stops the journal. It first closes the probe, which would keep
+// old tables and memtables alive during the sync and cannot see the commit.
 func (a *appending) commit() error {
 	if err := a.probe.close(); err != nil {
 		return err
@@ -110,7 +116,9 @@ func (a *appending) commit() error {
 	return nil
 }
 
-// abort gives up a group whose state could not be read. What an earlier part of it committed stands.
+// abort gives up a group whose state could not be read or committed, and returns the error of the
+// Append. This is ErrUnavailable when nothing was written, and ErrAmbiguous when an earlier part of
+// the group is committed or a sync failed.
 func (a *appending) abort(err error) error {
 	if errors.Is(err, persistence.ErrAmbiguous) {
 		return err
@@ -143,7 +151,8 @@ func (a *appending) stage(b *persistence.Batch) (persistence.Outcome, error) {
 	return outcome, a.writeTimers(b)
 }
 
-// once returns the claim that stands or has expired. Its answer is the group's.
+// once returns the stored once-key of a claim, also an expired one, and whether there is one. Its
+// answer belongs to the group. It fails only when the store cannot be read.
 func (a *appending) once(o *persistence.Once) (persistence.Once, bool, error) {
 	name := claim{o.Scope, o.Hash}
 	value, known := a.known.onces[name]
@@ -162,6 +171,8 @@ func (a *appending) once(o *persistence.Once) (persistence.Once, bool, error) {
 	return existing, true, err
 }
 
+// checkOnces returns an OnceError as refusal when a once-key of the batch is taken, in the store or
+// by the batch itself. An expired once-key is free. err is the store's.
 func (a *appending) checkOnces(b *persistence.Batch) (refusal, err error) {
 	var own map[claim]int
 	if len(b.Onces) > 1 {
@@ -188,6 +199,8 @@ func (a *appending) checkOnces(b *persistence.Batch) (refusal, err error) {
 	return nil, nil
 }
 
+// checkVersions returns ErrVersion as refusal when an event does not have the next version of its
+// stream. err is the store's.
 func (a *appending) checkVersions(b *persistence.Batch) (refusal, err error) {
 	at := make(map[stream]uint64, 1)
 	for i := range b.Events {
@@ -207,7 +220,9 @@ func (a *appending) checkVersions(b *persistence.Batch) (refusal, err error) {
 	return nil, nil
 }
 
-// version is where a stream stands, 0 when there is none, as is likely of one that is said to begin.
+// version returns the version of a stream, 0 when the stream has no event. begins says that the
+// stream is expected to be new, which chooses the faster read. It fails only when the store cannot
+// be read.
 func (a *appending) version(name stream, begins bool) (uint64, error) {
 	version, known := a.known.versions[name]
 	if known {
@@ -228,6 +243,8 @@ func (a *appending) version(name stream, begins bool) (uint64, error) {
 	return version, nil
 }
 
+// writeEvents stages the events of a checked batch at the next positions, and returns the first and
+// the last one.
 func (a *appending) writeEvents(b *persistence.Batch) persistence.Outcome {
 	if len(b.Events) == 0 {
 		return persistence.Outcome{}
@@ -254,6 +271,7 @@ func stored(b *persistence.Batch, e *persistence.Event, position uint64) persist
 	return s
 }
 
+// writeRecords stages the records of a checked batch. It fails only when the store cannot be read.
 func (a *appending) writeRecords(b *persistence.Batch) error {
 	for i := range b.Records {
 		r := b.Records[i]
@@ -267,8 +285,8 @@ func (a *appending) writeRecords(b *persistence.Batch) error {
 	return nil
 }
 
-// lookUp makes known where the record that r is written over is listed. Most that are not said to be new are there, or are of an
-// id as young as its neighbours', whose block is at hand.
+// lookUp reads the list position of the record that r replaces into the cache, unless it is there
+// or r is new. It fails only when the store cannot be read.
 func (a *appending) lookUp(key []byte, b *persistence.Batch, r *persistence.Record) error {
 	name := document{r.Kind, r.ID}
 	if _, known := a.known.records[name]; known || r.New {
@@ -283,6 +301,8 @@ func (a *appending) lookUp(key []byte, b *persistence.Batch, r *persistence.Reco
 	return err
 }
 
+// writeRecord stages a record, or its deletion, with its entry in the lists. A stored record keeps
+// its list position, a new one gets the next.
 func (a *appending) writeRecord(key []byte, r *persistence.Record) {
 	old := a.known.records[document{r.Kind, r.ID}]
 	moved := !old.stored || old.workspace != r.Workspace || old.parent != r.Parent
@@ -310,6 +330,8 @@ func (a *appending) writeRecord(key []byte, r *persistence.Record) {
 		position: r.Position, ordinal: r.Ordinal}
 }
 
+// writeOnces stages the once-keys of a checked batch, in place of expired ones. It fails only when
+// the store cannot be read.
 func (a *appending) writeOnces(b *persistence.Batch) error {
 	for i := range b.Onces {
 		o := &b.Onces[i]
@@ -330,7 +352,8 @@ func (a *appending) writeOnces(b *persistence.Batch) error {
 	return nil
 }
 
-// due returns the due time of a timer, zero when there is none.
+// due returns the due time of a timer, zero when there is none. It fails only when the store cannot
+// be read.
 func (a *appending) due(key []byte, t *persistence.Timer) (time.Time, error) {
 	due, known := a.known.timers[alarm{t.Kind, t.Stream, t.Key}]
 	if known {
@@ -343,6 +366,8 @@ func (a *appending) due(key []byte, t *persistence.Timer) (time.Time, error) {
 	return decodeTimer(value)
 }
 
+// writeTimers stages the timers of a checked batch: a new due time replaces the old one, a zero one
+// removes the timer. It fails only when the store cannot be read.
 func (a *appending) writeTimers(b *persistence.Batch) error {
 	for i := range b.Timers {
 		t := &b.Timers[i]

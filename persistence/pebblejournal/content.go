@@ -19,8 +19,9 @@ var ErrNotEmpty = errors.New("there is a journal already")
 
 var _ persistence.Archiver = (*Journal)(nil)
 
-// Snapshot implements persistence.Archiver. It waits for the commits under way, one per shard at most. Close of the journal waits
-// for its snapshots.
+// Snapshot implements persistence.Archiver: it returns the content as of now, for a backup or an
+// audit, which must close it. It waits for the commits under way, one per shard at most. Close of
+// the journal waits for its snapshots. It fails only with ErrUnavailable.
 func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
@@ -36,7 +37,8 @@ func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	return &snapshot{j: j, view: j.store.view()}, nil
 }
 
-// StoredBytes implements persistence.Archiver.
+// StoredBytes implements persistence.Archiver: it returns the bytes of the store's files. It fails
+// only with ErrUnavailable. A backup compares it with the free space.
 func (j *Journal) StoredBytes(ctx context.Context) (int64, error) {
 	if err := j.enter(ctx); err != nil {
 		return 0, err
@@ -51,13 +53,14 @@ type snapshot struct {
 	view view
 }
 
-// Close implements persistence.Snapshot.
+// Close implements persistence.Snapshot. It must be called once.
 func (s *snapshot) Close() error {
 	defer s.j.leave()
 	return s.view.close()
 }
 
-// Events implements persistence.Snapshot.
+// Events implements persistence.Snapshot: it returns events after a position as of the snapshot. It
+// fails with the context's error, or with ErrUnavailable when the store cannot be read.
 func (s *snapshot) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -76,7 +79,8 @@ func (s *snapshot) Events(ctx context.Context, id ident.Shard, past uint64, limi
 	return readEvents(s.view, id, past, min(stored.Position, past+uint64(persistence.PageLimit(limit))))
 }
 
-// Records implements persistence.Snapshot.
+// Records implements persistence.Snapshot: it returns records after an id as of the snapshot. It
+// fails with the context's error, or with ErrUnavailable when the store cannot be read.
 func (s *snapshot) Records(
 	ctx context.Context, id ident.Shard, kind, past string, limit int,
 ) ([]persistence.Record, error) {
@@ -94,7 +98,9 @@ func (s *snapshot) Records(
 	return p.records, nil
 }
 
-// Content implements persistence.Snapshot.
+// Content implements persistence.Snapshot: it iterates over all parts, shard after shard. It ends
+// with one ErrUnavailable when the store cannot be read, a part does not decode or the context
+// ends. Backups and moves of a journal use it.
 func (s *snapshot) Content(ctx context.Context) persistence.Content {
 	return func(yield func(persistence.Part, error) bool) {
 		w := walk{ctx: ctx, view: s.view, yield: yield}
@@ -121,6 +127,8 @@ type walk struct {
 	yield func(persistence.Part, error) bool
 }
 
+// shard yields all parts of one shard. It fails with errEnough when the reader stops, and else when
+// the store cannot be read, a part does not decode or the context ends.
 func (w *walk) shard(id ident.Shard) error {
 	h := persistence.ShardHead{Shard: id}
 	value, err := w.view.get(keyHead(id))
@@ -151,7 +159,8 @@ func (w *walk) shard(id ident.Shard) error {
 	return nil
 }
 
-// table walks a shard's part of a table. The parts may alias what the cursor shows.
+// table yields a shard's part of a table. The parts may alias the memory of the cursor. It fails as
+// shard does.
 func (w *walk) table(
 	id ident.Shard, table byte, part func(shard ident.Shard, key, value []byte) (persistence.Part, error),
 ) error {
@@ -195,7 +204,8 @@ func oncePart(_ ident.Shard, key, value []byte) (persistence.Part, error) {
 	return &once, errors.Join(k.done(), err)
 }
 
-// timerPart finds the rest of a timer in the due index.
+// timerPart returns a timer, with its workspace and slot from the due index. It fails when they are
+// missing or do not decode.
 func (w *walk) timerPart(id ident.Shard, key, value []byte) (persistence.Part, error) {
 	k := reader{rest: key}
 	kind, stream, name := k.part(), k.part(), string(k.tail())
@@ -217,9 +227,11 @@ func cursorPart(_ ident.Shard, key, value []byte) (persistence.Part, error) {
 	return &persistence.Cursor{Name: string(key), Position: position}, err
 }
 
-// Load makes the journal of a directory from content and stamps it with the identity. The directory must hold no journal
-// (ErrNotEmpty). Everything is synced when it returns nil; what an error or a crash leaves has no stamp, and Open refuses it:
-// remove the directory. Options.Deployment and MustExist are not looked at.
+// Load makes the journal of a directory from content and stamps it with the identity. `purser
+// restore` calls it. It fails with ErrNotEmpty when the directory holds a journal, and with the
+// errors of the content, the store and the context. Everything is synced when it returns nil. An
+// error or a crash leaves a store without a stamp, which Open refuses: remove the directory. It
+// ignores Options.Deployment and MustExist.
 func Load(ctx context.Context, o Options, identity persistence.Identity, content persistence.Content) error {
 	o.MustExist = false
 	o, err := o.withDefaults()
@@ -239,6 +251,8 @@ func Load(ctx context.Context, o Options, identity persistence.Identity, content
 	return s.close()
 }
 
+// load writes the content into an empty store and then stamps it. It fails with the errors of the
+// content, the store and the context.
 func load(ctx context.Context, s *store, identity persistence.Identity, content persistence.Content) error {
 	empty, err := s.empty()
 	if err != nil {
@@ -279,6 +293,8 @@ func (l *loading) flush() error {
 	return err
 }
 
+// add stages one part, and writes the staged ones when they exceed loadBytes. It fails only when
+// the store cannot be written.
 func (l *loading) add(p persistence.Part) error {
 	whole := &persistence.Batch{} // empty: each part names its own workspace
 	switch p := p.(type) {

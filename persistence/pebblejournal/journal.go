@@ -49,8 +49,10 @@ type shard struct {
 	due persistence.TimerHorizon
 }
 
-// Open opens the journal in a directory, or makes it. The errors are ErrInUse, ErrNoStore, ErrForeign, ErrMoved, or the file
-// system's.
+// Open opens the journal in a directory, or makes it. The server and the commands on the data
+// directory call it. It fails with ErrInUse while another process has it, ErrNoStore when it must
+// exist and does not, ErrForeign for another deployment or format, ErrMoved after MarkMoved, and
+// with errors of the options and the file system.
 func Open(o Options) (*Journal, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -82,7 +84,9 @@ func (j *Journal) abandon() error {
 	return j.store.close()
 }
 
-// identify reads the stamp of the store, or sets it when the store is new.
+// identify reads the stamp of the store, or sets it when the store is new. It fails with ErrForeign
+// for another deployment, format or number of shards, with ErrMoved, ErrNoStore, or the store's
+// error.
 func (j *Journal) identify(o Options) error {
 	value, err := j.store.get(keyMeta())
 	if err != nil {
@@ -115,7 +119,9 @@ func (j *Journal) identify(o Options) error {
 }
 
 // MarkMoved notes, durably, that the journal continues in another place: from then on Open returns
-// ErrMoved with its name, for people. This journal must not be written any more.
+// ErrMoved with its name, for people. This journal must not be written any more. It fails with
+// ErrUnavailable when nothing was noted, else with ErrAmbiguous. The command that moves a journal
+// to Postgres calls it last.
 func (j *Journal) MarkMoved(ctx context.Context, place string) error {
 	if err := j.enter(ctx); err != nil {
 		return err
@@ -129,6 +135,8 @@ func (j *Journal) MarkMoved(ctx context.Context, place string) error {
 	return nil
 }
 
+// stamp gives a new store its identity. It fails with ErrForeign for a store with keys, with
+// ErrNoStore when the store must exist, and with the error of the store or the random source.
 func (j *Journal) stamp(o Options) error {
 	empty, err := j.store.empty()
 	if err != nil {
@@ -153,6 +161,8 @@ func (j *Journal) stamp(o Options) error {
 	return j.store.stamp(j.identity)
 }
 
+// loadHeads reads the heads of all shards into memory. It fails when the store cannot be read or a
+// head does not decode.
 func (j *Journal) loadHeads() error {
 	from := []byte{tableHead}
 	return j.store.scan(from, after(from), func(key, value []byte) (bool, error) {
@@ -165,7 +175,9 @@ func (j *Journal) loadHeads() error {
 	})
 }
 
-// onFail stops the journal. It is called by whoever sees the store fail first, and by everyone after.
+// onFail stops the journal at the first failure of its store, and passes that to Options.Fatal.
+// Every goroutine that sees the store fail calls it; later calls do nothing. During Open it does
+// nothing, because Open returns the failure.
 func (j *Journal) onFail(err error) {
 	if !j.opened.Load() {
 		return // Open returns it
@@ -176,7 +188,8 @@ func (j *Journal) onFail(err error) {
 	})
 }
 
-// enter begins a call that touches the store; leave ends it.
+// enter begins a call that touches the store; after nil the caller must call leave. It fails with
+// ErrUnavailable when the context has ended, the journal is closed or its store has failed.
 func (j *Journal) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return unavailable(err)
@@ -193,8 +206,8 @@ func (j *Journal) leave() { j.life.RUnlock() }
 
 var errClosed = errors.New("journal closed")
 
-// ready returns why the store may not be read. A call that had to wait for a lock checks again
-// after it.
+// ready returns why the store may not be read: ErrUnavailable when the journal is closed or has
+// failed. A call that had to wait for a lock checks again after it.
 func (j *Journal) ready() error {
 	if j.closed {
 		return unavailable(errClosed)
@@ -210,7 +223,10 @@ func unavailable(err error) error { return fmt.Errorf("%w: %w", persistence.ErrU
 // Identity implements persistence.Journal.
 func (j *Journal) Identity() persistence.Identity { return j.identity }
 
-// Raise implements persistence.Journal. The new epochs are one commit.
+// Raise implements persistence.Journal: it raises the epochs of the shards in one commit, and
+// returns the new heads. It waits for the commits under way. It fails with ErrUnavailable when no
+// epoch was raised, and with ErrAmbiguous after a failed sync. A server calls it at its start and
+// after a commit with an unknown outcome.
 func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persistence.Head, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
@@ -236,6 +252,8 @@ func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persisten
 	return heads, nil
 }
 
+// raise commits the next epoch of each shard; the shards are locked. It fails with ErrAmbiguous
+// when the sync fails.
 func (j *Journal) raise(shards []ident.Shard) error {
 	if len(shards) == 0 {
 		return nil
@@ -268,13 +286,15 @@ func (s *shard) publish(h head) {
 // Head implements persistence.Journal. After a failure or Close it returns the last synced head.
 func (j *Journal) Head(id ident.Shard) persistence.Head { return j.shards[id].tip.Head() }
 
-// Wait implements persistence.Journal. It returns the context's error, or ErrUnavailable when the journal ends first.
+// Wait implements persistence.Journal: it returns when the shard's head is past a position. It
+// fails with the context's error, or ErrUnavailable when the journal closes or fails first.
 func (j *Journal) Wait(ctx context.Context, id ident.Shard, past uint64) error {
 	return j.shards[id].tip.Wait(ctx, past, j.done)
 }
 
-// Close implements persistence.Journal. It waits for the calls under way and releases the directory. After a failure it leaves
-// the store as it is and returns the failure. A second Close returns nil.
+// Close implements persistence.Journal. It waits for the calls under way and releases the
+// directory. After a failure of the store it leaves the store as it is and returns ErrUnavailable.
+// A second Close returns nil.
 func (j *Journal) Close() error {
 	if err := j.store.failure(); err != nil {
 		return unavailable(err)

@@ -16,8 +16,9 @@ const (
 	shardBytes    = 2       // table and shard at the start of a key
 )
 
-// look begins a read of a shard: the store shows only synced data there until the returned function
-// is called.
+// look begins a read of a shard: the store shows only synced data there until unlock is called.
+// After nil the caller must call unlock and leave. It fails with ErrUnavailable when the journal is
+// closed or has failed, or the context has ended.
 func (j *Journal) look(ctx context.Context, id ident.Shard) (unlock func(), err error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
@@ -33,7 +34,8 @@ func (j *Journal) look(ctx context.Context, id ident.Shard) (unlock func(), err 
 	return s.mu.RUnlock, nil
 }
 
-// value reads one synced value.
+// value returns a copy of one synced value, nil when there is none. It fails with ErrUnavailable
+// when the store cannot be read.
 func (j *Journal) value(ctx context.Context, id ident.Shard, key []byte) ([]byte, error) {
 	unlock, err := j.look(ctx, id)
 	if err != nil {
@@ -48,7 +50,8 @@ func (j *Journal) value(ctx context.Context, id ident.Shard, key []byte) ([]byte
 	return value, nil
 }
 
-// walk reads a synced range. The lock is held only until the view is open.
+// walk calls each with the synced keys of a range in order, until each wants no more. The lock is
+// held only until the view is open. It fails with ErrUnavailable, also for an error of each.
 func (j *Journal) walk(
 	ctx context.Context, id ident.Shard, from, to []byte, each func(key, value []byte) (more bool, err error),
 ) error {
@@ -68,8 +71,9 @@ func (j *Journal) walk(
 	return nil
 }
 
-// Events implements persistence.Journal. It takes no lock: events at or below the head are synced
-// and never rewritten. The newest events come from memory.
+// Events implements persistence.Journal: it returns events of a shard after a position, none at the
+// head. It takes no lock: events at or below the head are synced and never rewritten. The newest
+// events come from memory. It fails only with ErrUnavailable, also for damaged events.
 func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err
@@ -94,7 +98,8 @@ type ranged interface {
 }
 
 // readEvents returns the events of a shard after a position, through another, and at most
-// maxEventBytes of payload but at least one event.
+// maxEventBytes of payload but at least one event. It fails with ErrUnavailable when the store
+// cannot be read, or lacks or damaged one of the events.
 func readEvents(from ranged, id ident.Shard, past, last uint64) ([]persistence.Event, error) {
 	events, size := make([]persistence.Event, 0, last-past), 0
 	c, err := from.cursor(keyEvent(id, past+1), next(keyEvent(id, last)))
@@ -119,7 +124,8 @@ func readEvents(from ranged, id ident.Shard, past, last uint64) ([]persistence.E
 	return events, nil
 }
 
-// Record implements persistence.Journal.
+// Record implements persistence.Journal: it returns a record by kind and id. It fails with
+// ErrNotFound without such a record, and else with ErrUnavailable.
 func (j *Journal) Record(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
 	value, err := j.value(ctx, slot.Shard(), keyRecord(slot.Shard(), kind, id))
 	if err != nil {
@@ -135,7 +141,8 @@ func (j *Journal) Record(ctx context.Context, slot ident.Slot, kind, id string) 
 	return record, nil
 }
 
-// List implements persistence.Journal.
+// List implements persistence.Journal: it returns a page of a workspace's records, newest first. It
+// fails only with ErrUnavailable; no record is an empty page.
 func (j *Journal) List(
 	ctx context.Context, slot ident.Slot, kind, workspace, parent string, page persistence.Page,
 ) ([]persistence.Record, error) {
@@ -154,6 +161,8 @@ func (j *Journal) List(
 	return records, nil
 }
 
+// list reads the page of a List from a view. It fails when the view cannot be read, or a listed
+// record is missing or does not decode.
 func list(v view, id ident.Shard, kind, workspace, parent string, page persistence.Page) ([]persistence.Record, error) {
 	from := prefixList(id, kind, workspace, parent)
 	to := after(from)
@@ -181,7 +190,8 @@ func list(v view, id ident.Shard, kind, workspace, parent string, page persisten
 	return records, err
 }
 
-// Records implements persistence.Journal.
+// Records implements persistence.Journal: it returns records of a kind after an id, in the order of
+// their ids. It fails only with ErrUnavailable.
 func (j *Journal) Records(ctx context.Context, id ident.Shard, kind, past string, limit int) ([]persistence.Record, error) {
 	p := newRecordPage(id, kind, past, limit)
 	if err := j.walk(ctx, id, p.from, p.to, p.add); err != nil {
@@ -215,7 +225,8 @@ func (p *recordPage) add(key, value []byte) (more bool, err error) {
 	return len(p.records) < p.limit, err
 }
 
-// Once implements persistence.Journal.
+// Once implements persistence.Journal: it returns the once-key that holds at now, and whether there
+// is one. It fails only with ErrUnavailable.
 func (j *Journal) Once(
 	ctx context.Context, id ident.Shard, scope string, hash [32]byte, now time.Time,
 ) (persistence.Once, bool, error) {
@@ -233,8 +244,9 @@ func (j *Journal) Once(
 	return once, true, nil
 }
 
-// Timers implements persistence.Journal. It looks into the store only when a timer may be due. Timers of the same instant come in
-// the order of kind, stream and key.
+// Timers implements persistence.Journal: it returns the timers due at now, earliest first. It looks
+// into the store only when a timer may be due. Timers of the same instant come in the order of
+// kind, stream and key. It fails only with ErrUnavailable.
 func (j *Journal) Timers(
 	ctx context.Context, id ident.Shard, now time.Time, past persistence.Timer, limit int,
 ) ([]persistence.Timer, error) {
@@ -277,7 +289,8 @@ func (j *Journal) Timers(
 	return timers, nil
 }
 
-// Cursor implements persistence.Journal. A name that was never saved is at 0.
+// Cursor implements persistence.Journal. A name that was never saved is at 0. It fails only with
+// ErrUnavailable.
 func (j *Journal) Cursor(ctx context.Context, name string, id ident.Shard) (uint64, error) {
 	value, err := j.value(ctx, id, keyCursor(id, name))
 	if value == nil || err != nil {
@@ -290,7 +303,9 @@ func (j *Journal) Cursor(ctx context.Context, name string, id ident.Shard) (uint
 	return position, nil
 }
 
-// SaveCursor implements persistence.Journal. It does not wait for a sync.
+// SaveCursor implements persistence.Journal. It does not wait for a sync, so that a crash may lose
+// it. It fails with ErrTooLarge for a name over MaxName bytes, with ErrUnavailable when nothing was
+// saved, and with ErrAmbiguous when the write fails.
 func (j *Journal) SaveCursor(ctx context.Context, name string, id ident.Shard, position uint64) error {
 	if len(name) > persistence.MaxName {
 		return fmt.Errorf("%w: cursor name of %d bytes", persistence.ErrTooLarge, len(name))
@@ -305,7 +320,9 @@ func (j *Journal) SaveCursor(ctx context.Context, name string, id ident.Shard, p
 	return nil
 }
 
-// Sweep implements persistence.Journal. Each shard is a commit of its own; an error leaves the shards before it swept.
+// Sweep implements persistence.Journal: it removes expired once-keys, and returns how many. Each
+// shard is a commit of its own; an error leaves the shards before it swept. It fails with
+// ErrUnavailable, or with ErrAmbiguous after a failed sync. A loop of the runtime calls it.
 func (j *Journal) Sweep(ctx context.Context, now time.Time, limit int) (int, error) {
 	swept := 0
 	for i := range j.shards {
@@ -318,6 +335,8 @@ func (j *Journal) Sweep(ctx context.Context, now time.Time, limit int) (int, err
 	return swept, nil
 }
 
+// sweep removes at most limit expired once-keys of one shard, and returns how many. It fails as
+// Sweep does.
 func (j *Journal) sweep(ctx context.Context, id ident.Shard, now time.Time, limit int) (int, error) {
 	if err := j.enter(ctx); err != nil {
 		return 0, err

@@ -31,7 +31,8 @@ type store struct {
 }
 
 // Exists reports whether the directory holds a journal's store; a nil fs is the operating system's.
-// It makes nothing.
+// It makes nothing. False also when the directory cannot be read. The commands and the server call
+// it to choose between opening a store and making one.
 func Exists(fs vfs.FS, dir string) bool {
 	if fs == nil {
 		fs = vfs.Default
@@ -40,8 +41,9 @@ func Exists(fs vfs.FS, dir string) bool {
 	return err == nil && d.Exists
 }
 
-// openStore opens or makes the store. onFail is called, possibly more than once and from any goroutine, when Pebble cannot go on;
-// onNote when something in the background failed that Pebble tries again.
+// openStore opens or makes the store. It fails with ErrNoStore, ErrInUse, or the error of Pebble
+// and the file system. onFail is called, possibly more than once and from any goroutine, when
+// Pebble cannot go on; onNote when something in the background failed that Pebble tries again.
 func openStore(o Options, onFail, onNote func(error)) (*store, error) {
 	if o.MustExist {
 		if _, err := o.FS.Stat(o.Dir); err != nil {
@@ -71,8 +73,9 @@ func openStore(o Options, onFail, onNote func(error)) (*store, error) {
 	return s, nil
 }
 
-// openPebble opens the store on a disk that may fail under it. Pebble panics when it cannot move its marker files, and waits for
-// ever for a flush that cannot write the manifest; the goroutine is then left behind with it.
+// openPebble opens the store on a disk that may fail meanwhile. It fails with Pebble's error, panic
+// or fatal log line. Pebble panics when it cannot move its marker files, and waits for ever for a
+// flush that cannot write the manifest; the goroutine then stays behind.
 func (s *store) openPebble(dir string, o *pebble.Options) (*pebble.DB, error) {
 	type result struct {
 		db  *pebble.DB
@@ -161,7 +164,8 @@ func (s *store) stamp(identity persistence.Identity) error {
 	return s.commit(w)
 }
 
-// read hands the value of a key, if there is one, to use, which must not keep it.
+// read calls use with the value of a key, if there is one; use must not keep it. It fails with the
+// store's error or that of use. A missing key is no error.
 func read(from pebble.Reader, key []byte, use func(value []byte) error) error {
 	value, closer, err := from.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -204,7 +208,8 @@ func cursorOf(r pebble.Reader, from, to []byte) (cursor, error) {
 	return cursor{iter: iter}, err
 }
 
-// each calls f with every key in order until it wants no more. Key and value are valid only during the call.
+// each calls f with every key in order until f wants no more, and then closes the cursor. Key and
+// value are valid only during the call. It fails with the store's error or that of f.
 func (c cursor) each(f func(key, value []byte) (more bool, err error)) error {
 	for ok := c.iter.First(); ok; ok = c.iter.Next() {
 		value, err := c.iter.ValueAndErr()
@@ -244,7 +249,8 @@ type probe struct {
 }
 
 // get returns the value of a key, nil for a missing key. The value is valid until the next get. No
-// value under a key of the journal is empty.
+// value under a key of the journal is empty. It fails only when the store cannot be read. Append
+// calls it for keys that are probably new.
 func (p *probe) get(key []byte) ([]byte, error) {
 	if p.iter == nil {
 		iter, err := p.store.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
@@ -291,9 +297,9 @@ func (w writes) bytes() int { return w.batch.Len() }
 
 func (w writes) discard() error { return w.batch.Close() }
 
-// commit applies the writes and waits until they are synced. An error means that they may or may not be there, and that the store
-// is of no more use: it has been passed to onFail. Pebble panics when its log cannot be written, having locked itself; that
-// is the same failure.
+// commit applies the writes and waits until they are synced. After an error the writes may or may
+// not be stored, and the store must not be used any more: the error has been passed to onFail.
+// Pebble panics when its log cannot be written, having locked itself; that is the same failure.
 func (s *store) commit(w writes) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -309,6 +315,8 @@ func (s *store) commit(w writes) (err error) {
 	return w.batch.Close()
 }
 
+// apply applies a batch, and waits for the sync unless the store runs without. It fails with
+// Pebble's error or fatal log line.
 func (s *store) apply(b *pebble.Batch) error {
 	if !s.sync {
 		return s.db.Apply(b, pebble.NoSync)
@@ -323,7 +331,8 @@ func (s *store) apply(b *pebble.Batch) error {
 	return b.SyncWait()
 }
 
-// setLazily writes one key without waiting for a sync: a crash may lose it.
+// setLazily writes one key without waiting for a sync: a crash may lose it. A failure is passed to
+// onFail and returned. SaveCursor calls it.
 func (s *store) setLazily(key, value []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
