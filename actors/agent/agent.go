@@ -66,7 +66,8 @@ type View struct {
 	CreatedAt     decision.Stamp `json:"createdAt"`
 }
 
-// View returns a copy of the agent as the interface shows it.
+// View returns a copy of the agent as the interface shows it. It never fails. The decisions reply
+// it to the agents' routes.
 func (s *State) View() View {
 	return View{ID: s.ID, AgentName: s.AgentName, Description: s.Description, Protocols: slices.Clone(s.Protocols),
 		State: s.State, PublicKeyPem: s.PublicKeyPem, KeyID: intent.KeyID(s.PublicKey),
@@ -74,7 +75,7 @@ func (s *State) View() View {
 }
 
 // Keys returns the keys that verify the agent's signatures now: its own while it is active, else
-// none.
+// none. The public route jwks.json of an agent shows them.
 func (s *State) Keys() []intent.JWK {
 	if s.State != StateActive {
 		return []intent.JWK{}

@@ -10,11 +10,14 @@ import (
 	"purser/actors/fault"
 )
 
-// Protocols lists the payment protocols of agents. The caller owns the list.
+// Protocols lists the payment protocols of agents. The caller owns the list. The registration of an
+// agent checks against it.
 func Protocols() []string { return []string{"TAP", "MPP", "ACP"} }
 
-// Decide returns the decision for Register, ChangeState, Accept, Refuse or decision.Read. The reply
-// to Read is a State that the caller may change. Errors are faults.
+// Decide returns the decision for Register, ChangeState, Accept, Refuse or decision.Read. The
+// agent's actor calls it and commits the result. The reply to Read is a State that the caller may
+// change. Its errors are the faults of the command's decision; not_found for an agent that does not
+// exist. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if register, ok := command.(Register); ok {
 		return s.registerAgent(m, register)
@@ -41,6 +44,9 @@ func (s *State) clone() State {
 	return c
 }
 
+// registerAgent creates the agent and counts it against MaxPerWorkspace, which the commit checks.
+// It fails with invalid_body for a wrong field or public key. A second Register panics. Decide
+// calls it, for the POST route of agents.
 func (s *State) registerAgent(m decision.Meta, c Register) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: agent registered twice")
@@ -63,6 +69,8 @@ func (s *State) registerAgent(m decision.Meta, c Register) (decision.Decision, e
 	return d, nil
 }
 
+// validate fails with invalid_body and the field's name for a name, description, protocol or key
+// out of bounds. registerAgent calls it.
 func (c Register) validate() error {
 	if n := utf8.RuneCountInString(c.AgentName); n < 1 || n > MaxName {
 		return invalidBody("agentName must have 1 to %d characters", MaxName)
@@ -88,7 +96,9 @@ func invalidBody(format string, args ...any) *fault.Error {
 	return fault.New(fault.InvalidBody, fmt.Sprintf(format, args...))
 }
 
-// changeState sets the state. Setting the present state writes nothing.
+// changeState sets the state. Setting the present state writes nothing. It fails with invalid_body
+// for an unknown state, and with agent_terminated for any other state of a terminated agent. Decide
+// calls it, for the PATCH route of agents.
 func (s *State) changeState(m decision.Meta, c ChangeState) (decision.Decision, error) {
 	moved := Moved{Agent: s.ID, Workspace: s.Workspace, At: decision.StampOf(m.At)}
 	switch {
@@ -115,6 +125,9 @@ func (s *State) agentDecision(events ...decision.Event) decision.Decision {
 	return decision.Decision{Events: events, Reply: after.View()}
 }
 
+// acceptIntent logs an accepted intent, which the caller has judged. It fails with the Refusal of a
+// frozen or terminated agent, because the state may have changed since. A malformed intent panics.
+// Decide calls it, for the route that submits an intent.
 func (s *State) acceptIntent(m decision.Meta, c Accept) (decision.Decision, error) {
 	if s.State != StateActive {
 		return decision.Decision{}, s.inactiveReason().Refusal()
@@ -134,7 +147,8 @@ func (s *State) refuseIntent(m decision.Meta, c Refuse) (decision.Decision, erro
 	return s.logDecision(e, n, LogEntry{LogID: c.LogID, RejectionReason: &reason, ReceivedAt: at}, c.Submission), nil
 }
 
-// logDecision adds an entry to the log, and deletes the oldest entry of a full log.
+// logDecision adds an entry to the log, and deletes the oldest entry of a full log. It never fails.
+// acceptIntent and refuseIntent call it.
 func (s *State) logDecision(e decision.Event, n int64, entry LogEntry, c Submission) decision.Decision {
 	given := func(text string) *string {
 		if text == "" {
@@ -153,7 +167,8 @@ func (s *State) logDecision(e decision.Event, n int64, entry LogEntry, c Submiss
 	return d
 }
 
-// Apply folds an event.
+// Apply folds an event into the state. The agent's actor calls it for each event that it decides;
+// it loads the state from its record, not from events. An unknown event panics.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Registered:

@@ -81,7 +81,9 @@ func (IntentRefused) EventType() string { return "agent.intent_refused.v1" }
 var catalog = decision.NewCatalog("agent", Registered{}, Frozen{}, Unfrozen{}, Terminated{},
 	IntentAccepted{}, IntentRefused{})
 
-// DecodeEvent reads an event of any version this package ever wrote.
+// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
+// unknown type and for a payload that does not decode. No process of the server reads these events
+// back; the tests of the stored form call it.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }

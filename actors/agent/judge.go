@@ -33,6 +33,7 @@ const (
 
 // Judge returns the first reason against accepting the submission at a time, or "" when there is
 // none. It never returns IntentReplay. It does not change the state, which must be a committed one.
+// The route that submits an intent calls it before it sends Accept or Refuse.
 func (s *State) Judge(c Submission, at time.Time) Reason {
 	switch {
 	case c.Parsed == nil || c.Parsed.AgentID != s.ID:
@@ -71,7 +72,8 @@ func (r Reason) publicReason() Reason {
 	return r
 }
 
-// Refusal returns the fault that the submitter of a refused intent gets.
+// Refusal returns the fault that the submitter of a refused intent gets. It never returns nil. The
+// route that submits an intent and acceptIntent call it.
 func (r Reason) Refusal() *fault.Error {
 	f := fault.New(fault.Code(r), "")
 	switch r {

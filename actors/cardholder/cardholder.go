@@ -99,12 +99,14 @@ type Create struct {
 	Enrolment           Enrolment
 }
 
-// Complete reports whether the person has every field that the issuing partner requires.
+// Complete reports whether the person has every field that the issuing partner requires. The
+// process that enrols cardholders calls it; an incomplete person stays pending.
 func (p Person) Complete() bool {
 	return p.FirstName != "" && p.LastName != "" && p.Email != "" && p.PhoneNumber != "" && p.ShippingAddress != nil
 }
 
-// View returns the cardholder with the fields of the person that the interface may show.
+// View returns the cardholder with the fields of the person that the interface may show. It never
+// fails. createCardholder replies it, and the cardholders' routes show it.
 func (s *State) View(p Person) View {
 	given := func(text string) *string {
 		if text == "" {

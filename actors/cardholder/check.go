@@ -12,7 +12,9 @@ import (
 // earliestBirthDate is the earliest birth date accepted.
 const earliestBirthDate = "1900-01-01"
 
-// Check refuses a cardholder whose fields are out of bounds. A birth date must be before now.
+// Check fails with invalid_body and the field's name for a cardholder whose fields are out of
+// bounds. A birth date must be before now. The route that creates a cardholder calls it before the
+// enrolment, and createCardholder calls it again.
 func Check(kind string, p Person, now time.Time) error {
 	if kind != ControlPerson && kind != Agent && kind != Employee {
 		return invalidBody("kind: control_person, agent or employee")
@@ -47,6 +49,8 @@ func Check(kind string, p Person, now time.Time) error {
 	return nil
 }
 
+// validate fails with invalid_body and the field's name for a line out of bounds or a country that
+// is not two capital letters. A nil address passes. Check calls it.
 func (a *Address) validate() error {
 	if a == nil {
 		return nil

@@ -7,8 +7,10 @@ import (
 	"purser/actors/fault"
 )
 
-// Decide returns the decision for a command. The reply to Create is a View; the reply to
-// decision.Read is the State, because the person is in a record of its own. Errors are faults.
+// Decide returns the decision for a command. The cardholder's actor calls it and commits the
+// result. The reply to Create is a View; the reply to decision.Read is the State, because the
+// person is in a record of its own. It fails with Check's invalid_body for Create, and with
+// not_found for a Read of no cardholder. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case Create:
@@ -22,6 +24,9 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	panic(fmt.Sprintf("BUG: cardholder command %T", command))
 }
 
+// createCardholder stores the cardholder with the outcome of its enrolment. It fails with Check's
+// invalid_body. A second Create, or an unknown outcome, panics. Decide calls it, for the POST route
+// of cardholders.
 func (s *State) createCardholder(m decision.Meta, c Create) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: cardholder created twice")
@@ -56,7 +61,8 @@ func (s *State) createCardholder(m decision.Meta, c Create) (decision.Decision, 
 	return d, nil
 }
 
-// Apply folds an event.
+// Apply folds an event into the state. The cardholder's actor calls it for each event that it
+// decides; it loads the state from its record, not from events. An unknown event panics.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Created:

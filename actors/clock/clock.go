@@ -57,7 +57,8 @@ type Guard struct {
 
 // Start makes the Guard of a process. mark is nil on the first start of a deployment. synchronised
 // reports that the kernel calls its clock synchronised with a time server. At a start nothing
-// contradicts such a clock, unless it was suspect before or is behind the mark.
+// contradicts such a clock, unless it was suspect before or is behind the mark. It never fails.
+// `purser serve` calls it once.
 func Start(mark *Mark, synchronised bool, r Reading) *Guard {
 	g := &Guard{trusted: r.Wall.Round(0), wall: r.Wall.Round(0), boot: r.Boot}
 	if mark == nil {
@@ -79,7 +80,8 @@ func Start(mark *Mark, synchronised bool, r Reading) *Guard {
 }
 
 // Observe moves trusted time on to the moment of a reading. It judges anew whether the clock is
-// suspect, by the sum of its steps.
+// suspect, by the sum of its steps. It never fails. `purser serve` calls it at intervals, and
+// Accept calls it.
 func (g *Guard) Observe(r Reading) {
 	wall := r.Wall.Round(0)
 	elapsed := max(0, r.Boot-g.boot)
@@ -111,7 +113,8 @@ func (g *Guard) forgiveSteps(elapsed time.Duration) {
 }
 
 // Accept believes the wall clock of a reading. Trusted time still never runs backward: where it is
-// ahead of the wall clock it runs at half speed until the wall clock has caught up.
+// ahead of the wall clock it runs at half speed until the wall clock has caught up. It never fails.
+// `purser clock` has the server call it.
 func (g *Guard) Accept(r Reading) {
 	g.Observe(r)
 	g.steps, g.suspect = 0, false
@@ -119,7 +122,8 @@ func (g *Guard) Accept(r Reading) {
 }
 
 // Committed raises trusted time to the time of a stored decision. A stored time more than Bound
-// ahead of trusted time makes the clock suspect. An earlier time changes nothing.
+// ahead of trusted time makes the clock suspect. An earlier time changes nothing. The actor runtime
+// calls it after each commit.
 func (g *Guard) Committed(at time.Time) {
 	ahead := at.Sub(g.trusted)
 	if ahead <= 0 {
@@ -136,19 +140,21 @@ func (g *Guard) Committed(at time.Time) {
 func (g *Guard) Trusted() time.Time { return g.trusted }
 
 // Suspect reports that the wall clock has stepped beyond Bound and that no one has accepted it.
+// `purser serve` asks it after each reading, and `purser clock` shows it.
 func (g *Guard) Suspect() bool { return g.suspect }
 
 // Ahead reports that the clock is not suspect and trusted time is ahead of it by more than Jitter.
 // Trusted time then runs at half speed until the wall clock has caught up.
 func (g *Guard) Ahead() bool { return !g.suspect && g.trusted.Sub(g.wall) > Jitter }
 
-// Mark returns the state for the next process.
+// Mark returns the state for the next process. `purser serve` stores it in the data directory.
 func (g *Guard) Mark() Mark { return Mark{Trusted: g.trusted, Wall: g.wall, Suspect: g.suspect} }
 
 // Offset is how far the wall clock is ahead of trusted time, negative when it is behind.
 func (g *Guard) Offset() time.Duration { return g.wall.Sub(g.trusted) }
 
-// Fault is nil, or says why the clock is suspect.
+// Fault is nil while the clock is trusted; otherwise its error says why the clock is suspect.
+// `purser serve` logs it and is not ready while it is set.
 func (g *Guard) Fault() error {
 	if !g.suspect {
 		return nil

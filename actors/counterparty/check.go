@@ -8,8 +8,8 @@ import (
 	"purser/actors/fault"
 )
 
-// Normal returns the account in its stored form: IBAN and BIC in capitals and without spaces, and
-// an empty Kind as US.
+// Normal returns the account in its stored form: IBAN and BIC in capitals, the IBAN without spaces,
+// and an empty Kind as US. It never fails. saveRecipient calls it before Check.
 func (a Account) Normal() Account {
 	a.IBAN = strings.ToUpper(strings.ReplaceAll(a.IBAN, " ", ""))
 	a.BIC = strings.ToUpper(a.BIC)
@@ -19,8 +19,8 @@ func (a Account) Normal() Account {
 	return a
 }
 
-// Check refuses an account that cannot be paid to; the fault names the field. The account must be
-// in Normal form.
+// Check fails with invalid_body and the field's name for an account that cannot be paid to. The
+// account must be in Normal form. saveRecipient calls it.
 func (a *Account) Check() error {
 	if n := utf8.RuneCountInString(a.Name); n < 1 || n > MaxName {
 		return invalidBody("name: 1 to %d characters", MaxName)
@@ -34,6 +34,8 @@ func (a *Account) Check() error {
 	return invalidBody("kind: us or international")
 }
 
+// checkUS fails with invalid_body for a wrong routing number, account number or type, or with a
+// field of an account abroad. Check calls it.
 func (a *Account) checkUS() error {
 	switch {
 	case a.BIC != "" || a.IBAN != "" || a.Currency != "" || a.Address != nil:
@@ -48,6 +50,8 @@ func (a *Account) checkUS() error {
 	return nil
 }
 
+// checkInternational fails with invalid_body for a wrong currency, address, BIC, IBAN or account
+// number, for both or neither of the last two, or with a field of a US account. Check calls it.
 func (a *Account) checkInternational() error {
 	if a.RoutingNumber != "" || a.AccountType != "" {
 		return invalidBody("routingNumber, accountType: only of an account in the US")
@@ -76,6 +80,8 @@ func (a *Account) checkInternational() error {
 	return nil
 }
 
+// validate fails with invalid_body and the field's name for a missing address, a line out of
+// bounds, or a country that is not two capital letters. checkInternational calls it.
 func (a *Address) validate() error {
 	if a == nil {
 		return invalidBody("address: is required")
@@ -98,7 +104,7 @@ func (a *Address) validate() error {
 }
 
 // isRoutingNumber checks the form of an ABA routing number: nine digits with weights 3, 7, 1, and
-// an assigned prefix.
+// an assigned prefix. checkUS calls it.
 func isRoutingNumber(text string) bool {
 	if len(text) != 9 || !isDigits(text) {
 		return false

@@ -7,8 +7,10 @@ import (
 	"purser/actors/fault"
 )
 
-// Decide returns the decision for a command. Errors are faults. The reply to decision.Read is the
-// State, of a removed recipient too.
+// Decide returns the decision for a command. The recipient's actor calls it and commits the result.
+// It fails with Check's invalid_body for Save, and with not_found for a recipient that does not
+// exist. The reply to decision.Read is the State, of a removed recipient too. An unknown command
+// panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if save, ok := command.(Save); ok {
 		return s.saveRecipient(m, save)
@@ -35,6 +37,9 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	panic(fmt.Sprintf("BUG: counterparty command %T", command))
 }
 
+// saveRecipient stores a new recipient and its account, and counts it against MaxPerWorkspace,
+// which the commit checks. It fails with Check's invalid_body. A second Save panics. Decide calls
+// it, for the POST route of counterparties.
 func (s *State) saveRecipient(m decision.Meta, c Save) (decision.Decision, error) {
 	if s.ID != "" || c.ID == "" || c.Workspace == "" {
 		panic("BUG: counterparty saved twice, or without an id or a workspace")
@@ -59,7 +64,8 @@ func (s *State) saveRecipient(m decision.Meta, c Save) (decision.Decision, error
 }
 
 // finishHandOver deletes the account number once the bank has answered. A second answer changes
-// nothing.
+// nothing. It never fails. Decide calls it, for the process that registers recipients with the
+// bank.
 func (s *State) finishHandOver(e decision.Event) decision.Decision {
 	if s.isHandedOver() {
 		return decision.Decision{Reply: *s}
@@ -77,7 +83,8 @@ func (s *State) finishHandOver(e decision.Event) decision.Decision {
 }
 
 // removeRecipient keeps the account number for RemovedNumberLifetime if the bank has not answered,
-// because a payout may wait for the answer.
+// because a payout may wait for the answer. A repeat changes nothing. It never fails. Decide calls
+// it, for the DELETE route of counterparties.
 func (s *State) removeRecipient(m decision.Meta) decision.Decision {
 	if s.Removed {
 		return decision.Decision{}
@@ -108,7 +115,8 @@ func (s *State) deleteNumber(key string) decision.Decision {
 // stored.
 func (s *State) isHandedOver() bool { return s.Token != "" || s.Refused }
 
-// Apply folds an event.
+// Apply folds an event into the state. The recipient's actor calls it for each event that it
+// decides; it loads the state from its record, not from events. An unknown event panics.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Saved:

@@ -16,7 +16,8 @@ type Catalog struct {
 	types map[string]reflect.Type
 }
 
-// NewCatalog returns the catalog of a package from a zero value of each type.
+// NewCatalog returns the catalog of a package from a zero value of each type. It panics for two
+// events of one type. Each domain package calls it once, in a variable.
 func NewCatalog(owner string, all ...Event) Catalog {
 	c := Catalog{owner: owner, types: make(map[string]reflect.Type, len(all))}
 	for _, e := range all {
@@ -28,7 +29,8 @@ func NewCatalog(owner string, all ...Event) Catalog {
 	return c
 }
 
-// Decode decodes a payload. An event type outside the catalog is ErrUnknownEvent.
+// Decode decodes a payload. It fails with ErrUnknownEvent for an event type outside the catalog,
+// and for a payload that is not JSON of the type. The DecodeEvent of each domain package calls it.
 func (c Catalog) Decode(eventType string, payload []byte) (Event, error) {
 	t, known := c.types[eventType]
 	if !known {

@@ -21,7 +21,8 @@ const maxKeptBuffer = 1 << 20
 var encodeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Encode returns the stored form of an event or document, in memory of its own. It is safe for
-// concurrent use.
+// concurrent use. It fails when the value cannot be encoded as JSON. The actor runtime calls it for
+// each event and record of a decision.
 func Encode(v any) ([]byte, error) {
 	a, ok := v.(Appender)
 	if !ok {
@@ -39,5 +40,6 @@ func Encode(v any) ([]byte, error) {
 	return bytes.Clone(written), nil
 }
 
-// Append appends the stamp as MarshalJSON writes it.
+// Append appends the stamp as MarshalJSON writes it. It never fails. The encoders that write JSON
+// by hand call it.
 func (s Stamp) Append(dst []byte) []byte { return s.UTC().AppendFormat(dst, stampLayout) }

@@ -12,15 +12,17 @@ type Stamp struct{ time.Time }
 
 const stampLayout = `"2006-01-02T15:04:05.000Z07:00"`
 
-// StampOf returns the stamp of a time, truncated to milliseconds.
+// StampOf returns the stamp of a time, truncated to milliseconds. It never fails. The domain
+// packages store every time in this form.
 func StampOf(t time.Time) Stamp { return Stamp{t.UTC().Truncate(time.Millisecond)} }
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON writes the time in UTC with milliseconds, as Append does. Its error is always nil.
 func (s Stamp) MarshalJSON() ([]byte, error) {
 	return s.Append(nil), nil
 }
 
 // UnmarshalJSON reads any RFC 3339 time in the years 0 to 9999 of UTC, which MarshalJSON can write.
+// It fails for any other text.
 func (s *Stamp) UnmarshalJSON(b []byte) error {
 	var t time.Time
 	if err := json.Unmarshal(b, &t); err != nil {

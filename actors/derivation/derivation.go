@@ -27,6 +27,7 @@ const (
 )
 
 // Epoch returns the time from which the first index of a new incarnation counts seconds.
+// lowestIndex calls it.
 func Epoch() time.Time { return time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC) }
 
 // State is the next index of each family's account: Next, or Floor where that is higher.
@@ -63,12 +64,16 @@ func (IndexesTaken) EventType() string { return "derivation.indexes_taken.v1" }
 // catalog has every version of every event.
 var catalog = decision.NewCatalog("derivation", IndexesTaken{})
 
-// DecodeEvent reads an event of any version this package ever wrote.
+// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
+// unknown type and for a payload that does not decode. No process of the server reads these events
+// back; the tests of the stored form call it.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }
 
-// Decide returns the decision for a command. Errors are faults.
+// Decide returns the decision for Take or decision.Read. The actor of the deployment's address
+// indexes calls it and commits the result. It fails with limit_exceeded when an account has no
+// index left. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case Take:
@@ -79,6 +84,9 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	panic(fmt.Sprintf("BUG: derivation command %T", command))
 }
 
+// takeIndexes takes the next index of each family. It fails with limit_exceeded when an account has
+// no index left. It panics without a session, without a family, or for a family twice. Decide calls
+// it, for the preparation of a checkout session.
 func (s *State) takeIndexes(m decision.Meta, c Take) (decision.Decision, error) {
 	taken, floor := Taken{}, s.lowestIndex(m, c)
 	for _, family := range c.Families {
@@ -98,7 +106,8 @@ func (s *State) takeIndexes(m decision.Meta, c Take) (decision.Decision, error) 
 
 // lowestIndex returns the lowest index that c may take. It is 0 in the first incarnation of the
 // journal. The first Take after a restore raises it to the seconds from Epoch to that Take, because
-// the backup may lack taken indexes. Later Takes of the same incarnation keep it.
+// the backup may lack taken indexes. Later Takes of the same incarnation keep it. It never fails.
+// takeIndexes calls it.
 func (s *State) lowestIndex(m decision.Meta, c Take) uint32 {
 	if s.Next == nil && !c.Restored || s.Next != nil && s.Store == c.Store {
 		return s.Floor
@@ -107,7 +116,9 @@ func (s *State) lowestIndex(m decision.Meta, c Take) uint32 {
 	return max(s.Floor, uint32(seconds))
 }
 
-// Apply folds an event.
+// Apply folds an event into the state. The actor calls it for each event that it decides; it loads
+// the state from its record, not from events. It panics for an unknown event and for an index that
+// is taken twice.
 func (s *State) Apply(e decision.Event) {
 	taken, ok := e.(IndexesTaken)
 	if !ok {

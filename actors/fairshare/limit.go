@@ -19,13 +19,16 @@ type Limit struct {
 	turns   []string                   // waiting workspaces, the next one first
 }
 
-// New returns a limit of all places, of which one workspace may have ofWorkspace at a time.
+// New returns a limit of all places, of which one workspace may have ofWorkspace at a time. It
+// never fails. The processes that call partners and the HTTP server make one for each kind of work.
 func New(all, ofWorkspace int) *Limit {
 	return &Limit{ofWorkspace: ofWorkspace, free: all, used: make(map[string]int),
 		waiting: make(map[string][]chan struct{})}
 }
 
-// Acquire waits for a place of a workspace. The caller calls free once. The error is the context's.
+// Acquire waits for a place of a workspace. The caller calls free once. It fails only with the
+// context's error, when ctx ends before a place is free. The calls to partners, the sender of
+// webhooks and the HTTP server take a place before their work.
 func (l *Limit) Acquire(ctx context.Context, workspace string) (free func(), err error) {
 	granted := make(chan struct{})
 	l.mu.Lock()
@@ -45,7 +48,8 @@ func (l *Limit) Acquire(ctx context.Context, workspace string) (free func(), err
 	return func() { l.releasePlace(workspace) }, nil
 }
 
-// abandonWait gives up waiting. It is false when the place was granted meanwhile.
+// abandonWait gives up waiting. It is false when the place was granted meanwhile. Acquire calls it
+// when its context ends.
 func (l *Limit) abandonWait(workspace string, granted chan struct{}) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +74,7 @@ func (l *Limit) releasePlace(workspace string) {
 }
 
 // grantLocked gives free places to the workspaces in turn, one each time, but to none more than its
-// share.
+// share. The caller holds mu. Acquire and releasePlace call it.
 func (l *Limit) grantLocked() {
 	for skipped := 0; l.free > 0 && skipped < len(l.turns); {
 		workspace := l.turns[0]
@@ -88,7 +92,8 @@ func (l *Limit) grantLocked() {
 	}
 }
 
-// forgetLocked takes a workspace out of the turns when no call of it waits.
+// forgetLocked takes a workspace out of the turns when no call of it waits. The caller holds mu.
+// grantLocked and abandonWait call it.
 func (l *Limit) forgetLocked(workspace string) {
 	if len(l.waiting[workspace]) > 0 {
 		return

@@ -89,7 +89,8 @@ const (
 	missingScopePrefix Code = "missing_scope:"
 )
 
-// MissingScope returns the code for a key that lacks a scope.
+// MissingScope returns the code for a key that lacks a scope. The HTTP server and the decisions
+// about keys use it.
 func MissingScope(scope string) Code { return missingScopePrefix + Code(scope) }
 
 // Error is the error that the caller sees. Message is for a person and names the field at fault; it
@@ -105,6 +106,8 @@ type Error struct {
 	Use string
 }
 
+// Error returns the code and, if there is one, the message. Logs show it; the HTTP server writes
+// the fields instead.
 func (e *Error) Error() string {
 	if e.Message == "" {
 		return string(e.Code)
@@ -112,10 +115,12 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Message
 }
 
-// New returns an error with a code.
+// New returns an error with a code. Message is for a person; "" leaves it to the HTTP server. All
+// refusals of the domain packages and of the HTTP server are made with it.
 func New(code Code, message string) *Error { return &Error{Code: code, Message: message} }
 
-// Is reports whether err is a fault of the code.
+// Is reports whether err is a fault of the code, also when it is wrapped. The runtime, the
+// processes and the HTTP server use it.
 func Is(err error, code Code) bool {
 	var f *Error
 	return errors.As(err, &f) && f.Code == code

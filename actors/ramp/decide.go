@@ -36,8 +36,9 @@ type State struct {
 	Wallets   []Wallet `json:"wallets"` // in the order of their registration
 }
 
-// Decide returns the decision for a command. Errors are faults. The reply to decision.Read is a
-// State that the caller may change.
+// Decide returns the decision for a command. The actor of a workspace's ramp calls it and commits
+// the result. Its errors are the faults of addWallet and proveWallet; other commands never fail.
+// The reply to decision.Read is a State that the caller may change. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case Link:
@@ -85,6 +86,8 @@ func (s *State) stateAfter(e decision.Event) State {
 	return after
 }
 
+// linkAccount requests the workspace's account at the ramp; a repeat replies the account. It never
+// fails; without an id it panics. Decide calls it, for the route of the ramp account.
 func (s *State) linkAccount(m decision.Meta, c Link) decision.Decision {
 	if s.Account.ID != "" {
 		return decision.Decision{Reply: s.Account}
@@ -110,6 +113,9 @@ func (s *State) walletIndex(id string) int {
 	return slices.IndexFunc(s.Wallets, func(w Wallet) bool { return w.ID == id })
 }
 
+// addWallet registers a wallet and replies the challenge to sign; a known address is replied again.
+// It fails with capability_unavailable without a linked account, with checkedAddress's
+// invalid_body, and with limit_exceeded. Decide calls it, for the POST route of ramp wallets.
 func (s *State) addWallet(m decision.Meta, c AddWallet) (decision.Decision, error) {
 	if s.Account.Status != Linked {
 		return decision.Decision{}, fault.New(fault.CapabilityUnavailable, "the ramp account is not linked")
@@ -136,7 +142,8 @@ func (s *State) addWallet(m decision.Meta, c AddWallet) (decision.Decision, erro
 	return s.walletDecision(WalletAdded{Workspace: s.Workspace, Wallet: w}, w.ID), nil
 }
 
-// checkedAddress refuses an invalid wallet, and returns the address in its chain's spelling.
+// checkedAddress returns the address in its chain's spelling. It fails with invalid_body for an
+// unknown chain, a long label or an invalid address. addWallet calls it.
 func (c *AddWallet) checkedAddress() (spelled string, err error) {
 	if !slices.Contains(walletChains, c.Chain) {
 		return "", fault.New(fault.InvalidBody, "chain: ethereum, polygon, arbitrum, base, optimism or solana")
@@ -164,6 +171,9 @@ func challengeText(workspace, nonce string, w Wallet) string {
 	return fmt.Sprintf(text, workspace, w.ID, w.Chain, w.Address, nonce)
 }
 
+// proveWallet records that the wallet's key has signed its challenge, and has the partner asked for
+// approval; a proven wallet is replied again. It fails with not_found and with signature_invalid.
+// Decide calls it, for the route that proves a wallet.
 func (s *State) proveWallet(m decision.Meta, c ProveWallet) (decision.Decision, error) {
 	i := s.walletIndex(c.ID)
 	if i < 0 {
@@ -196,8 +206,9 @@ func (s *State) approveWallet(m decision.Meta, c ApproveWallet) decision.Decisio
 	return d
 }
 
-// fireTimer handles the timer of the account or of a wallet, whose id is the key, until the partner
-// answers.
+// fireTimer replies Due for the account or the wallet whose id is the key, and sets the timer
+// again, until the partner answers. It never fails. Decide calls it; the process that calls the
+// ramp handles the reply.
 func (s *State) fireTimer(m decision.Meta, key string) (d decision.Decision) {
 	due := Due{ID: key}
 	switch i := s.walletIndex(key); {

@@ -61,12 +61,16 @@ func (WalletApproved) EventType() string { return "ramp.wallet_approved.v1" }
 var catalog = decision.NewCatalog("ramp", AccountAsked{}, AccountLinked{}, WalletAdded{}, WalletProven{},
 	WalletApproved{})
 
-// DecodeEvent reads an event of any version this package ever wrote.
+// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
+// unknown type and for a payload that does not decode. No process of the server reads these events
+// back; the tests of the stored form call it.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }
 
-// Apply folds an event.
+// Apply folds an event into the state. The actor of a workspace's ramp calls it for each event that
+// it decides; it loads the state from its record, not from events. It panics for an unknown event
+// and for an unknown wallet.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case AccountAsked:

@@ -33,8 +33,8 @@ type Report struct {
 	body []byte // as sent
 }
 
-// Parse parses the body of a report. The report keeps the body. It fails only when the body is not
-// a JSON object of this form. The routes of partner reports call it.
+// Parse parses the body of a report. The report keeps the body. It fails for a body that is not
+// JSON of a report. The routes of partners' reports call it.
 func Parse(body []byte) (Report, error) {
 	var r Report
 	if err := json.Unmarshal(body, &r); err != nil {
@@ -44,8 +44,8 @@ func Parse(body []byte) (Report, error) {
 	return r, nil
 }
 
-// BelongsElsewhere reports whether the report's type is accepted on another channel alone. False
-// for an unknown type. The routes refuse such a report instead of storing it as unmatched.
+// BelongsElsewhere reports whether the report's type is accepted on another channel alone. The
+// routes of partners' reports call it to refuse such a report.
 func (r *Report) BelongsElsewhere(channel Channel) bool {
 	row, known := types[r.Type]
 	return known && row.channel != channel
@@ -58,7 +58,8 @@ const (
 	Ramp       = balance.ScopeRamp
 )
 
-// Partners lists the partners that send reports.
+// Partners lists the partners that send reports. The caller owns the list. The settings read a
+// secret for each of them, and the HTTP server makes their routes.
 func Partners() []string { return []string{Bank, Ramp, Stablecoin} }
 
 // Channel is an address of Purser to which a partner delivers reports on one topic.
@@ -84,7 +85,8 @@ type Processor struct {
 	log    *slog.Logger
 }
 
-// NewProcessor returns a processor over the actors.
+// NewProcessor returns a processor over the actors. It never fails. The HTTP server makes one at
+// its start.
 func NewProcessor(a Actors, log *slog.Logger) *Processor { return &Processor{a, log} }
 
 // Outcome is what became of a report.
@@ -94,9 +96,9 @@ type Outcome struct {
 }
 
 // Process applies a report, or stores it as unmatched. After nil the outcome is durable, and a
-// repeat of the report changes nothing. It fails with unavailable, outcome_unknown or an internal
-// error, after which the partner must send the report again. The routes of partner reports call it,
-// after they have checked the signature.
+// repeat of the report changes nothing. It fails with unavailable, outcome_unknown or internal, or
+// with the store's error; the partner then sends the report again. The routes of partners' reports
+// call it.
 func (p *Processor) Process(ctx context.Context, channel Channel, r Report) (Outcome, error) {
 	late, err := p.apply(ctx, channel, r)
 	if matchesNothing(err) {
@@ -106,8 +108,8 @@ func (p *Processor) Process(ctx context.Context, channel Channel, r Report) (Out
 }
 
 // apply sends a report to its balance, once: the report's id is first claimed for its target. It
-// fails with a permanent refusal for a report that matches nothing (matchesNothing), and otherwise
-// with the error of an actor or store that did not answer.
+// fails with not_found for a type of another channel, and with the faults of the reader, of claim
+// and of the balance. Process calls it.
 func (p *Processor) apply(ctx context.Context, channel Channel, r Report) (late bool, err error) {
 	row := types[r.Type]
 	if row.channel != channel {
@@ -140,8 +142,9 @@ func isLate(reply any) bool {
 	return false
 }
 
-// matchesNothing reports whether an error is permanent, so that the report can never be applied:
-// any refusal except unavailable, outcome_unknown and internal. Other errors are not permanent.
+// matchesNothing reports whether an error is permanent: the report can never be applied. Faults
+// that a repeat may cure, and errors that are no faults, are not permanent. Process and
+// keepUnmatched call it.
 func matchesNothing(err error) bool {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
@@ -156,8 +159,8 @@ func matchesNothing(err error) bool {
 
 // claim binds a report's id to a target before the report is applied there. After a crash in
 // between, the partner's repeat finds the claim and is applied under it. It fails with
-// duplicate_mismatch, which matches nothing, when the id is bound to another target, and when the
-// system's balance does not answer.
+// duplicate_mismatch for an id that is bound to another target, which matches nothing, and with the
+// actor's faults. apply calls it.
 func (p *Processor) claim(ctx context.Context, partner, id, target string) error {
 	reply, err := p.askSystem(ctx, balance.ClaimReport{EventID: id, Partner: partner, Target: target})
 	if err != nil {
@@ -169,8 +172,8 @@ func (p *Processor) claim(ctx context.Context, partner, id, target string) error
 	return nil
 }
 
-// keepUnmatched stores a report that matched nothing, with its body, for `purser unmatched`. It
-// fails when the system's balance refuses it or does not answer.
+// keepUnmatched stores a report that matches nothing in the system workspace. It fails when the
+// store does, and with a plain error when the report cannot be stored at all. Process calls it.
 func (p *Processor) keepUnmatched(ctx context.Context, partner string, r Report) error {
 	_, err := p.askSystem(ctx, balance.KeepUnmatched{EventID: r.ID, Partner: partner, Type: r.Type, Body: r.body})
 	if f, ok := errors.AsType[*fault.Error](err); ok && matchesNothing(err) {

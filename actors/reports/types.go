@@ -56,7 +56,7 @@ func workspaceTarget(id string) target {
 	return target{kind: actors.KindWorkspace, prefix: ident.Workspace, id: id}
 }
 
-// Types returns the supported types of reports, and the channel of each.
+// Types returns the supported types of reports, and the channel of each. Only tests call it.
 func Types() map[string]Channel {
 	all := make(map[string]Channel, len(types))
 	for name, row := range types {
@@ -65,10 +65,10 @@ func Types() map[string]Channel {
 	return all
 }
 
-// readAs returns the reader of a type of report, for a row of types. The reader decodes the data,
-// asks build for the target and the command, and finds the target's workspace. Data of another form
-// is the fault invalid_body, and an unknown target is not_found. Other errors are those of
-// Actors.Find.
+// readAs returns the reader of a type of report. The reader decodes the data, asks build for the
+// target and the command, and finds the target's workspace. The reader fails with invalid_body for
+// data of another form, with not_found for an unknown target, and with other errors of Actors.Find.
+// The table of report types calls it.
 func readAs[Data any](build func(eventID string, data Data) (target, any)) func(context.Context, *Processor, Report,
 ) (destination, error) {
 	return func(ctx context.Context, p *Processor, r Report) (to destination, err error) {

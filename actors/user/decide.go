@@ -17,7 +17,9 @@ const (
 	causePassword = "password"
 )
 
-// Decide returns the decision for a command. Each reply is a View. Errors are faults.
+// Decide returns the decision for a command. Each reply is a View. The user's actor calls it and
+// commits the result. Its errors are the faults of the command's decision; not_found for a user
+// that does not exist. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if c, ok := command.(Register); ok {
 		return s.registerUser(m, c)
@@ -44,6 +46,9 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	panic(fmt.Sprintf("BUG: user command %T", command))
 }
 
+// registerUser creates the user and claims the email. It fails with invalid_body for a text that is
+// no email address; the commit refuses a taken email with email_taken. A second Register panics.
+// Decide calls it, for the sign-up route.
 func (s *State) registerUser(m decision.Meta, c Register) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: user registered twice")
@@ -73,6 +78,9 @@ func (s *State) registerUser(m decision.Meta, c Register) (decision.Decision, er
 	}, nil
 }
 
+// startSession opens a session, and closes the expired ones and the oldest beyond MaxSessions. It
+// fails with invalid_credentials when the password has changed since the caller checked it. Decide
+// calls it, for the routes of sign-up and login.
 func (s *State) startSession(m decision.Meta, c StartSession) (decision.Decision, error) {
 	if c.Changes != s.PasswordChanges {
 		return decision.Decision{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
@@ -94,6 +102,9 @@ func (s *State) startSession(m decision.Meta, c StartSession) (decision.Decision
 	return d, nil
 }
 
+// changePassword stores the new credential, closes all sessions and opens one. It fails with
+// invalid_credentials when the password has changed since the caller checked it. Decide calls it,
+// for the route that changes a password.
 func (s *State) changePassword(m decision.Meta, c ChangePassword) (decision.Decision, error) {
 	if c.Start.Changes != s.PasswordChanges {
 		return decision.Decision{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
@@ -112,7 +123,9 @@ func (s *State) changePassword(m decision.Meta, c ChangePassword) (decision.Deci
 	return d, nil
 }
 
-// openSession adds a session to a decision.
+// openSession adds a session to a decision: its event, its record and the timer of its expiry. It
+// panics for a session without a secret, with a past expiry, or started twice. startSession and
+// changePassword call it.
 func (s *State) openSession(d *decision.Decision, c StartSession, at decision.Stamp) {
 	expires := decision.StampOf(c.Expires)
 	if c.SecretHash == "" || !expires.After(at.Time) {
@@ -143,7 +156,7 @@ func (s *State) endSession(m decision.Meta, c EndSession) decision.Decision {
 }
 
 // fireSessionTimer ends a session that has expired. It removes the timer of a closed session, and
-// resets the timer of a session with a later end.
+// resets the timer of a session with a later end. It never fails. Decide calls it.
 func (s *State) fireSessionTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	at := decision.StampOf(m.At)
@@ -166,7 +179,8 @@ func (s *State) closeSession(d *decision.Decision, old Session, cause string, at
 }
 
 // joinWorkspace adds a workspace to the user's list, or updates its name and role there. It never
-// refuses, because the workspace has already decided. A full list gets no further workspace.
+// refuses, because the workspace has already decided. A full list gets no further workspace. Decide
+// calls it, for the process that lists memberships and for the route that creates a workspace.
 func (s *State) joinWorkspace(m decision.Meta, c Join) decision.Decision {
 	joined := Membership{ID: c.Workspace, Name: c.Name, Role: c.Role, Foreign: c.Foreign}
 	i := s.membershipIndex(c.Workspace)
@@ -184,7 +198,8 @@ func (s *State) joinWorkspace(m decision.Meta, c Join) decision.Decision {
 }
 
 // HasRoom reports whether one more workspace fits into a user's list. Own and foreign workspaces
-// have a limit each.
+// have a limit each. The routes that create a workspace and accept an invitation call it first, and
+// joinWorkspace calls it again.
 func HasRoom(listed []Membership, foreign bool) bool {
 	n := 0
 	for i := range listed {
@@ -197,7 +212,8 @@ func HasRoom(listed []Membership, foreign bool) bool {
 
 // DefaultWorkspace returns the workspace of a session whose request names none: the user's only own
 // workspace or, without any own, the only foreign one. ok is false when there is no such workspace.
-// Foreign memberships therefore never make an owner's session ambiguous.
+// Foreign memberships therefore never make an owner's session ambiguous. The HTTP server calls it
+// for requests with a session.
 func (v View) DefaultWorkspace() (id string, ok bool) {
 	for _, foreign := range []bool{false, true} {
 		n := 0
@@ -228,7 +244,8 @@ func (s *State) membershipDecision(e decision.Event) decision.Decision {
 	return decision.Decision{Events: []decision.Event{e}, Reply: after.View()}
 }
 
-// Apply folds an event.
+// Apply folds an event into the state. The user's actor calls it for each event that it decides; it
+// loads the state from its record, not from events. An unknown event panics.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Registered:
@@ -253,7 +270,8 @@ func (s *State) Apply(e decision.Event) {
 	}
 }
 
-// View returns a copy of the user as the interface shows it, without the email.
+// View returns a copy of the user as the interface shows it, without the email. It never fails. The
+// decisions reply it.
 func (s *State) View() View {
 	return View{ID: s.ID, CreatedAt: s.CreatedAt, Workspaces: append([]Membership{}, s.Workspaces...)}
 }

@@ -9,7 +9,8 @@ import (
 
 // FoldEmail returns the form in which emails are compared: without surrounding spaces, in lower
 // case. ok is false for text that is no email address. The folded form gives the user's slot
-// (ident.TenantSlot) and EmailHash.
+// (ident.TenantSlot) and EmailHash. The routes of sign-up, login and invitations call it, and
+// registerUser calls it again.
 func FoldEmail(email string) (folded string, ok bool) {
 	folded = strings.ToLower(strings.TrimSpace(email))
 	local, domain, found := strings.Cut(folded, "@")
@@ -22,5 +23,6 @@ func FoldEmail(email string) (folded string, ok bool) {
 	return folded, true
 }
 
-// EmailHash returns the id of a folded email's user_email record.
+// EmailHash returns the id of a folded email's user_email record. It never fails. registerUser and
+// the routes that look up a user by email call it.
 func EmailHash(folded string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(folded))) }

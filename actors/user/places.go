@@ -17,12 +17,14 @@ type Place struct {
 // Places are the known places of a user, the newest last. They are personal data.
 type Places []Place
 
-// PlaceHash returns the hash of an address for a user.
+// PlaceHash returns the hash of an address for a user. It never fails. The login and every new
+// session call it.
 func PlaceHash(userID, address string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(userID+"|"+address)))
 }
 
-// Knows reports whether the user has signed in from a place within PlaceLife.
+// Knows reports whether the user has signed in from a place within PlaceLife. The login route calls
+// it.
 func (p Places) Knows(hash string, at time.Time) bool {
 	for _, place := range p {
 		if place.Hash == hash {
@@ -32,7 +34,8 @@ func (p Places) Knows(hash string, at time.Time) bool {
 	return false
 }
 
-// With returns a copy with a place as the newest. Beyond MaxPlaces the oldest goes.
+// With returns a copy with a place as the newest. Beyond MaxPlaces the oldest goes. The routes that
+// start a session call it.
 func (p Places) With(hash string, at time.Time) Places {
 	var seen Places
 	for _, place := range p {
