@@ -28,7 +28,7 @@ type swipe struct {
 	reason   string
 }
 
-// appendBody writes the body of the message.
+// appendBody appends the body of the message to dst. It never fails.
 func (s *swipe) appendBody(dst []byte) []byte {
 	dst = append(append(dst, `{"id":"`...), s.id...)
 	dst = append(append(dst, `","cardToken":"`...), s.token...)
@@ -88,6 +88,8 @@ func (s *swipe) expectedMeasure() int {
 	return durableAnswer
 }
 
+// unit sends one swipe. A random share of t.declines percent is built so that the server must
+// decline it. A connection of the load calls it for each due request.
 func (t *swipes) unit(w *worker, due time.Time) {
 	s := t.nextSwipe(w)
 	if w.random.IntN(100) < t.declines {
@@ -107,6 +109,8 @@ func (t *swipes) nextSwipe(w *worker) swipe {
 		cents: leastSwipeCents + w.random.Int64N(mostSwipeCents-leastSwipeCents), reason: "approved"}
 }
 
+// sendSwipe sends a swipe and compares its answer with the expected one. A wrong answer is recorded
+// as a difference, a missing one as an outcome.
 func (t *swipes) sendSwipe(w *worker, s *swipe, due time.Time) {
 	w.body = s.appendBody(w.body[:0])
 	if s.reason == "approved" {
@@ -194,7 +198,8 @@ var spoilers = [...]struct {
 	{"reversed_before_arrival", func(_ *portfolio, w *worker, s *swipe) bool { return reverseEarly(w, s) }},
 }
 
-// unknownToken returns a token without a card: a known token with other last characters.
+// unknownToken returns a token without a card: a known token with other last characters. It never
+// fails.
 func unknownToken(w *worker, token string) string {
 	const drawn, letters = 12, "0123456789abcdef"
 	text := []byte(token)
@@ -204,7 +209,9 @@ func unknownToken(w *worker, token string) string {
 	return string(text)
 }
 
-// reverseEarly sends the reversal of an authorization that has not arrived yet. It is not measured.
+// reverseEarly sends the reversal of an authorization that has not arrived yet, so that the
+// authorization must be declined. It is not measured. It returns false when the reversal has no
+// answer or a wrong one.
 func reverseEarly(w *worker, s *swipe) bool {
 	id := append(bytes.Clone(s.id), "-early"...)
 	w.body = append(append(w.body[:0], `{"id":"`...), id...)

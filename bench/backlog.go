@@ -58,7 +58,8 @@ func (r *run) watchBacklog() watch {
 
 func newBacklog(admin string) *backlog { return &backlog{gauges: newGauges(admin, tellsBehind)} }
 
-// sampleMetrics adds the metrics to a sample, unless they were read just before.
+// sampleMetrics adds the metrics to a sample, unless they were read just before. An error leaves a
+// gap. sampleFlows calls it.
 func (b *backlog) sampleMetrics(m *Moment) {
 	if now := time.Now(); now.Sub(b.last) >= scrapeEvery {
 		b.last = now
@@ -66,7 +67,8 @@ func (b *backlog) sampleMetrics(m *Moment) {
 	}
 }
 
-// readGauges requests all of them.
+// readGauges requests the server's metrics and returns the wanted ones. It fails when the admin
+// port does not answer 200.
 func (g *gauges) readGauges(ctx context.Context) (found map[string]float64, err error) {
 	err = g.requestMetrics(ctx, func(text io.Reader) (err error) {
 		found, err = figuresOf(text, g.wanted)
@@ -75,7 +77,8 @@ func (g *gauges) readGauges(ctx context.Context) (found map[string]float64, err 
 	return found, err
 }
 
-// requestMetrics requests the metrics in Prometheus's text format.
+// requestMetrics requests the metrics in Prometheus's text format from the admin port. It fails for
+// an answer other than 200, and with read's error.
 func (g *gauges) requestMetrics(ctx context.Context, read func(text io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.url, nil)
 	if err != nil {
@@ -93,7 +96,7 @@ func (g *gauges) requestMetrics(ctx context.Context, read func(text io.Reader) e
 }
 
 // figuresOf parses Prometheus's text format. It adds the series of a metric, and takes the maximum
-// of a metric in seconds.
+// of a metric in seconds. A value that is no number is left out. It fails only with text's error.
 func figuresOf(text io.Reader, wanted func(name string) bool) (map[string]float64, error) {
 	found := map[string]float64{}
 	err := eachMetric(text, func(name, _, value string) {
@@ -120,6 +123,8 @@ func eachMetric(text io.Reader, see func(name, labels, value string)) error {
 	return lines.Err()
 }
 
+// tellsBehind reports whether a metric measures how far the server is behind: its backlog, lag or
+// queues.
 func tellsBehind(name string) bool {
 	for _, not := range []string{"_total", "_bucket", "_sum", "_count", "_limit_", "_cents", "#"} {
 		if strings.Contains(name, not) {
@@ -130,8 +135,9 @@ func tellsBehind(name string) bool {
 	return strings.HasPrefix(name, "purser_") && (about("backlog") || about("_lag_") || about("_late_") || about("outbox"))
 }
 
-// runSustained runs swipes at a rate, or searches for the highest rate at which the backlog stays
-// bounded.
+// runSustained runs the workload sustain: swipes at a rate, or a search for the highest rate at
+// which the backlog stays bounded. It fails without the admin URL, and with errors of the server. A
+// rate that is not held is no error.
 func (r *run) runSustained(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Sustain)
@@ -143,7 +149,8 @@ func (r *run) runSustained(ctx context.Context, l *Load) ([]Stage, error) {
 	return r.searchRate(ctx, l)
 }
 
-// holdRate runs one rate, judges it, and waits until the server's queues are empty.
+// holdRate runs one rate, judges it, and waits until the server's queues are empty. It fails when
+// the server's metrics cannot be read, or the queues are not empty within drainWithin.
 func (r *run) holdRate(ctx context.Context, l *Load) (Stage, error) {
 	b := newBacklog(r.Target.Admin)
 	stages, err := r.runFlows(ctx, l, b, flow{traffic: r.newSwipes(l), connections: l.Connections, rate: l.Rate})
@@ -160,7 +167,8 @@ func (r *run) holdRate(ctx context.Context, l *Load) (Stage, error) {
 	return s, r.settleWorkspaces(ctx, &s)
 }
 
-// awaitRelay waits until the journal has every decision.
+// awaitRelay waits until the journal has every decision, and returns the time that it took. It
+// fails after drainWithin, and when the metrics cannot be read.
 func (b *backlog) awaitRelay(ctx context.Context) (time.Duration, error) {
 	for began := time.Now(); ; {
 		gauges, err := b.readGauges(ctx)
@@ -225,6 +233,8 @@ func (s *Stage) gaugeNames() []string {
 	return names
 }
 
+// judgeGauge adds the gauge's maximum to the figures, and fails the stage when the gauge is large
+// and grew in the second half of the load.
 func (s *Stage) judgeGauge(name string, fails func(string, ...any)) {
 	var at, value []float64
 	for _, m := range s.Moments {

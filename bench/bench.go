@@ -75,7 +75,8 @@ type Target struct {
 }
 
 // OverTLS returns the target with https URLs of REST and the card network, and the authorities that
-// sign the server's certificate.
+// sign the server's certificate. The command `purser bench` calls it when the server has a
+// certificate of its own authority.
 func (t Target) OverTLS(authorities *x509.CertPool) Target {
 	t.REST = "https://" + strings.TrimPrefix(t.REST, "http://")
 	t.Network = "https://" + strings.TrimPrefix(t.Network, "http://")
@@ -186,7 +187,7 @@ func (f *faults) addIf(bad bool, format string, args ...any) {
 	}
 }
 
-// Validate returns an error that names every fault.
+// Validate returns an error that names every fault, or nil. Run calls it first.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var f faults
@@ -216,6 +217,7 @@ func (c Config) Validate() error {
 	return errors.Join(f...)
 }
 
+// validateLoad adds the faults of one load to f. server says whether the run can kill its server.
 func (l *Load) validateLoad(f *faults, server bool) {
 	check := func(bad bool, format string, args ...any) { f.addIf(bad, l.Name+": "+format, args...) }
 	check(!slices.Contains(workloads, l.Workload), "no workload %q", l.Workload)
@@ -235,9 +237,10 @@ func (l *Load) validateLoad(f *faults, server bool) {
 	check((l.Workload == Recovery || l.Workload == Cards) && !server, "needs a server that it may kill")
 }
 
-// Run measures the machine, creates cards, and runs the loads one after another. With an error it
-// returns a report of the finished part. A wrong or missing answer is no error: it sets
-// Report.Failed.
+// Run measures the machine, creates cards, and runs the loads one after another. It fails for a
+// faulty configuration, for a server that does not answer, and when ctx ends; it then returns a
+// report of the finished part. A wrong or missing answer is no error: it sets Report.Failed. The
+// command `purser bench` calls it.
 func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
@@ -269,6 +272,8 @@ type run struct {
 	uncounted bool // a load could not be compared: the books do not know what the workspaces have
 }
 
+// prepareReport measures the machine and creates the workspaces and cards of the run. It fails when
+// the server refuses them.
 func (r *run) prepareReport(ctx context.Context) (Report, error) {
 	report := Report{Machine: describeMachine(), Facts: r.collectFacts(ctx)}
 	err := r.measureAgain(ctx, &report)
@@ -287,6 +292,7 @@ func (r *run) prepareReport(ctx context.Context) (Report, error) {
 	return report, err
 }
 
+// runLoad runs one load by its workload and returns its stages. It fails with the workload's error.
 func (r *run) runLoad(ctx context.Context, l *Load) ([]Stage, error) {
 	if err := r.acceptBalances(ctx); err != nil {
 		return nil, err
@@ -312,7 +318,8 @@ func (r *run) runLoad(ctx context.Context, l *Load) ([]Stage, error) {
 	panic("BUG: a workload that was validated is not known: " + l.Workload)
 }
 
-// runAndSettle runs one flow and then compares the dollars of every workspace.
+// runAndSettle runs one flow and then compares the dollars of every workspace. A difference is in
+// the stage, not in the error.
 func (r *run) runAndSettle(ctx context.Context, l *Load, t traffic) ([]Stage, error) {
 	stages, err := r.runFlows(ctx, l, nil, flow{traffic: t, connections: l.Connections, rate: l.Rate})
 	if err == nil {

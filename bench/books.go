@@ -35,7 +35,8 @@ type verdict struct {
 	approved int64
 }
 
-// bookAuthorization decides an authorization (h is nil) or an increment.
+// bookAuthorization returns the decision that the server must make: on an authorization (h is nil)
+// or an increment of h. It changes nothing; bookHold books an approval.
 func (b *books) bookAuthorization(c *bookedCard, h *bookedHold, asked int64, partial bool) verdict {
 	before := int64(0)
 	if h != nil {
@@ -88,7 +89,7 @@ func (b *books) bookReversal(h *bookedHold, cents int64) {
 }
 
 // bookClearing books a clearing: first out of the hold, then out of the available balance. A final
-// clearing releases the rest of the hold.
+// clearing releases the rest of the hold. It never fails.
 func (b *books) bookClearing(h *bookedHold, cents int64, final bool) {
 	fromHold := min(cents, h.held)
 	h.held -= fromHold

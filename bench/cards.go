@@ -52,9 +52,9 @@ func newGiven(c Config) *given {
 
 func (g *given) card(i int) *card { return &card{token: g.Token(i), tenant: &g.tenants[g.Owner(i)]} }
 
-// runExistingCards runs over existing cards. It swipes cards that are in memory, cards that are
-// not, and enough cards to fill the memory and evict others. Then it kills the server and compares
-// the spends.
+// runExistingCards runs the workload cards over existing cards. It swipes cards that are in memory,
+// cards that are not, and enough cards to fill the memory and evict others. Then it kills the
+// server and compares the spends. It fails without the admin URL, and with errors of the server.
 func (r *run) runExistingCards(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Cards)
@@ -84,6 +84,7 @@ func (r *run) runExistingCards(ctx context.Context, l *Load) ([]Stage, error) {
 	return append(all, killed...), err
 }
 
+// runPart runs one part of the workload cards over the picked cards. It fails only when ctx ends.
 func (r *run) runPart(ctx context.Context, l *Load, name string, connections int, pick func(*worker) *card,
 	w watch) ([]Stage, error) {
 	load := *l
@@ -105,7 +106,7 @@ func missCosts(cold, hot *Stage) {
 // fillCache swipes new cards until the server's memory for cards is full or all cards were swiped.
 // Then it swipes cards that are not in memory for as long again, each of which evicts another. It
 // reports this last load with the server's memory, or the first load with a wrong or missing
-// answer.
+// answer. It fails when the metrics cannot be read or ctx ends.
 func (r *run) fillCache(ctx context.Context, l *Load, cold *walk) ([]Stage, error) {
 	for i := range mostFills {
 		stages, err := r.runPart(ctx, l, fmt.Sprintf("filling memory %d", i+1), l.Connections, cold.pickNext, nil)
@@ -137,6 +138,7 @@ func (r *run) fillCache(ctx context.Context, l *Load, cold *walk) ([]Stage, erro
 }
 
 // tellMemory adds the figures of the server's memory after a load, and of the cache during it.
+// fillCache calls it.
 func (s *Stage) tellMemory(before, after map[string]float64, server Server) {
 	peak := after[residentGauge]
 	for _, m := range s.Moments {
@@ -190,7 +192,8 @@ func (r *run) readMemory(ctx context.Context) (map[string]float64, error) {
 }
 
 // compareSpent stops the server and compares the spend of each workspace of the stock, by the
-// server's stores, with the approvals of the run.
+// server's stores, with the approvals of the run. It fails when the server does not stop or its
+// stores cannot be read; a difference is in the stage.
 func (r *run) compareSpent(s *Stage) error {
 	if r.uncounted {
 		s.Notes = append(s.Notes, "not every request was answered rightly, so that the dollars could not be compared")

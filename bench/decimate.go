@@ -35,7 +35,8 @@ type columns struct {
 	Gauges    map[string][]*float64 `json:"gauges,omitempty"`
 }
 
-// MarshalJSON writes the columns.
+// MarshalJSON writes the samples as columns, which are shorter than rows. It fails only for a value
+// that JSON cannot represent.
 func (all Moments) MarshalJSON() ([]byte, error) {
 	c := columns{Gauges: map[string][]*float64{}}
 	for i, m := range all {
@@ -51,7 +52,7 @@ func (all Moments) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// UnmarshalJSON reads them again.
+// UnmarshalJSON reads the columns of MarshalJSON. It fails for columns that differ in length.
 func (all *Moments) UnmarshalJSON(text []byte) error {
 	var c columns
 	if err := json.Unmarshal(text, &c); err != nil {

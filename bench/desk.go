@@ -51,7 +51,8 @@ type card struct {
 // rules are the body that issues a card.
 type rules map[string]any
 
-// signUp creates the user that owns the run's workspaces.
+// signUp creates the user that owns the run's workspaces. It fails when the server refuses or does
+// not answer. prepareReport calls it.
 func signUp(ctx context.Context, target Target, run string) (*desk, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -66,7 +67,8 @@ func signUp(ctx context.Context, target Target, run string) (*desk, error) {
 	return d, err
 }
 
-// requestOK sends a request outside the loads and expects success. Headers come in pairs.
+// requestOK sends a request outside the loads and expects success. Headers come in pairs. It fails
+// with ErrLimited for a 429, and for any other status outside 200 to 299.
 func (d *desk) requestOK(ctx context.Context, method, path string, headers []string, body any) ([]byte, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -102,7 +104,8 @@ func (d *desk) requestOK(ctx context.Context, method, path string, headers []str
 
 func bearerHeader(key string) []string { return []string{"Authorization", "Bearer " + key} }
 
-// createTenant creates a workspace with a key and announces a deposit. awaitBalance waits for it.
+// createTenant creates a workspace with a key and announces a deposit of cents, if not 0.
+// awaitBalance waits for it. It fails like requestOK.
 func (d *desk) createTenant(ctx context.Context, name string, cents int64) (*tenant, error) {
 	made, err := d.requestOK(ctx, "POST", "/api/workspaces", nil, rules{"name": "Bench " + d.run + " " + name})
 	if err != nil {
@@ -139,7 +142,7 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// issueCard issues a card.
+// issueCard issues a card with the limits of r or wide ones. It fails like requestOK.
 func (d *desk) issueCard(ctx context.Context, t *tenant, r rules) (*card, error) {
 	body := rules{"holderKind": "agent", "holderLabel": "Bench", "monthlyLimitUsdCents": plentyCents,
 		"perTxnLimitUsdCents": perTxnCents}
@@ -157,7 +160,8 @@ func (d *desk) issueCard(ctx context.Context, t *tenant, r rules) (*card, error)
 	return &card{id: minted.Card.ID, token: minted.Card.PartnerCardToken, tenant: t}, err
 }
 
-// readDollars reads the balance of a workspace.
+// readDollars reads the balance of a workspace, in cents. It fails like requestOK, and for an
+// answer without dollars.
 func (d *desk) readDollars(ctx context.Context, t *tenant) (availableCents, heldCents int64, err error) {
 	answer, err := d.requestOK(ctx, "GET", "/api/treasury", bearerHeader(t.key), nil)
 	if err != nil {
@@ -182,7 +186,8 @@ func (d *desk) readDollars(ctx context.Context, t *tenant) (availableCents, held
 
 // awaitBalance waits until a workspace has the expected available balance, and returns the balance.
 // It gives up when the balance has not changed for a while. It retries while the server cannot
-// answer.
+// answer. Another balance is no error. It fails with ErrLimited, with the last error of the server,
+// and when ctx ends.
 func (d *desk) awaitBalance(ctx context.Context, t *tenant, want int64) (has int64, err error) {
 	for last, since := int64(-1), time.Now(); ; last = has {
 		if has, _, err = d.readDollars(ctx, t); err == nil && has == want || errors.Is(err, ErrLimited) {
@@ -200,7 +205,8 @@ func (d *desk) awaitBalance(ctx context.Context, t *tenant, want int64) (has int
 	}
 }
 
-// readLimit reads a card's monthly limit. It retries while the server cannot answer.
+// readLimit reads a card's monthly limit. It retries while the server cannot answer. It fails with
+// ErrLimited, after d.quiet without an answer, and for an answer about another card.
 func (d *desk) readLimit(ctx context.Context, c *card) (cents int64, err error) {
 	for began := time.Now(); ; {
 		answer, err := d.requestOK(ctx, "GET", "/api/cards/"+c.id, bearerHeader(c.tenant.key), nil)
@@ -220,6 +226,7 @@ func (d *desk) readLimit(ctx context.Context, c *card) (cents int64, err error) 
 	}
 }
 
+// pause waits for d. It fails only when ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -231,7 +238,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// forEach calls do for 0 to n-1, some concurrently, and returns the first error.
+// forEach calls do for 0 to n-1, some concurrently, and returns the first error, after which no
+// further call begins.
 func forEach(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

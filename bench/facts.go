@@ -14,8 +14,8 @@ const (
 	notKnown   = "not known"
 )
 
-// collectFacts describe the server, its stores and the measurement, for the report. The server's
-// facts are its own.
+// collectFacts describes the server, its stores and the measurement, for the report. A fact that
+// the server does not report is missing or "not known". It never fails.
 func (r *run) collectFacts(ctx context.Context) map[string]string {
 	infos := map[string]map[string]string{}
 	if r.Target.Admin != "" {

@@ -59,7 +59,8 @@ type worker struct {
 	stopped       bool
 }
 
-// newWorker seeds a random sequence: the same seed and index give the same cards and amounts.
+// newWorker seeds a random sequence: the same seed and index give the same cards and amounts. A
+// worker is one connection of a load.
 func newWorker(r *run, index int, stage string) *worker {
 	random, to := rand.New(rand.NewPCG(r.Seed, uint64(index))), &r.Target
 	w := &worker{index: index, run: r, random: random, outcomes: map[string]*int64{},
@@ -77,7 +78,8 @@ func (w *worker) closeWires() {
 }
 
 // sendMeasured sends a request and records its latency since it was due. ok is false when there was
-// no answer and the outcome is unknown. The latency of such a request is recorded too.
+// no answer and the outcome is unknown. The latency of such a request is recorded too. A traffic's
+// unit calls it for each measured request.
 func (w *worker) sendMeasured(
 	c *wire,
 	measure int,
@@ -166,6 +168,7 @@ type drive struct {
 	moments  []Moment
 }
 
+// newDrive prepares a flow: its recorder and a worker for each connection. runFlows calls it.
 func (r *run) newDrive(f flow, number int) *drive {
 	d := &drive{flow: f, recorder: newRecorder(len(f.traffic.measures()))}
 	if f.rate > 0 {
@@ -190,7 +193,8 @@ func (d *drive) setStart(l *Load, began time.Time) {
 	}
 }
 
-// runConnection runs one connection until the end of the flow.
+// runConnection runs one connection until the end of the flow, until ctx ends, or until its traffic
+// stops it after a wrong answer.
 func (d *drive) runConnection(ctx context.Context, w *worker) {
 	defer w.closeWires()
 	for !w.stopped && ctx.Err() == nil {
@@ -214,7 +218,7 @@ type pace struct {
 }
 
 // nextDue returns the time at which the next request is due, which may be past. ok is false after
-// the end.
+// the end. A closed loop is due at once.
 func (p *pace) nextDue() (due time.Time, ok bool) {
 	if p.period == 0 {
 		now := time.Now()
@@ -256,8 +260,8 @@ func (p *pace) sendDueTimes(ctx context.Context) {
 // watch is called with every sample of a load, and adds figures of the server.
 type watch interface{ sampleMetrics(m *Moment) }
 
-// runFlows runs flows concurrently for the load's duration and returns a stage for each. The error
-// is the context's.
+// runFlows runs flows concurrently for the load's duration and returns a stage for each. It fails
+// only when ctx ends, and then returns the stages as far as they ran. Every workload calls it.
 func (r *run) runFlows(ctx context.Context, l *Load, w watch, flows ...flow) ([]Stage, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -282,7 +286,8 @@ func (r *run) runFlows(ctx context.Context, l *Load, w watch, flows ...flow) ([]
 	return r.collectStages(l, drives), ctx.Err()
 }
 
-// sampleFlows samples the flows at equal intervals until they have ended.
+// sampleFlows samples the flows at equal intervals until they have ended. It reports progress with
+// each sample.
 func (r *run) sampleFlows(l *Load, w watch, drives []*drive, ended <-chan struct{}) {
 	interval := min(max(l.Duration/momentsPerLoad, shortestMoment), longestMoment)
 	ticker := time.NewTicker(interval)
@@ -317,6 +322,7 @@ func (d *drive) sampleMoment(now time.Time, interval time.Duration) Moment {
 		P50Micros: toMicros(h.ValueAtPercentile(50)), P99Micros: toMicros(h.ValueAtPercentile(99))}
 }
 
+// collectStages turns the recorded latencies, outcomes and differences of ended flows into stages.
 func (r *run) collectStages(l *Load, drives []*drive) []Stage {
 	var all []Stage
 	for _, d := range drives {

@@ -67,6 +67,8 @@ func (s *Stage) figureOf(name string) (value float64, told bool) {
 	return 0, false
 }
 
+// quantityOf returns a figure of a stage by its name, or a quantity of its first measure. told is
+// false when the stage does not have it.
 func (r *Report) quantityOf(s *Stage, name string) (value float64, told bool) {
 	if value, told = s.figureOf(name); told {
 		return value, told
@@ -140,7 +142,8 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("%s: %s, %s: %s, meant to be %s", outcomeText(v.Met), v.Stage, v.Quantity, formatNumber(roundDigits(v.Value)), v.limitText())
 }
 
-// goalLines returns a line for each goal, missed goals first.
+// goalLines returns a line for each goal, missed goals first. It includes rates that were not held
+// and loads with too many undecided requests.
 func (r *Report) goalLines() []string {
 	var lines []string
 	for _, v := range r.Goals {

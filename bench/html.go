@@ -23,7 +23,8 @@ type section struct {
 	Remarks []string
 }
 
-// WriteHTML writes the report as one page with plots, without scripts.
+// WriteHTML writes the report as one page with plots, without scripts. It fails with out's error.
+// The command `purser bench` calls it.
 func (r *Report) WriteHTML(out io.Writer, title string) error {
 	t, err := template.New("report").Parse(page)
 	if err != nil {

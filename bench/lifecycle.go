@@ -22,8 +22,9 @@ const (
 
 func (*lifecycle) measures() []string { return []string{"authorize", "increment", "clear", "refund"} }
 
-// unit sends one life. The first message is due at a time, each later one when the one before it is
-// answered.
+// unit sends one life of an authorization: authorization, increment, final clearing and refund. The
+// first message is due at a time, each later one when the one before it is answered. A step without
+// the expected answer ends the life.
 func (t *lifecycle) unit(w *worker, due time.Time) {
 	s := (&swipes{run: t.run, pick: t.pick}).nextSwipe(w)
 	first, more := s.cents, leastSwipeCents+w.random.Int64N(mostSwipeCents)
@@ -56,7 +57,9 @@ func presentmentBody(w *worker, s *swipe, original, end string) []byte {
 	return append(append(body, '"'), end...)
 }
 
-// sendStep sends one message of a life and expects success.
+// sendStep sends one message of a life and expects success. It repeats a 503 up to soakRetries
+// times. It returns false without an answer, without a decision, and for a wrong answer, which it
+// records.
 func (t *lifecycle) sendStep(w *worker, measure int, due time.Time, s *swipe, body []byte, path string) bool {
 	w.body = body
 	status, answer, ok := w.sendMeasured(w.network, measure, due, "POST", path)

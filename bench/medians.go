@@ -19,7 +19,8 @@ type Medians struct {
 }
 
 // ReadMedians reads the reports of some names from a directory of results. A missing report, and
-// one with other loads or goals than the first, is an error.
+// one with other loads or goals than the first, is an error. The command `purser bench medians`
+// calls it.
 func ReadMedians(dir string, names []string) (*Medians, error) {
 	d := &Medians{names: names, reports: make([]Report, len(names))}
 	if len(names) == 0 {
@@ -134,6 +135,7 @@ func (d *Medians) allSheets() []sheet {
 	return slices.DeleteFunc(all, func(s sheet) bool { return len(s.rows) == 1 })
 }
 
+// loadSheet has a row of medians for each measure of each load.
 func (d *Medians) loadSheet() sheet {
 	s := sheet{
 		"medians of the loads",
@@ -181,6 +183,8 @@ func (d *Medians) figureSheet() sheet {
 	return s
 }
 
+// goalSheet has a row for each goal, met when the median meets it, and for each rate, met when more
+// than half of the runs held it.
 func (d *Medians) goalSheet() sheet {
 	s := sheet{"goals", [][]string{append(d.sheetHeader("goal", "load", "quantity"), "meant to be")}}
 	for i, v := range d.reports[0].Goals {
@@ -279,7 +283,7 @@ func perSecond(v float64) string     { return fmt.Sprintf("%.0f", v) }
 func formatPercent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
 func formatTimes(v float64) string   { return fmt.Sprintf("%.2f×", v) }
 
-// WriteTable writes the medians for a terminal.
+// WriteTable writes the medians for a terminal. It fails with out's error.
 func (d *Medians) WriteTable(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, d.differingFacts())
@@ -292,7 +296,8 @@ func (d *Medians) WriteTable(out io.Writer) error {
 	return w.Flush()
 }
 
-// WriteMarkdown writes the medians as a Markdown page with a table for each sheet.
+// WriteMarkdown writes the medians as a Markdown page with a table for each sheet. It fails with
+// out's error.
 func (d *Medians) WriteMarkdown(out io.Writer, title string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s.\n", title, d.differingFacts())

@@ -64,6 +64,7 @@ type plot struct {
 	curves      []curve
 }
 
+// renderSVG draws the plot with its axes and curves. It never fails.
 func (p *plot) renderSVG() template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" width="%d" height="%d" role="img">`, plotWidth, plotHeight, plotWidth, plotHeight)

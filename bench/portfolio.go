@@ -29,7 +29,8 @@ type portfolio struct {
 }
 
 // issuePortfolio creates workspaces, deposits and cards, and returns when the dollars are
-// available.
+// available. It fails when the server refuses one, or when a deposit has not settled within
+// settleWithin. prepareReport calls it.
 func issuePortfolio(ctx context.Context, d *desk, c Config) (*portfolio, error) {
 	p := &portfolio{tenants: make([]*tenant, c.Workspaces), plain: make([]*card, c.Cards), limits: make([]bookedLimit, c.Cards)}
 	err := forEach(ctx, c.Workspaces, func(ctx context.Context, i int) (err error) {
@@ -73,6 +74,8 @@ func reportMade(made <-chan struct{}, all int, tell func(Progress)) {
 	}
 }
 
+// issueSpecial issues the cards that must decline: frozen, terminated, restricted, with a low
+// limit, and without dollars. It fails when the server refuses one.
 func (p *portfolio) issueSpecial(ctx context.Context, d *desk) error {
 	poor, err := d.createTenant(ctx, "without dollars", 0)
 	if err != nil {
@@ -121,7 +124,8 @@ func (p *portfolio) count() int {
 	return len(p.plain)
 }
 
-// picker returns the index of the plain card of the next swipe.
+// picker returns a function that picks the plain card of the next swipe by the load's spread. It
+// panics for an unknown spread, which Validate refuses.
 func (p *portfolio) picker(spread string) func(w *worker) *card {
 	switch spread {
 	case SpreadCard:
@@ -138,7 +142,8 @@ func (p *portfolio) picker(spread string) func(w *worker) *card {
 }
 
 // settleWorkspaces waits until every workspace has its expected balance after the run's swipes, and
-// returns the differences.
+// adds the differences to the stage. After wrong or missing answers it compares nothing. It fails
+// when the server does not answer.
 func (r *run) settleWorkspaces(ctx context.Context, s *Stage) error {
 	if n := s.Outcomes[noAnswer]; n > 0 {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d requests had no answer, so that the dollars could not be compared", n))
@@ -175,7 +180,8 @@ func (r *run) settleWorkspaces(ctx context.Context, s *Stage) error {
 const takenBackWithin = time.Second
 
 // acceptBalances takes the stable balance of every workspace as expected, after a load that could
-// not be compared. Its messages without an answer then do not count against later loads.
+// not be compared. Its messages without an answer then do not count against later loads. It fails
+// when the server does not answer. runLoad calls it first.
 func (r *run) acceptBalances(ctx context.Context) error {
 	if !r.uncounted {
 		return nil

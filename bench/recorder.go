@@ -80,7 +80,7 @@ func recordNanos(h *hdrhistogram.Histogram, nanos int64) {
 }
 
 // momentLatencies returns the latencies since the last call, and the number of requests without a
-// decision.
+// decision. sampleFlows calls it for each sample.
 func (r *recorder) momentLatencies() (sum *hdrhistogram.Histogram, undecided int64) {
 	sum = newHistogram(momentDigits)
 	for i := range r.lanes {

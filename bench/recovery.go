@@ -62,6 +62,8 @@ func newStorm(r *run, l *Load) *storm {
 	return &storm{swipes: swipes{run: r, pick: r.cards.picker(l.Spread)}, lines: make([]line, l.Connections)}
 }
 
+// unit sends one swipe of the storm, or repeats the connection's swipe that has no answer yet. A
+// connection of the load calls it.
 func (t *storm) unit(w *worker, due time.Time) {
 	c := &t.lines[w.index]
 	s, again := t.nextSwipe(w), c.again
@@ -126,6 +128,8 @@ func (c *line) keepTimedOut(s swipe) {
 	c.timeouts = c.timeouts[max(0, len(c.timeouts)-keptTimeouts):]
 }
 
+// isApproved counts an answer and reports whether it is a correct approval, which it books. A wrong
+// answer is recorded as a difference; an undecided one is not.
 func (t *storm) isApproved(w *worker, s *swipe, status int, answer []byte) bool {
 	reason := textField(answer, "reason")
 	w.countBytes(reason)
@@ -139,9 +143,11 @@ func (t *storm) isApproved(w *worker, s *swipe, status int, answer []byte) bool 
 	return false
 }
 
-// runRecovery kills the server in a storm of swipes, several times, and measures the time to the
-// first correct swipe. The storm repeats swipes without an answer until they have one. Afterwards
-// recovery repeats the last messages, which must have no second effect.
+// runRecovery runs the workload recovery: it kills the server in a storm of swipes, several times,
+// and measures the time to the first correct swipe. The storm repeats swipes without an answer
+// until they have one. Afterwards recovery repeats the last messages, which must have no second
+// effect. It fails when the server does not start again or gives no correct answer within
+// startWithin.
 func (r *run) runRecovery(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	var took []float64
@@ -159,6 +165,8 @@ func (r *run) runRecovery(ctx context.Context, l *Load) ([]Stage, error) {
 	return all, nil
 }
 
+// killOnce runs one storm with a kill and returns its stage and the seconds without an answered
+// swipe. It fails like killAndWait and repeatAll.
 func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float64, error) {
 	t, part := newStorm(r, l), *l
 	part.Name, part.Duration = name, l.Duration+killWithin
@@ -194,7 +202,8 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 }
 
 // killAndWait kills the server after the load's duration and starts it again. It returns the time
-// without an answered swipe.
+// without an answered swipe. It fails when the server cannot be killed or started, and without a
+// correct swipe within startWithin.
 func (t *storm) killAndWait(ctx context.Context, l *Load, w *worker) (time.Duration, error) {
 	if err := pause(ctx, l.Duration); err != nil {
 		return 0, err
@@ -233,7 +242,8 @@ func (t *storm) killAndWait(ctx context.Context, l *Load, w *worker) (time.Durat
 }
 
 // repeatAll repeats the stored exchanges and expects the same answers. Then it sends the messages
-// without an answer.
+// without an answer. Another answer is a difference of the stage. It fails when a message has no
+// answer.
 func (t *storm) repeatAll(s *Stage) error {
 	var faults differences
 	w := newWorker(t.run, 0, "again")
@@ -270,7 +280,7 @@ func (t *storm) repeatAll(s *Stage) error {
 }
 
 // repeatExchange sends a message until the answer is no timeout. A server that has just started may
-// time out.
+// time out. It fails when there is no answer. After repeatTries it returns the last answer.
 func (w *worker) repeatExchange(e *exchange) (status int, answer []byte, err error) {
 	for range repeatTries {
 		status, answer, err = w.network.sendRequest("POST", e.path, e.body)
@@ -283,7 +293,8 @@ func (w *worker) repeatExchange(e *exchange) (status int, answer []byte, err err
 }
 
 // resolveMessage sends a message until its answer is final. An immediate timeout is final: it is
-// the stored answer.
+// the stored answer. It fails when there is no answer. After repeatTries it returns the last
+// answer.
 func (w *worker) resolveMessage(path string, body []byte) (status int, answer []byte, err error) {
 	for range repeatTries {
 		began := time.Now()

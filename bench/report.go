@@ -115,6 +115,7 @@ func (r *Report) setRatios() {
 
 func toMicros(nanos int64) float64 { return float64(nanos) / float64(time.Microsecond) }
 
+// newMeasure summarises a histogram of nanoseconds as a rate and percentiles in microseconds.
 func newMeasure(name string, h *hdrhistogram.Histogram, seconds float64) Measure {
 	m := Measure{Name: name, Count: h.TotalCount(), P50Micros: toMicros(h.ValueAtPercentile(50)),
 		P90Micros: toMicros(h.ValueAtPercentile(90)), P99Micros: toMicros(h.ValueAtPercentile(99)),

@@ -32,6 +32,7 @@ var restNames = [restCalls]string{"PATCH card", "GET card", "GET treasury"}
 
 func (*clients) measures() []string { return restNames[:] }
 
+// unit sends one REST call, drawn by the shares of the calls. A connection of the load calls it.
 func (t *clients) unit(w *worker, due time.Time) {
 	drawn := w.random.IntN(t.shares[patchCard] + t.shares[getCard] + t.shares[getTreasury])
 	switch {
@@ -52,7 +53,8 @@ func (t *clients) pickOwnCard(w *worker) (*card, *bookedLimit) {
 	return t.cards.plain[i], &t.cards.limits[i]
 }
 
-// patchLimit sets another monthly limit, too high to decline a swipe.
+// patchLimit sets another monthly limit, too high to decline a swipe. A wrong answer is recorded as
+// a difference.
 func (t *clients) patchLimit(w *worker, due time.Time) {
 	c, booked := t.pickOwnCard(w)
 	limit := booked.nextLimit()
@@ -77,6 +79,8 @@ func (t *clients) patchLimit(w *worker, due time.Time) {
 	}
 }
 
+// getCard reads a card of this connection and compares its limit with the acknowledged updates. A
+// wrong answer is recorded as a difference.
 func (t *clients) getCard(w *worker, due time.Time) {
 	c, booked := t.pickOwnCard(w)
 	w.rest.setBearer(c.tenant.key)
@@ -90,6 +94,8 @@ func (t *clients) getCard(w *worker, due time.Time) {
 	}
 }
 
+// getTreasury reads a workspace's balance and checks that it is within the bounds of the sent
+// swipes. A wrong answer is recorded as a difference.
 func (t *clients) getTreasury(w *worker, due time.Time) {
 	owner := t.cards.tenants[w.random.IntN(len(t.cards.tenants))]
 	w.rest.setBearer(owner.key)
@@ -124,7 +130,8 @@ func countWrong(w *worker, call int, due time.Time, status int, right bool) bool
 	return status != 200 || !right
 }
 
-// runREST runs a load for each call.
+// runREST runs the workload rest: a load for each call, which share the duration. It fails when the
+// server does not answer or ctx ends.
 func (r *run) runREST(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	for call, name := range restNames {
@@ -150,7 +157,8 @@ func (r *run) runREST(ctx context.Context, l *Load) ([]Stage, error) {
 	return all, nil
 }
 
-// runMixed runs swipes and REST calls concurrently, each at its rate.
+// runMixed runs the workload mixed: swipes and REST calls concurrently, each at its rate. It fails
+// when the server does not answer or ctx ends.
 func (r *run) runMixed(ctx context.Context, l *Load) ([]Stage, error) {
 	shares := [restCalls]int{patchCard: l.RESTRate, getCard: l.ReadRate, getTreasury: l.ReadRate}
 	stages, err := r.runFlows(
@@ -178,7 +186,7 @@ func (r *run) runMixed(ctx context.Context, l *Load) ([]Stage, error) {
 }
 
 // compareLimits reads every card that was updated since the last comparison, and compares its limit
-// with the books.
+// with the books. A difference is in the stage. It fails when the server does not answer.
 func (r *run) compareLimits(ctx context.Context, s *Stage) error {
 	var updated []int
 	for i := range r.cards.limits {

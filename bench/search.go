@@ -20,7 +20,8 @@ const (
 
 // searchRate finds the highest rate that is held by bisection over short loads, then confirms it
 // for the whole duration. The notes of the last stage name every tried rate. A faulty probe ends
-// the search and is the last stage.
+// the search and is the last stage. It fails when no rate is held after maxConfirms tries, and with
+// the errors of holdRate. runSustained calls it.
 func (r *run) searchRate(ctx context.Context, l *Load) ([]Stage, error) {
 	var notes []string
 	var last Stage
@@ -65,7 +66,7 @@ func (s *Stage) heldText() string {
 }
 
 // highestHeld finds the highest rate that the probe holds, to within closeEnough, by doubling and
-// then bisection.
+// then bisection. It fails only with the probe's error.
 func highestHeld(first int, probe func(rate int) (held bool, err error)) (int, error) {
 	low, high := 0, first
 	for range maxDoublings {

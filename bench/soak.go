@@ -49,8 +49,9 @@ const (
 
 func (*soak) measures() []string { return []string{"network message", "card update", "read"} }
 
-// runSoak runs lives of cards for the load's duration, and compares every workspace and card at the
-// end.
+// runSoak runs the workload soak: lives of cards for the load's duration. It compares every answer
+// with the expected one, and every workspace and card at the end. It fails when the server refuses
+// the accounts or ctx ends; a difference is in the stage.
 func (r *run) runSoak(ctx context.Context, l *Load) ([]Stage, error) {
 	t := &soak{run: r, accounts: make([]*account, l.Connections)}
 	err := forEach(ctx, l.Connections, func(ctx context.Context, i int) (err error) {
@@ -67,6 +68,8 @@ func (r *run) runSoak(ctx context.Context, l *Load) ([]Stage, error) {
 	return stages, err
 }
 
+// openAccount creates a workspace with dollars and cards for one connection. It fails when the
+// server refuses, or when the deposit does not settle.
 func openAccount(ctx context.Context, d *desk, i int) (*account, error) {
 	t, err := d.createTenant(ctx, fmt.Sprintf("soak %d", i), soakFundsCents)
 	if err != nil {
@@ -114,6 +117,7 @@ var acts = [...]struct {
 	{1, (*soak).compareDollars},
 }
 
+// unit does one random act of a cardholder, network or customer. A connection of the load calls it.
 func (t *soak) unit(w *worker, due time.Time) {
 	a := t.accounts[w.index]
 	a.avoidMonthEnd()
@@ -154,8 +158,9 @@ func (a *account) anyHold(w *worker) *bookedHold {
 	return a.books.holds[w.random.IntN(len(a.books.holds))]
 }
 
-// sendUntilAnswered sends the worker's body as a message of the network until it is answered. Its
-// id makes repeats safe.
+// sendUntilAnswered sends the worker's body as a message of the network until it is answered with
+// another status than 503. Its id makes repeats safe. After soakRetries it records a difference,
+// stops the worker and returns 0.
 func (t *soak) sendUntilAnswered(w *worker, a *account, due time.Time, path string) (status int, answer []byte) {
 	for range soakRetries {
 		var ok bool
@@ -173,7 +178,8 @@ func (t *soak) sendUntilAnswered(w *worker, a *account, due time.Time, path stri
 	return 0, nil
 }
 
-// checkAnswer checks an answer to the worker's last message and stores it for a repeat.
+// checkAnswer checks an answer to the worker's last message and stores it for a repeat. A wrong
+// answer is a difference and stops the worker.
 func (a *account) checkAnswer(w *worker, path string, status int, answer []byte, right bool, want string) {
 	if !right || !answersMessage(answer, w.id) {
 		w.noteDifference(fmt.Sprintf("%s %s", path, w.id), status, answer, want)
@@ -184,6 +190,8 @@ func (a *account) checkAnswer(w *worker, path string, status int, answer []byte,
 	a.kept = a.kept[max(0, len(a.kept)-keptAnswers):]
 }
 
+// authorizeSwipe sends an authorization of a random card and amount, and compares the decision with
+// the books.
 func (t *soak) authorizeSwipe(w *worker, a *account, due time.Time) {
 	c := a.anyCard(w)
 	s := swipe{id: w.nextID(), token: c.token, currency: "USD", merchant: w.merchants.Uint64(), mcc: groceryMCC,
@@ -206,6 +214,8 @@ func (t *soak) authorizeSwipe(w *worker, a *account, due time.Time) {
 	}
 }
 
+// incrementHold sends an increment of a random hold, and compares the decision with the books.
+// Without a hold it does nothing.
 func (t *soak) incrementHold(w *worker, a *account, due time.Time) {
 	h := a.anyHold(w)
 	if h == nil {
@@ -250,6 +260,8 @@ func (a *account) messageAbout(w *worker, h *bookedHold) []byte {
 	return append(append(append(body, `","authorizationId":"`...), h.authorizationID...), '"')
 }
 
+// reverseHold reverses a random hold in part or whole, and compares the remaining hold with the
+// books. Without a hold it does nothing.
 func (t *soak) reverseHold(w *worker, a *account, due time.Time) {
 	h := a.anyHold(w)
 	if h == nil {
@@ -271,6 +283,8 @@ func (t *soak) reverseHold(w *worker, a *account, due time.Time) {
 	a.checkAnswer(w, reversals, status, answer, right, fmt.Sprintf("%s with %d held", h.authorizationID, h.held))
 }
 
+// clearHold clears a random hold by a random amount, which may exceed the hold, and expects a
+// posting. Without a hold it does nothing.
 func (t *soak) clearHold(w *worker, a *account, due time.Time) {
 	h := a.anyHold(w)
 	if h == nil {
@@ -292,6 +306,8 @@ func (t *soak) clearHold(w *worker, a *account, due time.Time) {
 	)
 }
 
+// refundClearing sends a refund for a random authorization and expects a posting. Without one it
+// does nothing.
 func (t *soak) refundClearing(w *worker, a *account, due time.Time) {
 	h := a.anyHold(w)
 	if h == nil {
@@ -363,7 +379,8 @@ func (t *soak) toggleFreeze(w *worker, a *account, due time.Time) {
 }
 
 // updateCard sends a change until its outcome is known. The answer shows the changed card. A change
-// sets values, so repeats are safe.
+// sets values, so repeats are safe. A wrong answer, or none after soakRetries, is a difference and
+// stops the worker.
 func (t *soak) updateCard(w *worker, a *account, c *bookedCard, changed bookedCard, due time.Time) {
 	w.rest.setBearer(a.tenant.key)
 	for range soakRetries {
@@ -405,6 +422,7 @@ func termsOf(answer []byte) string {
 	)
 }
 
+// compareDollars compares the workspace's balance with the books; it fails like compareBooks.
 func (t *soak) compareDollars(w *worker, a *account, due time.Time) {
 	t.compareBooks(w, a, due, "/api/treasury", func(answer []byte) (got, want string) {
 		usd := dollarsOf(answer)
@@ -419,6 +437,7 @@ func (t *soak) compareAny(w *worker, a *account, due time.Time) {
 	t.compareCard(w, a, a.anyCard(w), due)
 }
 
+// compareCard compares a card's terms and spend with the books; it fails like compareBooks.
 func (t *soak) compareCard(w *worker, a *account, c *bookedCard, due time.Time) {
 	t.compareBooks(w, a, due, "/api/cards/"+c.id, func(answer []byte) (got, want string) {
 		spent, _ := centsField(answer, "monthSpendUsdCents")
@@ -442,7 +461,8 @@ func (c *bookedCard) stateName() string {
 }
 
 // compareBooks reads until the answer equals the books, because balances and a card's spend follow
-// the relay of decisions, which is later than their answers.
+// the relay of decisions, which is later than their answers. An answer that still differs after
+// comparePolls is a difference and stops the worker.
 func (t *soak) compareBooks(
 	w *worker,
 	a *account,

@@ -165,7 +165,8 @@ func (r *Report) verdictLine() string {
 	return "every answer was the one that must come"
 }
 
-// WriteTable writes the report for a terminal.
+// WriteTable writes the report for a terminal. It fails with out's error. The command `purser
+// bench` calls it.
 func (r *Report) WriteTable(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, line := range r.factLines() {
@@ -190,7 +191,8 @@ func (r *Report) WriteTable(out io.Writer) error {
 	return w.Flush()
 }
 
-// WriteMarkdown writes the report for a repository.
+// WriteMarkdown writes the report for a repository. It fails with out's error. The command `purser
+// bench` calls it.
 func (r *Report) WriteMarkdown(out io.Writer, title string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", title)

@@ -94,7 +94,8 @@ func (w *wire) sendRequest(method, path string, body []byte) (status int, answer
 	return status, w.answer, err
 }
 
-// ensureConnected opens a connection unless one is open that was used within maxIdle.
+// ensureConnected opens a connection unless one is open that was used within maxIdle. It fails when
+// the server does not accept the connection.
 func (w *wire) ensureConnected() (err error) {
 	now := time.Now()
 	if now.Sub(w.used) > maxIdle {

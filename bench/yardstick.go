@@ -66,7 +66,8 @@ func fasterOf(a, b Yardstick) Yardstick {
 	return best
 }
 
-// measureAgain measures the machine again. Ratios are to the fastest of all measurements.
+// measureAgain measures the machine before and after the loads. Ratios are to the fastest of all
+// measurements. It fails like measureYardstick.
 func (r *run) measureAgain(ctx context.Context, report *Report) error {
 	r.Progress(Progress{Stage: "measuring the machine"})
 	y, err := measureYardstick(ctx, r.Config)
@@ -81,7 +82,8 @@ func (r *run) measureAgain(ctx context.Context, report *Report) error {
 }
 
 // measureYardstick measures syncs in the disk's directory, and an empty handler over one connection
-// and over the connections of each load.
+// and over the connections of each load. It fails with the disk's error, and when the empty handler
+// does not start.
 func measureYardstick(ctx context.Context, c Config) (Yardstick, error) {
 	var y Yardstick
 	zeroed, err := measureSync(c.DiskDir, c.YardstickFor, true)
@@ -102,7 +104,8 @@ func measureYardstick(ctx context.Context, c Config) (Yardstick, error) {
 	return y, err
 }
 
-// measureSync returns the median time of synced writes to a new file.
+// measureSync returns the median time of synced writes to a new file in a directory, in
+// microseconds. It fails with the disk's error.
 func measureSync(dir string, during time.Duration, zeroed bool) (p50 float64, err error) {
 	file, err := os.CreateTemp(dir, "purser-bench-")
 	if err != nil {
@@ -154,7 +157,8 @@ func (t *nothing) unit(w *worker, due time.Time) {
 	}
 }
 
-// ServeEmpty answers every request with nothing, until the listener is closed.
+// ServeEmpty answers every request with nothing, until the listener is closed. The command `purser
+// bench empty` runs it as the fastest possible server.
 func ServeEmpty(listener net.Listener) error {
 	server := &fasthttp.Server{Handler: func(*fasthttp.RequestCtx) {}, NoDefaultServerHeader: true}
 	return server.Serve(listener)

@@ -158,7 +158,7 @@ func (e *edge) internalError(id string, err error) answer {
 	return refusalAnswer(fasthttp.StatusInternalServerError, f, 0)
 }
 
-// waitOf returns the wait that an error tells the client, 0 for none.
+// waitOf returns the wait for the Retry-After header of an error, 0 for none.
 func waitOf(err error) time.Duration {
 	if w, ok := errors.AsType[*waitError](err); ok {
 		return w.wait

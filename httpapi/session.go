@@ -71,7 +71,7 @@ func (e *edge) endCookieSession(c *call) error {
 
 // enterWorkspace finds the session's workspace (X-Workspace-Id, else the user's only choice) and
 // asks that workspace for the user's role in it. It fails with workspace_required when the choice
-// is not clear, and with not_found for a user who is no member.
+// is not clear, and with not_found when the user is not a member.
 func (e *edge) enterWorkspace(c *call) error {
 	id := c.header.workspaceID
 	if id == "" {

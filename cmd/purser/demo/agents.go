@@ -18,7 +18,8 @@ import (
 const intentLife = 5 * time.Minute
 
 // visitAgent registers an agent whose private key stays in the tour. It submits a signed intent,
-// then the same intent again, then one whose amount was raised after the signature.
+// then the same intent again, then one whose amount was raised after the signature. It fails only
+// when a request has no answer; a wrong answer is a difference of the tour.
 func visitAgent(ctx context.Context, t *Tour) error {
 	key, err := intent.NewKey(rand.Reader)
 	if err != nil {
@@ -77,7 +78,8 @@ func (t *Tour) expectRefusal(ctx context.Context, r apiclient.Request, status in
 	return err
 }
 
-// visitMCP reads over the Model Context Protocol. A tool's answer equals that of its REST route.
+// visitMCP reads over the Model Context Protocol. A tool's answer equals that of its REST route. It
+// fails only when a request has no answer; a wrong answer is a difference of the tour.
 func visitMCP(ctx context.Context, t *Tour) error {
 	if _, err := t.callMCP(ctx, "initialize", jsonObject{"protocolVersion": "2024-11-05", "capabilities": jsonObject{},
 		"clientInfo": jsonObject{"name": "demo", "version": buildinfo.Version}}); err != nil {

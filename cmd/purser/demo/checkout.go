@@ -17,7 +17,8 @@ const (
 )
 
 // visitCheckout creates a payment link, reads its page, selects a coin and a network, and pays on
-// the sandbox chain.
+// the sandbox chain. It fails when a request has no answer, and when the sandbox chain takes no
+// payment.
 func visitCheckout(ctx context.Context, t *Tour) error {
 	made, err := t.mustPost(ctx, t.API, "/api/v1/checkout/sessions",
 		jsonObject{"amountUsdCents": linkCents, "description": "Two paperbacks", "successUrl": "https://shop.example/thanks",
@@ -53,7 +54,8 @@ func visitCheckout(ctx context.Context, t *Tour) error {
 	return t.followLink(ctx, paid.Text("txHash"))
 }
 
-// followLink polls a payment link until it is completed and the treasury shows the payment.
+// followLink polls a payment link until it is completed and the treasury shows the payment. A link
+// that does not complete in time is a difference; an error is a request without an answer.
 func (t *Tour) followLink(ctx context.Context, txHash string) error {
 	last := ""
 	if _, err := t.pollUntil(ctx, t.Session, t.link+"/status", func(a apiclient.Answer) bool {

@@ -17,7 +17,8 @@ const (
 )
 
 // visitCurrencies opens balances in euros and yen, receives euros, and converts some where the
-// server offers conversions.
+// server offers conversions. It fails only when a request has no answer; a wrong answer is a
+// difference of the tour.
 func visitCurrencies(ctx context.Context, t *Tour) error {
 	if _, err := t.postOnce(ctx, t.Session, "/api/mca/onboarding", nil, 200); err != nil {
 		return err
@@ -65,7 +66,8 @@ func (t *Tour) postOnce(ctx context.Context, c *apiclient.Client, path string, b
 	return t.callExpecting(ctx, c, apiclient.Request{Method: "POST", Path: path, Body: raw, IdempotencyKey: apiclient.NewIdempotencyKey()}, status)
 }
 
-// awaitBalances polls the balances in currencies until the active ones are the wanted ones.
+// awaitBalances polls the balances in currencies until the active ones are the wanted ones. It
+// fails like AwaitValue.
 func (t *Tour) awaitBalances(ctx context.Context, want map[string]string) error {
 	return t.AwaitValue(ctx, t.API, "/api/mca/accounts", fmt.Sprint(want), func(a apiclient.Answer) string {
 		active := map[string]string{}

@@ -52,7 +52,9 @@ const (
 // ErrDifference reports that an answer differed from the expected one. The output names it.
 var ErrDifference = errors.New("the demo found a difference")
 
-// Run walks the tour, or checks a savedTour one.
+// Run is `purser demo`: it walks through a running server and checks every answer, or with --check
+// repeats the requests of a saved tour. It fails with ErrDifference when an answer differs, and
+// when a request has no answer.
 func (d *Command) Run(out io.Writer) error {
 	ctx := context.Background()
 	t, err := d.newTour(out)
@@ -108,6 +110,7 @@ func (t *Tour) stopError(i int, err error) error {
 	return nil
 }
 
+// newTour makes the clients of a tour. It fails when the card network's secret cannot be read.
 func (d *Command) newTour(out io.Writer) (*Tour, error) {
 	secret, source, err := datadir.NetworkSecret(d.DataDir, d.NetworkSecret, d.NetworkSecretFile)
 	if err != nil {
@@ -200,7 +203,8 @@ func (t *Tour) send(ctx context.Context, c *apiclient.Client, r apiclient.Reques
 	return c.Send(ctx, r)
 }
 
-// callExpecting sends a request, prints both directions and expects the status.
+// callExpecting sends a request, prints both directions and expects the status. Another status is a
+// difference; an error is a request without an answer.
 func (t *Tour) callExpecting(ctx context.Context, c *apiclient.Client, r apiclient.Request, status int) (apiclient.Answer, error) {
 	a, err := t.send(ctx, c, r)
 	if err != nil {
@@ -211,7 +215,8 @@ func (t *Tour) callExpecting(ctx context.Context, c *apiclient.Client, r apiclie
 	return a, nil
 }
 
-// Post is call for a POST whose answer must be the same when it is sent again.
+// Post is callExpecting for a POST whose answer must be the same when it is sent again. It records
+// the exchange for --save.
 func (t *Tour) Post(ctx context.Context, c *apiclient.Client, path string, body any, status int) (apiclient.Answer, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -230,7 +235,8 @@ func (t *Tour) Post(ctx context.Context, c *apiclient.Client, path string, body 
 }
 
 // AwaitValue polls a path until read returns want for its answer. A value that differs after
-// settlePolls polls is a difference of the tour.
+// settlePolls polls is a difference of the tour. An error is a request without an answer, or the
+// end of ctx.
 func (t *Tour) AwaitValue(ctx context.Context, c *apiclient.Client, path, want string, read func(apiclient.Answer) string) error {
 	got := ""
 	last, err := t.pollUntil(ctx, c, path, func(a apiclient.Answer) bool {
@@ -261,8 +267,8 @@ func (t *Tour) pollUntil(ctx context.Context, c *apiclient.Client, path string, 
 	return a, nil
 }
 
-// mustPost is post for what all later stops stand on: a refusal ends the tour, in the server's
-// words.
+// mustPost is Post for a request that all later stops need: a refusal ends the tour with the
+// server's text.
 func (t *Tour) mustPost(ctx context.Context, c *apiclient.Client, path string, body any) (apiclient.Answer, error) {
 	a, err := t.Post(ctx, c, path, body, 200)
 	if err == nil && a.Status != 200 {

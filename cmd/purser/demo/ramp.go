@@ -34,6 +34,7 @@ const (
 var evmTransaction = regexp.MustCompile(`^0x[0-9a-f]{64}$`)
 
 // visitRamp links the account, proves a wallet with its key, and places an order of each direction.
+// It fails when a request has no answer or a needed one is refused.
 func visitRamp(ctx context.Context, t *Tour) error {
 	if _, err := t.mustPost(ctx, t.API, "/api/ramp/account", jsonObject{}); err != nil {
 		return err
@@ -71,7 +72,8 @@ func visitRamp(ctx context.Context, t *Tour) error {
 }
 
 // ProveWallet generates a key, registers its address and signs the challenge of the dashboard. It
-// returns the wallet's id once the partner has approved it.
+// returns the wallet's id once the partner has approved it. It fails when a request has no answer
+// or a needed one is refused.
 func ProveWallet(ctx context.Context, t *Tour) (string, error) {
 	key, err := secp256k1.GeneratePrivateKey()
 	if err != nil {
@@ -129,7 +131,8 @@ type RampOrder struct {
 	Cents, MaxFee, Fee    money.Cents
 }
 
-// Place requests a quote and orders by it.
+// Place requests a quote and orders by it. It fails when a request has no answer; a wrong answer is
+// a difference.
 func (r *RampOrder) Place(ctx context.Context, t *Tour) error {
 	ask := jsonObject{"direction": r.Direction, "amount": money.FormatDollars(r.Cents)}
 	route, name := "/api/ramp/orders", "order"
@@ -148,7 +151,8 @@ func (r *RampOrder) Place(ctx context.Context, t *Tour) error {
 	return err
 }
 
-// AwaitCompletion polls the order until the ramp has reported it, and checks its fee.
+// AwaitCompletion polls the order until the ramp has reported it, and checks its fee. It fails like
+// AwaitValue.
 func (r *RampOrder) AwaitCompletion(ctx context.Context, t *Tour) error {
 	path := "/api/ramp/orders/" + r.id
 	status := func(a apiclient.Answer) string { return a.Text("order", "status") }

@@ -29,7 +29,8 @@ type savedTour struct {
 	Reads  []savedExchange `json:"reads"`
 }
 
-// save writes the recorded exchanges and reads of state that a restart must not change.
+// save writes the recorded exchanges and reads of state that a restart must not change, for `purser
+// demo --check`. It fails when a read has no answer, and with the disk's error.
 func (t *Tour) save(ctx context.Context, path string) error {
 	s := savedTour{APIKey: t.API.Bearer, Posts: t.told}
 	for _, path := range []string{"/api/treasury", "/api/cards", "/api/cards/" + t.cards["grocer"].id,
@@ -50,7 +51,8 @@ func (t *Tour) save(ctx context.Context, path string) error {
 }
 
 // checkAgain repeats every saved request. A repeated message or Idempotency-Key must get the first
-// answer. The reads must be unchanged before and after the repeats.
+// answer. The reads must be unchanged before and after the repeats. It fails with ErrDifference
+// otherwise, for a file that cannot be read, and when a request has no answer.
 func (t *Tour) checkAgain(ctx context.Context, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -71,6 +73,8 @@ func (t *Tour) checkAgain(ctx context.Context, path string) error {
 	return t.summarize()
 }
 
+// repeat sends a saved request again. An answer other than the saved one is a difference; an error
+// is a request without an answer.
 func (t *Tour) repeat(ctx context.Context, e savedExchange) error {
 	c := t.API
 	if e.Network {

@@ -34,6 +34,7 @@ var Scopes = []string{"read:treasury", "write:treasury", "read:cards", "write:ca
 
 type jsonObject = map[string]any
 
+// visitSignup signs a user up and creates a workspace. It fails when the server refuses either.
 func visitSignup(ctx context.Context, t *Tour) error {
 	who := jsonObject{"email": "demo-" + t.run + "@example.com", "password": "demo-" + rand.Text()}
 	if _, err := t.mustPost(ctx, t.Session, "/api/dashboard/signup", who); err != nil {
@@ -49,6 +50,8 @@ func visitSignup(ctx context.Context, t *Tour) error {
 	return nil
 }
 
+// visitKeys shows that a key without scopes is refused, and makes the tour's API key. It fails when
+// a request has no answer.
 func visitKeys(ctx context.Context, t *Tour) error {
 	refused, err := t.callExpecting(ctx, apiclient.New(t.Session.BaseURL, t.firstKey), apiclient.Request{Method: "GET", Path: "/api/treasury"}, 403)
 	if err != nil {
@@ -69,6 +72,8 @@ func visitKeys(ctx context.Context, t *Tour) error {
 	return nil
 }
 
+// visitDeposit announces a deposit, repeats the request, and waits for the dollars. It fails when a
+// request has no answer.
 func visitDeposit(ctx context.Context, t *Tour) error {
 	if err := AnnounceDeposit(ctx, t, depositCents); err != nil {
 		return err
@@ -111,6 +116,7 @@ func awaitDollars(ctx context.Context, t *Tour, cents money.Cents) error {
 	})
 }
 
+// visitCards issues the tour's three cards. It fails when the server refuses one.
 func visitCards(ctx context.Context, t *Tour) error {
 	for _, c := range []struct {
 		name  string
@@ -154,7 +160,8 @@ func (t *Tour) networkID(name string) string {
 }
 
 // authorize sends an authorization. A timed-out authorization stays declined, so authorize gives m
-// a new id and returns true for again, at most maxRetries times.
+// a new id and returns true for again, at most maxRetries times. The error is a request without an
+// answer.
 func (t *Tour) authorize(ctx context.Context, m jsonObject) (a apiclient.Answer, again bool, err error) {
 	a, err = t.Post(ctx, t.network, "/v1/authorizations", m, 200)
 	id := fmt.Sprint(m["id"])
@@ -171,7 +178,8 @@ func (t *Tour) authorize(ctx context.Context, m jsonObject) (a apiclient.Answer,
 	return a, again, err
 }
 
-// swipeAndExpect sends an authorization until it is decided and expects the decision.
+// swipeAndExpect sends an authorization until it is decided and expects the decision. Another
+// decision is a difference; the error is a request without an answer.
 func (t *Tour) swipeAndExpect(ctx context.Context, m jsonObject, reason, code string, approved int64) (a apiclient.Answer, err error) {
 	for again := true; again; {
 		if a, again, err = t.authorize(ctx, m); err != nil {
@@ -193,6 +201,8 @@ func (t *Tour) expectSwipe(a apiclient.Answer, reason, code string, approved int
 	t.expect("approvedAmountCents", a.At("approvedAmountCents"), approved)
 }
 
+// visitApproved sends an authorization that must be approved, and repeats it. It fails when a
+// request has no answer.
 func visitApproved(ctx context.Context, t *Tour) error {
 	m := t.networkMessage("lunch", "grocer", swipeCents, nil)
 	first, err := t.swipeAndExpect(ctx, m, "approved", "00", swipeCents)
@@ -204,6 +214,8 @@ func visitApproved(ctx context.Context, t *Tour) error {
 	return err
 }
 
+// visitDeclines sends an authorization for each reason of a decline. It fails when a request has no
+// answer.
 func visitDeclines(ctx context.Context, t *Tour) error {
 	stranger, err := t.unknownToken()
 	if err != nil {
@@ -254,6 +266,8 @@ func visitLaterDeclines(ctx context.Context, t *Tour) error {
 	return visitEarlyReversal(ctx, t)
 }
 
+// visitEarlyReversal reverses an authorization before it is sent, so that it must be declined. It
+// fails when a request has no answer.
 func visitEarlyReversal(ctx context.Context, t *Tour) error {
 	for again := true; again; {
 		late := t.networkMessage("late", "grocer", swipeCents, nil)
@@ -290,6 +304,8 @@ func (t *Tour) unknownToken() (string, error) {
 	return token.String(), err
 }
 
+// visitPartial has an amount above the funds approved in part, and reverses it. It fails when a
+// request has no answer.
 func visitPartial(ctx context.Context, t *Tour) error {
 	m := t.networkMessage("all-there-is", "generous", generousLimitCents, jsonObject{"partialApproval": true})
 	a, err := t.swipeAndExpect(ctx, m, "approved", "10", fundedCents-swipeCents)
@@ -305,6 +321,9 @@ func (t *Tour) reverseAndExpect(ctx context.Context, m jsonObject, held int64) e
 	return err
 }
 
+// visitLife sends the messages of an authorization's life: increment, partial reversal, clearing,
+// refund, and a repeat with another amount, which must be refused. It fails when a request has no
+// answer.
 func visitLife(ctx context.Context, t *Tour) error {
 	lunch := t.networkID("lunch")
 	more := t.networkMessage("more", "grocer", incrementCents, jsonObject{"kind": "incremental", "originalId": lunch})
@@ -336,7 +355,8 @@ func (t *Tour) presentAndExpect(ctx context.Context, path string, m jsonObject) 
 	return err
 }
 
-// visitExpiry uses the simulation routes, which play the card network for a sandbox workspace.
+// visitExpiry simulates a swipe and the expiry of its hold. It uses the simulation routes, which
+// play the card network for a sandbox workspace. It fails when a request has no answer.
 func visitExpiry(ctx context.Context, t *Tour) error {
 	path := "/api/dev/cards/" + t.cards["generous"].id + "/simulate/"
 	a, err := t.simulateSwipe(ctx, path+"authorization")
@@ -358,7 +378,8 @@ func visitExpiry(ctx context.Context, t *Tour) error {
 }
 
 // simulateSwipe simulates a swipe, and a new one after each timeout. A server whose process was
-// paused declines all simulated swipes of the next hold.AnswerWithin, so the retries pause.
+// paused declines all simulated swipes of the next hold.AnswerWithin, so the retries pause. After
+// maxRetries it returns the last answer. The error is a request without an answer.
 func (t *Tour) simulateSwipe(ctx context.Context, path string) (apiclient.Answer, error) {
 	swipe := []byte(`{"amountCents":700,"currency":"USD","merchant":{"name":"Cafe Aroma","mcc":"5812"}}`)
 	for made := 1; ; made++ {
@@ -385,6 +406,8 @@ func (t *Tour) awaitAuthorization(ctx context.Context, id string, held int64) er
 	})
 }
 
+// visitBooks checks that the balances, the ledger and a card's spend add up at the end of the tour.
+// It fails when a request has no answer.
 func visitBooks(ctx context.Context, t *Tour) error {
 	if err := awaitDollars(ctx, t, endAvailableCents+rampedUSDCents); err != nil {
 		return err

@@ -18,8 +18,9 @@ import (
 // standard input, which closes when its parent ends.
 type BenchEmpty struct{}
 
-// Run serves until the input ends, with as many processors as the server uses, so that only the
-// work of the two differs.
+// Run is the command `purser bench empty`: it serves empty answers until its standard input ends,
+// with as many processors as the server uses, so that only the work of the two differs. It fails
+// when it cannot listen.
 func (*BenchEmpty) Run(out io.Writer) error {
 	tuning.SpareProcessors()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,7 +36,8 @@ func (*BenchEmpty) Run(out io.Writer) error {
 	return errors.Join(err, listener.Close(), <-ended)
 }
 
-// startEmpty runs BenchEmpty by a command and returns its URL and a function that ends it.
+// startEmpty runs BenchEmpty by a command and returns its URL and a function that ends it. It fails
+// when the command does not start or prints no URL.
 func startEmpty(command ...string) (url string, end func() error, err error) {
 	child := exec.Command(command[0], command[1:]...)
 	child.Stderr = os.Stderr

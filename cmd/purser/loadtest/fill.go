@@ -85,7 +85,9 @@ func (s stock) rule(card int) hold.Rule {
 		MonthCents: money.MaxAmount}
 }
 
-// funds reads what each workspace can spend from the authorizer's store of a data directory, which no server has.
+// funds reads what each workspace can spend from the authorizer's store of a data directory, which
+// no server has. It fails when a server runs, when the store is missing or not of this fill, and
+// when the fill's holds may have expired.
 func (s stock) funds(data string, now time.Time) (cents []int64, err error) {
 	unlock, err := datadir.LockUsed(data)
 	if err != nil {
@@ -165,8 +167,9 @@ type filler struct {
 	done      atomic.Int64
 }
 
-// fillStores fills the stores of a data directory that has none. Its swipes are not synced: a fill that is cut short is begun
-// anew.
+// fillStores fills the stores of a data directory that has none. Its swipes are not synced: a fill
+// that is cut short is begun anew. It fails for bad numbers, for a directory with stores, and with
+// an error of the stores. `purser bench cards` calls it.
 func fillStores(ctx context.Context, data string, s stock, decisions int, tell func(bench.Progress)) (err error) {
 	if err := s.validate(decisions); err != nil {
 		return err
@@ -206,7 +209,8 @@ func fillStores(ctx context.Context, data string, s stock, decisions int, tell f
 	return f.run(ctx, tell)
 }
 
-// run fills some shards at a time: a shard has one writer.
+// run fills the shards, some at a time, because a shard has one writer, and then marks all
+// decisions as relayed. It fails with the first error of a shard.
 func (f *filler) run(ctx context.Context, tell func(bench.Progress)) (err error) {
 	shards := make([]ident.Shard, ident.Shards)
 	for i := range shards {
@@ -268,6 +272,8 @@ func (f *filler) report(ctx context.Context, tell func(bench.Progress)) {
 	}
 }
 
+// shard fills the workspaces of one shard: dollars and cards, then decisions, then the balance. It
+// returns the first error.
 func (f *filler) shard(ctx context.Context, shard ident.Shard) error {
 	for w := range f.workspaces {
 		if f.slot(w).Shard() != shard {
@@ -311,7 +317,8 @@ func (f *filler) follow(ctx context.Context, w int, version uint64, page authori
 		Payload: payload}, nil, page)
 }
 
-// append commits an event of a workspace's, and gives the authorizer what follows from it.
+// append commits an event of a workspace to the journal, and has the authorizer follow it. It fails
+// with an error of either store.
 func (f *filler) append(ctx context.Context, w int, e persistence.Event, state any, page authorizer.Follow) error {
 	slot, now := f.slot(w), time.Now()
 	id, err := ident.New(slot, now, rand.Reader)
@@ -362,7 +369,8 @@ func (f *filler) balance(ctx context.Context, w int) error {
 		authorizer.Follow{})
 }
 
-// swipe makes a workspace's share of the decisions, each of which must be an approval.
+// swipe makes a workspace's share of the decisions, each of which must be an approval. It fails for
+// any other answer, and when ctx ends.
 func (f *filler) swipe(ctx context.Context, w int) error {
 	messages, answers := make([]hold.Message, 0, authorizer.MaxBatch), make([]hold.Answer, authorizer.MaxBatch)
 	submit := func() error {

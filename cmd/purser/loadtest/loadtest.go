@@ -88,7 +88,9 @@ type BenchLoad struct {
 	Search      bool          `help:"sustain: begin with --rate and find the highest rate that is held."`
 }
 
-// Run runs the workload that the command is named after.
+// Run is `purser bench authorize` and the other commands of one workload: it runs the workload that
+// the command is named after. It fails when an answer is wrong or missing, and when the server
+// cannot be reached.
 func (b *BenchLoad) Run(chosen *kong.Context, out io.Writer) error {
 	workload := chosen.Selected().Name
 	if b.Rate == 0 && (workload == bench.Mixed || workload == bench.Sustain) {
@@ -112,7 +114,8 @@ const (
 // BenchShort is a set of short loads.
 type BenchShort struct{ benchOptions }
 
-// Run runs the set against a server of its own.
+// Run is `purser bench short`: it runs the short set against a server of its own and keeps the
+// results. It fails when an answer is wrong or missing, and when the server does not start.
 func (b *BenchShort) Run(out io.Writer) error {
 	b.Own = true
 	if b.Results == "" {
@@ -198,7 +201,8 @@ var (
 		"and name its addresses")
 )
 
-// run measures until the loads are done or a signal ends it.
+// run measures until the loads are done or a signal ends it. It fails when the server's secret
+// cannot be read, and like runOn.
 func (b *benchOptions) run(out io.Writer, name string, goals []bench.Goal, loads ...bench.Load) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -221,7 +225,8 @@ func (b *benchReport) config(loads ...bench.Load) bench.Config {
 		Empty: emptyHandler}
 }
 
-// runOwn measures a server of the run's own.
+// runOwn starts a server on a directory, or on a temporary one, measures it and stops it. It fails
+// when the server does not start, and like runOn.
 func (b *benchReport) runOwn(ctx context.Context, out io.Writer, name, dir string, c bench.Config) (err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -282,7 +287,8 @@ type BenchMedians struct {
 	Write   bool     `help:"Write them beside the results too, as NAME-medians.md with what the names begin with in common."`
 }
 
-// Run reads the reports.
+// Run is `purser bench medians`: it reads the reports and prints their medians. It fails like
+// bench.ReadMedians, and with the disk's error.
 func (b *BenchMedians) Run(out io.Writer) error {
 	medians, err := bench.ReadMedians(b.Results, b.Names)
 	if err != nil {
@@ -354,7 +360,8 @@ type BenchCards struct {
 	Again       bool          `help:"Measure what an earlier run has filled into --own-dir, with the same numbers of cards and workspaces, within a week: then the holds of the fill end."`
 }
 
-// Run fills a directory, starts a server on it and measures it.
+// Run is `purser bench cards`: it fills a directory, starts a server on it and measures it. It
+// fails like fillStores and runOwn.
 func (b *BenchCards) Run(out io.Writer) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

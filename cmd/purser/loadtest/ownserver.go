@@ -49,7 +49,8 @@ type ownServer struct {
 	log       *os.File
 }
 
-// newOwnServer starts one with a command and returns when it is ready. Without a directory it gets a temporary one.
+// newOwnServer starts one with a command and returns when it is ready. Without a directory it gets
+// a temporary one. It fails when the server does not get ready, with the end of its log.
 func newOwnServer(ctx context.Context, data string, command ...string) (*ownServer, error) {
 	s := &ownServer{data: data, command: command}
 	if data == "" {
@@ -117,7 +118,8 @@ func FreeAddresses(n int) ([]string, error) {
 	return nil, fmt.Errorf("no free ports: %w", taken)
 }
 
-// Start launches the server.
+// Start launches the server and does not wait until it is ready. It fails only when the process
+// does not start.
 func (s *ownServer) Start() error {
 	s.cmd = exec.Command(s.command[0], s.command[1:]...)
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = s.env, s.log, s.log

@@ -364,7 +364,7 @@ func NextIncarnation(content persistence.Content) persistence.Content {
 }
 
 // place moves the prepared stores into the data directory, the journal last. It skips stores that
-// were moved before. It fails with the disk's error, and a repeated restore then goes on from
+// were moved before. It fails with the disk's error, and a repeated restore then continues from
 // there.
 func (s *Restoration) place() error {
 	dir := datadir.RestoringDir(s.DataDir)
