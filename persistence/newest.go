@@ -16,7 +16,7 @@ const newestReaders = 8
 
 // NewestEventTime returns the latest time of the last events of all shards, zero when the journal
 // has no event. It fails only when the journal cannot be read. The server calls it at its start, to
-// find a clock that was set back.
+// keep its time from being before that event.
 func NewestEventTime(ctx context.Context, j Journal) (time.Time, error) {
 	var times [ident.Shards]time.Time
 	var errs [ident.Shards]error

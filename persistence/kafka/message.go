@@ -74,8 +74,9 @@ func (c *codec) maxMessageSize(e *persistence.Event) int {
 	return framing + len(e.Workspace) + len(e.Payload) + len(e.ID) + len(e.Type) + len(e.Kind) + len(e.Stream)
 }
 
-// decodeMessage rebuilds the event of a message. The event counts only without an error, which is
-// ErrForeign, ErrForged or ErrUnproven; the shard counts with ErrUnproven too.
+// decodeMessage rebuilds the event of a message. It fails with ErrForeign for a message of another
+// journal or form, with ErrForged for a false proof, and with ErrUnproven for one without a proof
+// of this run. The event counts only without an error; the shard counts with ErrUnproven too.
 func (c *codec) decodeMessage(partition int, m *kafkago.Record) (shard ident.Shard, e persistence.Event, err error) {
 	key, err := readContents(m.Key)
 	if err != nil {

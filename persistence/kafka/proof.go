@@ -50,7 +50,7 @@ type Proof struct {
 	Run ident.UUID
 }
 
-// Validate names the faults of a proof.
+// Validate fails for a proof without a key or a run, or with a key of another length.
 func (p Proof) Validate() error {
 	if len(p.Keys) == 0 || p.Run.IsZero() {
 		return errors.New("kafka: a proof needs a key and a run")
@@ -85,7 +85,8 @@ func (p *prover) proveEvent(c *codec, shard ident.Shard, e *persistence.Event) s
 	return proofVersion + " " + p.run + " " + hex.EncodeToString(p.computeMAC(p.macs[0], e))
 }
 
-// checkEvent returns nil for a proof of this run, ErrUnproven or ErrForged.
+// checkEvent returns nil for a proof of this run. It fails with ErrUnproven without a proof or for
+// one of another run, and with ErrForged for one that no key confirms.
 func (p *prover) checkEvent(c *codec, header string, shard ident.Shard, e *persistence.Event) error {
 	if header == "" {
 		return fmt.Errorf("%w: it has no header %s", ErrUnproven, headerProof)

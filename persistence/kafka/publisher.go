@@ -110,6 +110,7 @@ type Publisher struct {
 }
 
 // Publisher returns the publisher of a journal. A deployment needs one; two only repeat each other.
+// It fails only for invalid options or an invalid Proof.
 func (t *Topic) Publisher(o PublisherOptions) (*Publisher, error) {
 	o.EnsureDefaults()
 	if err := errors.Join(o.Validate(), t.o.Proof.Validate()); err != nil {
@@ -118,8 +119,9 @@ func (t *Topic) Publisher(o PublisherOptions) (*Publisher, error) {
 	return &Publisher{o: o, topic: t}, nil
 }
 
-// Run publishes until the context ends, whose error it returns, or until ErrTopic. It then saves the cursors; the journal has to
-// be open until Run returns. Run may be called once.
+// Run publishes until the context ends, whose error it returns, or until ErrTopic. Other errors are
+// reported to the listener and retried. It then saves the cursors; the journal has to be open until
+// Run returns. The server runs it once, in a goroutine of its own.
 func (p *Publisher) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -182,7 +184,8 @@ func newLane(p *Publisher, partition int) *lane {
 	return l
 }
 
-// run publishes until the context ends, or returns ErrTopic.
+// run publishes one partition until the context ends, and then returns nil. Its only error is
+// ErrTopic.
 func (l *lane) run(ctx context.Context) error {
 	if err := l.loadWithRetry(ctx); err != nil {
 		return err
@@ -210,7 +213,8 @@ func (l *lane) run(ctx context.Context) error {
 	}
 }
 
-// loadWithRetry finds the cursors and prepares the topic, however often that takes.
+// loadWithRetry finds the cursors and prepares the topic, and retries until it succeeds or the
+// context ends. Its only error is ErrTopic.
 func (l *lane) loadWithRetry(ctx context.Context) error {
 	err := l.retryUntilDone(ctx, func() error { return l.loadCursors(ctx) })
 	if err != nil {
@@ -307,8 +311,8 @@ func (l *lane) publishBacklog(ctx context.Context, save <-chan time.Time) error 
 	return nil
 }
 
-// publishBatch sends one request with what there is, however often that takes, and returns what Kafka has taken: nothing when there
-// was nothing, or the context has ended.
+// publishBatch sends one request with the next events, and retries until Kafka has taken it. The
+// batch is empty when there are no events or the context has ended. Its only error is ErrTopic.
 func (l *lane) publishBatch(ctx context.Context) (*batch, error) {
 	var b *batch
 	missing := false
@@ -348,6 +352,7 @@ func isMissing(err error) bool {
 }
 
 // gatherBatch reads the events of the lane's shards after the sent ones, until the batch is full.
+// It fails only when the journal cannot be read.
 func (l *lane) gatherBatch(ctx context.Context) (*batch, error) {
 	b := new(batch)
 	l.first = (l.first + 1) % len(l.shards)
@@ -373,8 +378,8 @@ func (l *lane) gatherBatch(ctx context.Context) (*batch, error) {
 	return b, nil
 }
 
-// addEvents appends a shard's events to the batch, as many as fit, and returns how far that is. The
-// first of a batch always does.
+// addEvents appends a shard's events to the batch, as many as fit, and returns the position of the
+// last one. The first event of a batch always fits. A gap in the events panics.
 func (l *lane) addEvents(b *batch, s *place, events []persistence.Event) (through uint64) {
 	p := part{place: s, through: s.sent}
 	for i := range events {

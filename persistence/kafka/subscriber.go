@@ -67,7 +67,8 @@ type subscription struct {
 }
 
 // Subscribe returns the subscription that reads the topic. Events that the topic lacks are read
-// from the journal. Each Run reads all partitions.
+// from the journal. Each Run reads all partitions. It fails only for invalid options or an invalid
+// Proof. The server uses it for its consumers when Kafka is configured.
 func (t *Topic) Subscribe(o SubscriptionOptions) (persistence.Subscription, error) {
 	o.EnsureDefaults()
 	if err := errors.Join(o.Validate(), t.o.Proof.Validate()); err != nil {
@@ -80,7 +81,9 @@ func (t *Topic) Subscribe(o SubscriptionOptions) (persistence.Subscription, erro
 	return &subscription{o: o, topic: t, listener: listener}, nil
 }
 
-// Run implements persistence.Subscription. It also ends with ErrTopic.
+// Run implements persistence.Subscription: it delivers the events of all shards until the context
+// ends, whose error it returns. It also ends with ErrAhead or ErrTopic. Other errors are reported
+// to the listener and retried.
 func (s *subscription) Run(ctx context.Context, h persistence.Handler) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -153,7 +156,9 @@ func (r *reader) run(ctx context.Context) error {
 
 func isFinal(err error) bool { return errors.Is(err, persistence.ErrAhead) || errors.Is(err, ErrTopic) }
 
-// readOnce goes to the end of the partition the first time, and then reads it once.
+// readOnce goes to the end of the partition the first time, and then reads it once and delivers the
+// events. It fails with ErrAhead or ErrTopic, which are final, and with Kafka's error, after which
+// run tries again.
 func (r *reader) readOnce(ctx context.Context) (err error) {
 	if !r.tailing {
 		return r.startAtEnd(ctx)
@@ -179,7 +184,8 @@ func (r *reader) readOnce(ctx context.Context) (err error) {
 }
 
 // startAtEnd takes the partition's end, and only then the journal's head: an event that is in
-// neither is published after that end.
+// neither is published after that end. It fails with ErrAhead or ErrTopic, and when Kafka does not
+// answer.
 func (r *reader) startAtEnd(ctx context.Context) error {
 	if err := r.s.topic.Prepare(ctx); err != nil {
 		return err
@@ -207,7 +213,9 @@ type page struct {
 	unproven [shardsOf]bool // a message said that the shard has an event, without a proof of this run
 }
 
-// decodeAnswer takes all messages of an answer. The answer is used up.
+// decodeAnswer decodes all messages of an answer, which is then used up. Messages of others, or
+// without a valid proof, are reported to the listener and skipped. It fails when the answer itself
+// cannot be read.
 func (r *reader) decodeAnswer(answer *kafkago.FetchResponse) (*page, error) {
 	p := &page{next: r.offset}
 	for {
@@ -238,8 +246,9 @@ func (r *reader) decodeAnswer(answer *kafkago.FetchResponse) (*page, error) {
 	}
 }
 
-// deliverPage offers a page to the feeds that are in order. The others will read the journal. A feed of
-// which a message without a proof spoke reads the journal too, once a page however many there were.
+// deliverPage offers a page to the feeds that are in order; the others will read the journal. A
+// feed with a message without a proof reads the journal too, once a page. Its only errors are
+// final: ErrAhead and ErrTopic.
 func (r *reader) deliverPage(ctx context.Context, p *page) error {
 	for i := range r.feeds {
 		f := &r.feeds[i]

@@ -99,7 +99,9 @@ type Topic struct {
 	client *kafkago.Client
 }
 
-// New returns the topic without asking Kafka anything, so that a program starts while Kafka is down.
+// New returns the topic without asking Kafka anything, so that a program starts while Kafka is
+// down. It fails only for invalid options. The server calls it when Kafka is configured, and the
+// command that prepares the topic.
 func New(o Options) (*Topic, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -116,9 +118,10 @@ func (t *Topic) Close() {
 	}
 }
 
-// Prepare makes the topic when it is missing and checks it otherwise. ErrTopic is final; any other error says that Kafka could
-// not be asked, and a retry may succeed. Publishers and subscriptions prepare the topic themselves: a program calls Prepare to
-// refuse to start.
+// Prepare makes the topic when it is missing and checks it otherwise. It fails with ErrTopic, which
+// is final, for a topic of other partitions or a lower message limit. Any other error means that
+// Kafka could not be asked, and a retry may succeed. Publishers and subscriptions call it, and a
+// program that refuses to start without the topic.
 func (t *Topic) Prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -165,7 +168,8 @@ func (t *Topic) createTopic(ctx context.Context) error {
 	return err
 }
 
-// checkMaxMessage refuses a topic that would not take the largest event. A cluster that does not tell is taken at its word.
+// checkMaxMessage fails with ErrTopic for a topic that would not take the largest event, and when
+// Kafka does not answer. A cluster that does not report its limit passes.
 func (t *Topic) checkMaxMessage(ctx context.Context) error {
 	answer, err := t.client.DescribeConfigs(ctx,
 		&kafkago.DescribeConfigsRequest{Resources: []kafkago.DescribeConfigRequestResource{{
@@ -186,8 +190,9 @@ func (t *Topic) checkMaxMessage(ctx context.Context) error {
 	return nil
 }
 
-// produceMessages appends messages to a partition, returns when all replicas in sync have them, and says at
-// which offset the first one is.
+// produceMessages appends messages to a partition and returns the offset of the first one, when all
+// replicas in sync have them. It fails with ErrFullDisk, or with Kafka's error; the messages may
+// then be stored or not. The publisher calls it.
 func (t *Topic) produceMessages(ctx context.Context, partition int, messages []kafkago.Record) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -226,7 +231,8 @@ func (t *Topic) endOffset(ctx context.Context, partition int) (int64, error) {
 	return 0, fmt.Errorf("end of partition %d: %w", partition, kafkago.UnknownTopicOrPartition)
 }
 
-// fetchMessages reads a partition from an offset, waiting for something to come.
+// fetchMessages reads a partition from an offset, and waits up to wait for a message. It fails only
+// with Kafka's error.
 func (t *Topic) fetchMessages(ctx context.Context, partition int, offset int64, wait time.Duration) (*kafkago.FetchResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout+wait)
 	defer cancel()

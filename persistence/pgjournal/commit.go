@@ -58,9 +58,9 @@ func (l *lane) commitTransaction(items []item) error {
 	return nil
 }
 
-// beginTransaction begins a transaction that holds the locks of the shards. An idle connection may
-// be lost, which shows only when it is used. It is replaced once; a repeat is safe, because nothing
-// was written.
+// beginTransaction begins a transaction that holds the locks of the shards. It fails with the
+// server's error, before anything is written. An idle connection may be lost, which shows only when
+// it is used; it is replaced once.
 func (l *lane) beginTransaction(ctx context.Context, items []item) (*staging, *pgx.Conn, error) {
 	for idle := l.conn != nil; ; idle = false {
 		conn, err := l.connect(ctx)
@@ -75,7 +75,8 @@ func (l *lane) beginTransaction(ctx context.Context, items []item) (*staging, *p
 	}
 }
 
-// classifyFailure turns an error from before COMMIT into ErrRefused or ErrUnavailable.
+// classifyFailure turns an error from before COMMIT into ErrRefused, when the server refuses a
+// value of the batch, or else ErrUnavailable.
 func (l *lane) classifyFailure(err error) error {
 	l.j.noteUnreachable(err)
 	var refusal *pgconn.PgError
@@ -101,7 +102,9 @@ func (l *lane) rollback() {
 	}
 }
 
-// finishCommit sends COMMIT. When the outcome is unknown it closes the connection and reports it.
+// finishCommit sends COMMIT. It fails with ErrUnavailable when nothing was committed. When the
+// outcome is unknown it closes the connection, reports it to Options.Note and fails with
+// ErrAmbiguous.
 func (l *lane) finishCommit(ctx context.Context, conn *pgx.Conn) error {
 	err := sendCommit(ctx, conn)
 	if err == nil {
@@ -116,10 +119,10 @@ func (l *lane) finishCommit(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// sendCommit sends COMMIT. After that, only a plain ERROR of the server proves that nothing was
-// committed. A server that shuts down may report that instead of an answer, and have committed.
-// pgconn.SafeToRetry is not used: it returns true for "conn closed", which pgx also returns for a
-// connection lost while it waited for the answer.
+// sendCommit sends COMMIT. It fails with ErrUnavailable when nothing was committed: COMMIT was not
+// sent, or the server answered a plain ERROR. Any other failure is ErrAmbiguous, as a server that
+// shuts down may report it and have committed. pgconn.SafeToRetry is not used: it returns true for
+// "conn closed", which pgx also returns for a connection lost while it waited for the answer.
 func sendCommit(ctx context.Context, conn *pgx.Conn) error {
 	if err := ctx.Err(); err != nil {
 		return unavailableError(err)
@@ -147,7 +150,7 @@ func isStatementError(err error) bool {
 }
 
 // lockShards begins the transaction, locks its shards, and reads their heads and the rows that the
-// batches are checked against.
+// batches are checked against. It fails only with the server's error.
 func (s *staging) lockShards(ctx context.Context, conn *pgx.Conn) error {
 	b := &pgx.Batch{}
 	b.Queue(sqlBegin)
@@ -231,7 +234,8 @@ func newOnce(scope string, hash, fingerprint []byte, expires *time.Time, answer 
 	return o
 }
 
-// writeStaged moves the heads and writes the staged rows.
+// writeStaged moves the heads and writes the staged rows. It fails with the server's error, before
+// the commit.
 func (s *staging) writeStaged(ctx context.Context, conn *pgx.Conn) error {
 	b := &pgx.Batch{}
 	moved := s.queueMove(b)

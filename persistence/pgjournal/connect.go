@@ -18,7 +18,8 @@ import (
 // application is the session name of the journal's connections. Raise ends only sessions with it.
 const application = "purser journal"
 
-// connectionConfig returns the configuration of the pool and of the lanes.
+// connectionConfig returns the configuration of the pool and of the lanes. It fails only for a URL
+// that does not parse.
 func connectionConfig(o Options, g *connectBackoff) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
@@ -51,7 +52,8 @@ func sessionSettings(slack time.Duration) map[string]string {
 	return all
 }
 
-// checkServer refuses a server that may lose commits when it loses power.
+// checkServer fails with ErrUnsafe for a server that may lose commits when it loses power, and with
+// the server's error. It runs on every new connection.
 func checkServer(ctx context.Context, conn *pgconn.PgConn) error {
 	const query = "SELECT current_setting('fsync'), current_setting('full_page_writes'), " +
 		"current_setting('synchronous_commit')"

@@ -19,9 +19,10 @@ var ErrNotEmpty = errors.New("the database has a journal already")
 
 var _ persistence.Archiver = (*Journal)(nil)
 
-// Snapshot implements persistence.Archiver. It is a read-only transaction over a connection of its
-// own and blocks no writes. Changed cursors are written first, so that the archive is not behind
-// Cursor.
+// Snapshot implements persistence.Archiver: it returns the content as of now, for a backup or an
+// audit, which must close it. It is a read-only transaction over a connection of its own and blocks
+// no writes. Changed cursors are written first, so that the archive is not behind Cursor. It fails
+// with ErrUnavailable, or with ErrFenced when that write does.
 func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	if err := j.beginCall(ctx); err != nil {
 		return nil, err
@@ -43,7 +44,8 @@ func (j *Journal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	return s, nil
 }
 
-// StoredBytes implements persistence.Archiver. It does not count indexes.
+// StoredBytes implements persistence.Archiver: it returns the bytes of the tables, without indexes.
+// It fails only with ErrUnavailable. A backup compares it with the free space.
 func (j *Journal) StoredBytes(ctx context.Context) (bytes int64, err error) {
 	if err := j.beginCall(ctx); err != nil {
 		return 0, err
@@ -91,7 +93,8 @@ func (s *snapshot) Close() error {
 	return s.conn.Close(ctx)
 }
 
-// Events implements persistence.Snapshot.
+// Events implements persistence.Snapshot: it returns events after a position as of the snapshot. It
+// fails only with ErrUnavailable.
 func (s *snapshot) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
 	at := slices.IndexFunc(s.heads, func(h persistence.ShardHead) bool { return h.Shard == id })
 	if at < 0 || past >= s.heads[at].Position {
@@ -109,7 +112,8 @@ func (s *snapshot) Events(ctx context.Context, id ident.Shard, past uint64, limi
 	return events, nil
 }
 
-// Records implements persistence.Snapshot.
+// Records implements persistence.Snapshot: it returns records after an id as of the snapshot. It
+// fails only with ErrUnavailable.
 func (s *snapshot) Records(
 	ctx context.Context, id ident.Shard, kind, past string, limit int,
 ) ([]persistence.Record, error) {
@@ -124,7 +128,9 @@ func (s *snapshot) Records(
 	return records, nil
 }
 
-// Content implements persistence.Snapshot.
+// Content implements persistence.Snapshot: it iterates over all parts, shard after shard. It ends
+// with one ErrUnavailable when the server cannot be read or the context ends. Backups and moves of
+// a journal use it.
 func (s *snapshot) Content(ctx context.Context) persistence.Content {
 	return func(yield func(persistence.Part, error) bool) {
 		for i := range s.heads {
@@ -284,8 +290,10 @@ func cursorValues(shard ident.Shard, p persistence.Part) []any {
 }
 
 // Load fills the journal of a database from content and stamps it with the identity, in one
-// transaction: a crash or an error leaves nothing. The database must be migrated and have no
-// journal (ErrNotEmpty). Of the options only URL, AllowUnsafe and Slack are used.
+// transaction: a crash or an error leaves nothing. `purser restore` and the move of a journal to
+// Postgres call it. It fails with ErrNotEmpty when the database has a journal, and with the errors
+// of the content and the server, such as for a database that is not migrated. Of the options only
+// URL, AllowUnsafe and Slack are used.
 func Load(ctx context.Context, o Options, identity persistence.Identity, content persistence.Content) (err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return err
@@ -322,6 +330,8 @@ type loader struct {
 	heads []persistence.ShardHead
 }
 
+// loadAll writes the whole journal in one transaction. It fails with ErrNotEmpty, and with the
+// errors of the content and the server.
 func (l *loader) loadAll(ctx context.Context, identity persistence.Identity) error {
 	if _, err := l.conn.Exec(ctx, sqlBeginLoad); err != nil {
 		return err
@@ -408,6 +418,8 @@ func (r *tableRun) Values() ([]any, error) { return r.values, nil }
 // Err implements pgx.CopyFromSource.
 func (r *tableRun) Err() error { return r.l.err }
 
+// setHeads stores the heads of the content. It fails when the content lacks a shard, and with the
+// server's error.
 func (l *loader) setHeads(ctx context.Context) error {
 	if len(l.heads) != ident.Shards {
 		return fmt.Errorf("%d of %d shards", len(l.heads), ident.Shards)

@@ -70,7 +70,8 @@ func (c *cursors) markSaved(at cursorKey) {
 }
 
 // Cursor implements persistence.Journal. A cursor that was never saved is 0. A position that is not
-// written yet comes from memory, except under AsStored.
+// written yet comes from memory, except under AsStored. It fails with ErrUnavailable, or with
+// ErrFenced when another process has taken the shard.
 func (j *Journal) Cursor(ctx context.Context, name string, id ident.Shard) (uint64, error) {
 	if !persistence.IsAsStored(ctx) {
 		if err := j.beginCall(ctx); err != nil {
@@ -121,8 +122,9 @@ func (j *Journal) SaveCursor(ctx context.Context, name string, id ident.Shard, p
 	return err
 }
 
-// writeCursors reads the heads first, so that a fenced process does not overwrite the cursors of
-// its successor.
+// writeCursors writes changed cursors; the goroutine that writes behind, Snapshot and Close call
+// it. It reads the heads first, so that a fenced process does not overwrite the cursors of its
+// successor. It fails with ErrUnavailable or ErrFenced; some cursors may then be written.
 func (j *Journal) writeCursors(ctx context.Context, positions map[cursorKey]uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
@@ -145,7 +147,8 @@ func (j *Journal) writeCursors(ctx context.Context, positions map[cursorKey]uint
 	return nil
 }
 
-// putCursors writes positions in one transaction, whose commit is not synced.
+// putCursors writes positions in one transaction, whose commit is not synced. It fails only with
+// ErrUnavailable.
 func (j *Journal) putCursors(ctx context.Context, positions map[cursorKey]uint64, keys []cursorKey) error {
 	shards, names, column := make([]int16, len(keys)), make([]string, len(keys)), make([]int64, len(keys))
 	for i, at := range keys {

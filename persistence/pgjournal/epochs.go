@@ -57,6 +57,9 @@ func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persisten
 	return heads, nil
 }
 
+// raiseEpochs makes one attempt of Raise, in one transaction. It fails with ErrUnavailable when
+// nothing was raised, with ErrFenced for a shard that another process has taken, and with
+// ErrAmbiguous when the answer to COMMIT is lost.
 func (j *Journal) raiseEpochs(ctx context.Context, shards []ident.Shard) (map[ident.Shard]persistence.Head, error) {
 	select {
 	case j.raising <- struct{}{}:
@@ -87,7 +90,7 @@ func (j *Journal) raiseEpochs(ctx context.Context, shards []ident.Shard) (map[id
 }
 
 // lockAndRaise locks the shards in ascending order, as every transaction does, and raises their
-// epochs.
+// epochs, without a commit. It fails with the server's error, and when the journal lacks a shard.
 func lockAndRaise(ctx context.Context, conn *pgx.Conn, shards []ident.Shard) (map[ident.Shard]persistence.Head, error) {
 	ids := shardColumn(shards)
 	b := &pgx.Batch{}
@@ -153,6 +156,8 @@ func (j *Journal) startEvicting(ctx context.Context, pid uint32) (stop func()) {
 	}
 }
 
+// evictBlockers ends the sessions of the journal that block session pid for longer than evictAfter,
+// and reports each to Options.Note. It fails only with the server's error.
 func (j *Journal) evictBlockers(ctx context.Context, pid uint32) error {
 	rows, err := j.pool.Query(ctx, sqlEvict, int32(pid), application, (j.slack * evictAfter).Milliseconds())
 	if err != nil {

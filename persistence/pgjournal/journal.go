@@ -59,8 +59,10 @@ type shard struct {
 	shardLease
 }
 
-// Open connects to the journal in a database; ctx bounds it. Its errors are ErrForeign, ErrNoStore,
-// ErrUnsafe, or those of the server.
+// Open connects to the journal in a database; ctx bounds it. The server and the commands on the
+// stores call it. It fails with ErrForeign for another deployment, format or a newer schema, with
+// ErrNoStore for a database without this schema, with ErrUnsafe for a server that may lose commits,
+// and with errors of the options and the server.
 func Open(ctx context.Context, o Options) (*Journal, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -96,9 +98,9 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 	return j, nil
 }
 
-// refreshHeads reads all heads. It reports a shard taken by another process, and a database that
-// lost commits, to Options.Fatal. Without it a process that only reads from memory would not notice
-// either.
+// refreshHeads reads all heads. It fails with the server's error. It reports a shard taken by
+// another process, and a database that lost commits, to Options.Fatal. Without it a process that
+// only reads from memory would not notice either.
 func (j *Journal) refreshHeads(ctx context.Context) error {
 	var known [ident.Shards]uint64 // read before the query, so that the answer cannot be older
 	for id := range known {
@@ -160,7 +162,8 @@ func (j *Journal) noteUnreachable(err error) {
 	}
 }
 
-// beginCall starts a call that uses the database; endCall ends it. The error is ErrUnavailable.
+// beginCall starts a call that uses the database; after nil the caller must call endCall. It fails
+// with ErrUnavailable when the context has ended or the journal is closed.
 func (j *Journal) beginCall(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return unavailableError(err)
@@ -190,9 +193,9 @@ func (j *Journal) Identity() persistence.Identity { return j.identity }
 // written.
 func (j *Journal) Head(id ident.Shard) persistence.Head { return j.shards[id].tip.Head() }
 
-// Wait implements persistence.Journal. An append of this process wakes it at once, one of another
-// process within pollInterval. It returns the error of ctx, or ErrUnavailable when the journal
-// closes first.
+// Wait implements persistence.Journal: it returns when the shard's head is past a position. An
+// append of this process wakes it at once, one of another process within pollInterval. It fails
+// with the error of ctx, or ErrUnavailable when the journal closes first.
 func (j *Journal) Wait(ctx context.Context, id ident.Shard, past uint64) error {
 	j.waiters.Add(1)
 	defer j.waiters.Add(-1)
@@ -200,8 +203,8 @@ func (j *Journal) Wait(ctx context.Context, id ident.Shard, past uint64) error {
 }
 
 // Close implements persistence.Journal. It waits for the calls under way, which all are bounded,
-// writes the changed cursors, and ends the connections. A failed write of cursors is reported to
-// Options.Note and has the effect of a crash. A second Close returns nil.
+// writes the changed cursors, and ends the connections. It returns nil, also a second time. A
+// failed write of cursors is reported to Options.Note and has the effect of a crash.
 func (j *Journal) Close() error {
 	j.stopWorkers()
 	j.callLock.Lock()

@@ -27,9 +27,11 @@ type request struct {
 	answered  chan struct{}
 }
 
-// Append implements persistence.Journal. A batch over a limit is refused in its outcome, a group
-// over MaxGroup as a whole. When ctx ends before a lane has taken the group, nothing is written.
-// After that, the call returns with the end of the transaction.
+// Append implements persistence.Journal: it commits a group of batches to a shard. A batch over a
+// limit, a taken once-key or a wrong version is an error in that batch's outcome alone. The whole
+// group fails with ErrTooLarge over MaxGroup, ErrFenced under an old epoch, ErrUnavailable when
+// nothing was written, or ErrAmbiguous. When ctx ends before a lane has taken the group, nothing is
+// written. After that, the call returns with the end of the transaction.
 func (j *Journal) Append(
 	ctx context.Context, id ident.Shard, epoch uint64, now time.Time, group []*persistence.Batch,
 ) ([]persistence.Outcome, error) {
@@ -55,7 +57,8 @@ func (j *Journal) Append(
 	return r.outcomes, nil
 }
 
-// checkBatch checks a batch against the contract and against indexBytes.
+// checkBatch checks a batch against the contract and against indexBytes. It fails with ErrTooLarge
+// or ErrRefused, which becomes the outcome of the batch.
 func checkBatch(b *persistence.Batch, id ident.Shard) error {
 	if err := b.Check(id); err != nil {
 		return err
@@ -84,8 +87,9 @@ type lane struct {
 	conn   *pgx.Conn // nil when disconnected; only serveQueue uses it
 }
 
-// submitRequest queues a request and waits for its outcome. When ctx ends before the lane has
-// claimed the request, nothing is written.
+// submitRequest queues a request and waits for its outcome. It fails with ErrUnavailable when ctx
+// ends before the lane has claimed the request, with nothing written, and else with the error of
+// the group.
 func (l *lane) submitRequest(ctx context.Context, r *request) error {
 	select {
 	case l.queue <- r:
@@ -134,7 +138,8 @@ func (l *lane) gatherRequests(first *request) []*request {
 	return taken
 }
 
-// commitRequests commits requests in as few transactions as the limits allow, and answers them.
+// commitRequests commits requests in as few transactions as the limits allow, and answers them. The
+// lane's goroutine calls it; failures are in the requests.
 func (l *lane) commitRequests(requests []*request) {
 	var items []item
 	for _, r := range requests {
@@ -174,6 +179,8 @@ type item struct {
 	n int // index of the batch, −1 for none
 }
 
+// writableItems returns the batches of a request that have no outcome yet, or one empty item when
+// there are none.
 func (r *request) writableItems() []item {
 	var items []item
 	for n := range r.group {
@@ -258,7 +265,8 @@ func (r *request) failGroup(err error) {
 	}
 }
 
-// connect returns the connection of the lane, a new one when it was lost.
+// connect returns the connection of the lane, a new one when it was lost. It fails when the server
+// cannot be reached, and at once for a pause after such a failure.
 func (l *lane) connect(ctx context.Context) (*pgx.Conn, error) {
 	if l.conn != nil && !l.conn.IsClosed() {
 		return l.conn, nil

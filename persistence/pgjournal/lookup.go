@@ -24,7 +24,8 @@ type lookup struct {
 }
 
 // Record implements persistence.Journal. It serves a cached record from memory, except under
-// AsStored.
+// AsStored. It fails with ErrNotFound without such a record, with ErrFenced when another process
+// has taken the shard, and else with ErrUnavailable.
 func (j *Journal) Record(ctx context.Context, slot ident.Slot, kind, id string) (record persistence.Record, err error) {
 	if err := j.beginCall(ctx); err != nil {
 		return record, err
@@ -52,7 +53,7 @@ func (j *Journal) Record(ctx context.Context, slot ident.Slot, kind, id string) 
 var errNotOwned = errors.New("the owner of the shard is unknown")
 
 // lookUp reads a record from the server. Lookups that arrive while the readers are busy share the
-// next round trip.
+// next round trip. owned reports that this process owned the shard then. It fails as Record does.
 func (j *Journal) lookUp(ctx context.Context, key recordKey) (record persistence.Record, owned bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
@@ -124,7 +125,7 @@ func (j *lookupReader) answerLookups(some []*lookup) {
 
 // fetchRecords reads the records and then the heads of their shards, which it publishes first. So
 // no read returns data above the published head. Without an error each lookup has its record or
-// ErrNotFound.
+// ErrNotFound. It fails with ErrFenced or ErrUnavailable for all of them.
 func (j *lookupReader) fetchRecords(some []*lookup) error {
 	shards, kinds, ids := make([]int16, len(some)), make([]string, len(some)), make([]string, len(some))
 	for i, l := range some {
@@ -146,8 +147,8 @@ func (j *lookupReader) fetchRecords(some []*lookup) error {
 	})
 }
 
-// readHeadsOf publishes heads and returns the shards that this process certainly owns. A shard
-// taken by another process is ErrFenced.
+// readHeadsOf publishes heads and returns the shards that this process certainly owns. It fails
+// with ErrFenced for a shard taken by another process, and with the server's error.
 func (j *Journal) readHeadsOf(results pgx.BatchResults, asked time.Time) (owned map[ident.Shard]bool, err error) {
 	rows, err := results.Query()
 	if err != nil {

@@ -21,6 +21,8 @@ type opening struct {
 	options Options
 }
 
+// loadState checks the store and reads its heads and timers into memory. It fails with ErrForeign,
+// ErrNoStore, or the server's error.
 func (j *opening) loadState(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
@@ -33,7 +35,9 @@ func (j *opening) loadState(ctx context.Context) error {
 	return j.loadDue(ctx)
 }
 
-// verifyIdentity checks the schema and the stamp of the store. It stamps a new store.
+// verifyIdentity checks the schema and the stamp of the store. It stamps a new store. It fails with
+// ErrForeign for another deployment, format or number of shards, with ErrNoStore, and with the
+// server's error.
 func (j *opening) verifyIdentity(ctx context.Context) error {
 	if err := j.checkSchema(ctx); err != nil {
 		return err
@@ -61,6 +65,9 @@ func (j *opening) verifyIdentity(ctx context.Context) error {
 	return nil
 }
 
+// checkSchema compares the schema of the database with that of this program. It fails with
+// ErrNoStore for a missing or older one, with ErrForeign for a newer one, and with the server's
+// error.
 func (j *opening) checkSchema(ctx context.Context) error {
 	want, err := newestSchema()
 	if err != nil {

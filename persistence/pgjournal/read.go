@@ -13,8 +13,8 @@ import (
 )
 
 // queryBatch sends queries in one round trip, and once more after a lost connection: they must be
-// repeatable. The caller has called beginCall. The error is ErrUnavailable, or ErrNotFound or
-// ErrFenced when read returns it.
+// repeatable. The caller has called beginCall. It fails with ErrNotFound or ErrFenced when read
+// returns it, and else with ErrUnavailable.
 func (j *Journal) queryBatch(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) error {
 	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
 	defer cancel()
@@ -29,8 +29,8 @@ func (j *Journal) queryBatch(ctx context.Context, b *pgx.Batch, read func(pgx.Ba
 	return unavailableError(errors.Join(err, ctx.Err()))
 }
 
-// sendBatch sends queries over one connection. When the connection is lost it resets the pool,
-// because the idle ones are probably lost too.
+// sendBatch sends queries over one connection. It fails with the server's error or that of read.
+// When the connection is lost it resets the pool, because the idle ones are probably lost too.
 func (j *Journal) sendBatch(
 	ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error,
 ) (lost bool, err error) {
@@ -53,7 +53,8 @@ func (j *Journal) sendBatch(
 }
 
 // readWithHead reads documents of a shard and then its head, which it publishes first. So no read
-// returns data above the published head.
+// returns data above the published head. It fails with ErrNotFound when read returns it, with
+// ErrFenced when another process has taken the shard, and else with ErrUnavailable.
 func (j *Journal) readWithHead(
 	ctx context.Context, id ident.Shard, read func(pgx.BatchResults) error, sql string, args ...any,
 ) error {
@@ -77,8 +78,8 @@ func (j *Journal) readWithHead(
 	})
 }
 
-// Events implements persistence.Journal. It returns events up to the head in memory; the newest
-// come from memory.
+// Events implements persistence.Journal: it returns events of a shard after a position, up to the
+// head in memory, none at the head. The newest come from memory. It fails only with ErrUnavailable.
 func (j *Journal) Events(ctx context.Context, id ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
 	if err := j.beginCall(ctx); err != nil {
 		return nil, err
@@ -112,7 +113,8 @@ func readEvents(results pgx.BatchResults, past uint64) ([]persistence.Event, err
 	return collectEvents(rows, past)
 }
 
-// collectEvents reads the events after a position. A gap is an error, and so is no event.
+// collectEvents reads the events after a position. It fails with the server's error, for a gap, and
+// when there is no event.
 func collectEvents(rows pgx.Rows, past uint64) ([]persistence.Event, error) {
 	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (persistence.Event, error) {
 		var e persistence.Event
@@ -135,7 +137,9 @@ func collectEvents(rows pgx.Rows, past uint64) ([]persistence.Event, error) {
 	return events, nil
 }
 
-// List implements persistence.Journal.
+// List implements persistence.Journal: it returns a page of a workspace's records, newest first. It
+// fails with ErrUnavailable, or with ErrFenced when another process has taken the shard. No record
+// is an empty page.
 func (j *Journal) List(
 	ctx context.Context, slot ident.Slot, kind, workspace, parent string, page persistence.Page,
 ) ([]persistence.Record, error) {
@@ -147,11 +151,15 @@ func (j *Journal) List(
 		int64(page.AfterPosition), int64(page.AfterOrdinal))
 }
 
-// Records implements persistence.Journal.
+// Records implements persistence.Journal: it returns records of a kind after an id, in the order of
+// their ids. It fails with ErrUnavailable, or with ErrFenced when another process has taken the
+// shard.
 func (j *Journal) Records(ctx context.Context, id ident.Shard, kind, after string, limit int) ([]persistence.Record, error) {
 	return j.listRecords(ctx, id, kind, sqlRecords, int16(id), kind, after, persistence.PageLimit(limit))
 }
 
+// listRecords returns the records that a query selects. It fails with ErrUnavailable, or with
+// ErrFenced when another process has taken the shard.
 func (j *Journal) listRecords(ctx context.Context, id ident.Shard, kind, sql string, args ...any) ([]persistence.Record, error) {
 	var records []persistence.Record
 	err := j.readWithHead(ctx, id, func(results pgx.BatchResults) error {
@@ -191,7 +199,8 @@ func (r *recordRow) record(kind string) persistence.Record {
 		Document: r.document, Version: uint64(r.version), Position: uint64(r.position), Ordinal: uint32(r.ordinal)}
 }
 
-// Once implements persistence.Journal.
+// Once implements persistence.Journal: it returns the once-key that holds at now, and whether there
+// is one. It fails with ErrUnavailable, or with ErrFenced when another process has taken the shard.
 func (j *Journal) Once(
 	ctx context.Context, id ident.Shard, scope string, hash [32]byte, now time.Time,
 ) (persistence.Once, bool, error) {
@@ -215,8 +224,9 @@ func (j *Journal) Once(
 	return once, true, nil
 }
 
-// Sweep implements persistence.Journal. Each sweepShards shards are one transaction. After an error
-// the shards before it are swept.
+// Sweep implements persistence.Journal: it removes expired once-keys, and returns how many. Each
+// sweepShards shards are one transaction; after an error the shards before it are swept. It fails
+// only with ErrUnavailable. A loop of the runtime calls it.
 func (j *Journal) Sweep(ctx context.Context, now time.Time, limit int) (int, error) {
 	if err := j.beginCall(ctx); err != nil {
 		return 0, err

@@ -128,8 +128,9 @@ func (s *staging) stageAll() {
 	}
 }
 
-// stageBatch checks a batch and stages it. All checks come before the first change. A claimed
-// idempotency key takes precedence over a wrong version: a repeat is owed the first answer.
+// stageBatch checks a batch and stages it. The outcome has an OnceError for a taken once-key or
+// ErrVersion for a wrong version; nothing of the batch is staged then. A taken once-key precedes a
+// wrong version: a repeat is owed the first answer.
 func (s *staging) stageBatch(id ident.Shard, now time.Time, b *persistence.Batch) persistence.Outcome {
 	err := s.checkOnces(id, now, b)
 	if err == nil {
@@ -158,6 +159,8 @@ func claimStands(o persistence.Once, now time.Time) bool {
 	return o.Expires.IsZero() || o.Expires.After(now)
 }
 
+// checkOnces returns an OnceError when a once-key of the batch is taken, in the store, by an
+// earlier batch or by the batch itself.
 func (s *staging) checkOnces(id ident.Shard, now time.Time, b *persistence.Batch) error {
 	own := make(map[claimKey]int, len(b.Onces))
 	for i, o := range b.Onces {
@@ -180,6 +183,7 @@ func cloneOnce(o persistence.Once) persistence.Once {
 	return o
 }
 
+// checkVersions returns ErrVersion when an event does not have the next version of its stream.
 func (s *staging) checkVersions(id ident.Shard, b *persistence.Batch) error {
 	at := make(map[streamKey]uint64, 1)
 	for i := range b.Events {
@@ -197,6 +201,8 @@ func (s *staging) checkVersions(id ident.Shard, b *persistence.Batch) error {
 	return nil
 }
 
+// stageEvents stages the events of a checked batch at the next positions, and returns the first and
+// the last one.
 func (s *staging) stageEvents(id ident.Shard, b *persistence.Batch) persistence.Outcome {
 	if len(b.Events) == 0 {
 		return persistence.Outcome{}

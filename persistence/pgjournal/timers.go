@@ -10,9 +10,10 @@ import (
 	"purser/persistence/ident"
 )
 
-// Timers implements persistence.Journal. It queries the server only when a timer may be due. Raise
-// makes it see the timers that another process has written. Timers of one instant are ordered by
-// kind, stream and key.
+// Timers implements persistence.Journal: it returns the timers due at now, earliest first. It
+// queries the server only when a timer may be due. Raise makes it see the timers that another
+// process has written. Timers of one instant are ordered by kind, stream and key. It fails only
+// with ErrUnavailable.
 func (j *Journal) Timers(
 	ctx context.Context, id ident.Shard, now time.Time, after persistence.Timer, limit int,
 ) ([]persistence.Timer, error) {
