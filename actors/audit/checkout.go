@@ -35,6 +35,8 @@ func (b linkTallies) sessionCreated(e *persistence.Event) error {
 	return nil
 }
 
+// sessionMoved counts a link that its new status opens or closes. It fails when the payload does
+// not decode. foldEvent calls it.
 func (b linkTallies) sessionMoved(e *persistence.Event) error {
 	var p struct{ To string }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {

@@ -108,6 +108,8 @@ func (c *authorizerCheck) compareFunds(f Funds) error {
 	return nil
 }
 
+// missingFunds reports the workspaces of the totals without funds in the authorizer, unless their
+// sums are zero. Its error is always nil. compareAuthorizer calls it after the walk over funds.
 func (c *authorizerCheck) missingFunds() error {
 	return visitUnseen(c, ident.Workspace, func(b *shardTotals) map[string]*account { return b.accounts },
 		func(b *shardTotals, id string, a *account) {
@@ -146,6 +148,8 @@ func (c *authorizerCheck) compareHold(h Hold) error {
 	return nil
 }
 
+// missingHolds reports the authorizations of the totals without a hold in the authorizer, unless
+// nothing is held. Its error is always nil. compareAuthorizer calls it after the walk over holds.
 func (c *authorizerCheck) missingHolds() error {
 	return visitUnseen(c, ident.Authorization,
 		func(b *shardTotals) map[string]*authorization { return b.authorizations },
@@ -199,6 +203,8 @@ func (c *authorizerCheck) compareSpend(s Spend) error {
 	return nil
 }
 
+// missingSpends reports the cards of the totals without a spend in the authorizer, unless it is
+// zero. Its error is always nil. compareAuthorizer calls it after the walk over spends.
 func (c *authorizerCheck) missingSpends() error {
 	return visitUnseen(c, ident.Card, func(b *shardTotals) map[string]*cardTotals { return b.cards },
 		func(b *shardTotals, id string, known *cardTotals) {

@@ -88,6 +88,8 @@ func openBook(ctx context.Context, b Book, shard ident.Shard) (*bookReader, erro
 		last: postingPosition{0, -1}}, nil
 }
 
+// summary counts the accounts and postings compared so far and the events that the book lags behind
+// head. addShard calls it.
 func (l *bookReader) summary(head uint64) BookSummary {
 	lag := int64(0)
 	if head > l.standing.Position {

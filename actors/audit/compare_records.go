@@ -191,6 +191,8 @@ func (k *recordCheck) compareStates(ctx context.Context, journal persistence.Sna
 	return nil
 }
 
+// cardRecord compares a card's terms with those of its last event. It fails when the document does
+// not decode. compareStates calls it for each card.
 func (k *recordCheck) cardRecord(r *persistence.Record) error {
 	var t cardTerms
 	if err := json.Unmarshal(r.Document, &t); err != nil {

@@ -20,7 +20,8 @@ func conversionOpen(status string) bool {
 	return status == "held" || status == "provider_submitted" || status == "outcome_unknown"
 }
 
-// conversionMoveAllowed is the audit's own transition table of a conversion.
+// conversionMoveAllowed is the audit's own transition table of a conversion. conversionMoved
+// reports a move outside it as a finding.
 func conversionMoveAllowed(from, to string) bool {
 	switch from + " " + to {
 	case "held provider_submitted", "held cancelled", "provider_submitted rejected",

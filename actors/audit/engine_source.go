@@ -40,7 +40,8 @@ type engineSnapshot struct {
 	synced [ident.Shards]uint64
 }
 
-// Synced implements AuthorizerSnapshot.
+// Synced is the last durable sequence number of the shard's log, and implements AuthorizerSnapshot.
+// readLog expects every number up to it.
 func (e *engineSnapshot) Synced(shard ident.Shard) uint64 { return e.synced[shard] }
 
 const entriesPerRead = 1000
@@ -67,12 +68,16 @@ func (e *engineSnapshot) Log(shard ident.Shard, after uint64, visit func(entry [
 	}
 }
 
+// WalkFunds visits the funds of every workspace. It fails with visit's error, or when the engine's
+// store cannot be read. compareAuthorizer calls it.
 func (e *engineSnapshot) WalkFunds(visit func(Funds) error) error {
 	return e.Snapshot.WalkFunds(func(workspace ident.UUID, f authorizer.Funds, _ uint64) error {
 		return visit(Funds{Workspace: workspace, Ledger: f.LedgerCents, Card: f.CardCents, Reserved: f.ReservedCents})
 	})
 }
 
+// WalkHolds visits every hold. It fails with visit's error, or when the engine's store cannot be
+// read. compareAuthorizer calls it.
 func (e *engineSnapshot) WalkHolds(visit func(Hold) error) error {
 	return e.Snapshot.WalkHolds(func(h *hold.Hold) error {
 		return visit(Hold{ID: h.ID, Card: h.Card, Workspace: h.Workspace, Held: h.Held, Cleared: h.Cleared,
@@ -81,10 +86,14 @@ func (e *engineSnapshot) WalkHolds(visit func(Hold) error) error {
 	})
 }
 
+// WalkDue visits the lines of the expiry index. It fails with visit's error, or when the engine's
+// store cannot be read. compareAuthorizer calls it.
 func (e *engineSnapshot) WalkDue(visit func(Due) error) error {
 	return e.Snapshot.WalkDue(func(h ident.UUID, at int64) error { return visit(Due{Hold: h, At: at}) })
 }
 
+// Lost returns the decisions of the shard that the last rebuild found lost. It fails when the
+// engine's store cannot be read. readShard calls it.
 func (e *engineSnapshot) Lost(shard ident.Shard) ([]Loss, error) {
 	var all []Loss
 	lost, err := e.Snapshot.Lost(shard)
@@ -94,12 +103,16 @@ func (e *engineSnapshot) Lost(shard ident.Shard) ([]Loss, error) {
 	return all, err
 }
 
+// WalkSpends visits the monthly spend of every card. It fails with visit's error, or when the
+// engine's store cannot be read. compareAuthorizer calls it.
 func (e *engineSnapshot) WalkSpends(visit func(Spend) error) error {
 	return e.Snapshot.WalkSpends(func(card ident.UUID, s hold.Spend) error {
 		return visit(Spend{Card: card, Month: uint32(s.Month), Cents: s.Cents})
 	})
 }
 
+// WalkReservations visits the open reservations. It fails with visit's error, or when the engine's
+// store cannot be read. compareAuthorizer calls it.
 func (e *engineSnapshot) WalkReservations(visit func(Reservation) error) error {
 	return e.Snapshot.WalkReservations(func(workspace, reservation ident.UUID, cents money.Cents) error {
 		return visit(Reservation{Workspace: workspace, ID: reservation, Cents: cents})

@@ -104,6 +104,8 @@ func (b *shardTotals) foldEntry(e *logEntry) {
 	}
 }
 
+// foldSpend adds an entry to its card's monthly spend and compares the sum with the entry's own; a
+// difference is a finding. foldEntry calls it.
 func (b *shardTotals) foldSpend(e *logEntry) {
 	c := b.cardOf(e.Card)
 	if e.Month > c.month {
@@ -197,7 +199,8 @@ func (s *logSequence) addNumber(n uint64) bool {
 	}
 }
 
-// lossEnd returns the last number of the lost run that has n, 0 when no run has it.
+// lossEnd returns the last number of the lost run that has n, 0 when no run has it. addNumber calls
+// it.
 func (s *logSequence) lossEnd(n uint64) uint64 {
 	i, _ := slices.BinarySearchFunc(s.lost, n, func(l Loss, n uint64) int { return cmp.Compare(l.Last, n) })
 	if i < len(s.lost) && s.lost[i].First <= n {

@@ -27,7 +27,8 @@ type pacer struct {
 	visits int
 }
 
-// pauseIfDue ends a piece of work and pauses in proportion to it, once the piece is long enough.
+// pauseIfDue ends a piece of work and pauses in proportion to it, once the piece is long enough. It
+// fails with the context's error. The paced reads of the journal and the authorizer call it.
 func (p *pacer) pauseIfDue() error {
 	worked := p.clock().Sub(p.began)
 	if worked < shortestWork {
@@ -58,7 +59,8 @@ type pacedJournal struct {
 	pace *pacer
 }
 
-// Snapshot is Journal's, with pauses.
+// Snapshot is Journal's, with pauses. It fails as Journal's does. readShards calls it while a
+// server uses the stores.
 func (j pacedJournal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	snapshot, err := j.Journal.Snapshot(ctx)
 	if err != nil {
@@ -72,7 +74,8 @@ type pacedSnapshot struct {
 	pace *pacer
 }
 
-// Events is persistence.Snapshot's.
+// Events is persistence.Snapshot's, with a pause when one is due. It fails as that does, or with
+// the context's error. readEvents calls it while a server uses the stores.
 func (s pacedSnapshot) Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]persistence.Event,
 	error) {
 	if err := s.pace.pauseIfDue(); err != nil {
@@ -81,7 +84,8 @@ func (s pacedSnapshot) Events(ctx context.Context, shard ident.Shard, after uint
 	return s.Snapshot.Events(ctx, shard, after, limit)
 }
 
-// Records is persistence.Snapshot's.
+// Records is persistence.Snapshot's, with a pause when one is due. It fails as that does, or with
+// the context's error. eachRecord calls it while a server uses the stores.
 func (s pacedSnapshot) Records(
 	ctx context.Context, shard ident.Shard, kind, after string, limit int,
 ) ([]persistence.Record, error) {
@@ -96,7 +100,7 @@ type pacedAuthorizer struct {
 	pace *pacer
 }
 
-// Snapshot is Authorizer's, with pauses.
+// Snapshot is Authorizer's, with pauses. readShards calls it while a server uses the stores.
 func (a pacedAuthorizer) Snapshot() AuthorizerSnapshot {
 	return pacedWalks{a.Authorizer.Snapshot(), a.pace}
 }
@@ -106,7 +110,8 @@ type pacedWalks struct {
 	pace *pacer
 }
 
-// pacedVisit counts every item before its visit.
+// pacedVisit returns visit that first pauses when a pause is due. The result fails with visit's
+// error or the context's. The walks of pacedWalks call it.
 func pacedVisit[T any](p *pacer, visit func(T) error) func(T) error {
 	return func(item T) error {
 		if err := p.countVisit(); err != nil {

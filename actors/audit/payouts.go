@@ -15,7 +15,8 @@ type payout struct {
 	AmountCents money.Cents `json:"amountCents"`
 }
 
-// payoutOpen reports whether dollars are reserved for a payout of a status.
+// payoutOpen reports whether dollars are reserved for a payout of a status. payoutCreated and
+// payoutMoved call it.
 func payoutOpen(status string) bool {
 	switch status {
 	case "held", "reserved", "submitting", "submitted", "outcome_unknown":
@@ -93,7 +94,8 @@ func (b *shardTotals) payoutMoved(e *persistence.Event) error {
 	return nil
 }
 
-// addReserved adds to the reservations of open payouts.
+// addReserved adds to the reservations of open payouts. An overflow is a finding. payoutCreated and
+// payoutMoved call it.
 func (b *shardTotals) addReserved(e *persistence.Event, cents money.Cents) {
 	a := b.accountOf(e.Workspace)
 	addChecked(b, "workspace", e.Workspace, "reserved", &a.reserved, cents)
@@ -105,7 +107,7 @@ func (b *shardTotals) addReserved(e *persistence.Event, cents money.Cents) {
 }
 
 // addLedgerCents adds dollars of a journal event, also to the authorizer's expected sum if it has
-// applied the event.
+// applied the event. An overflow is a finding. The folds of events that move dollars call it.
 func (b *shardTotals) addLedgerCents(e *persistence.Event, cents money.Cents) {
 	a := b.accountOf(e.Workspace)
 	addChecked(b, "workspace", e.Workspace, "ledger cents", &a.ledger, cents)

@@ -70,7 +70,8 @@ func (b *shardTotals) physicalRefused(e *persistence.Event) error {
 	return nil
 }
 
-// feeMoved debits a fee from the workspace's dollars; a negative fee is refunded.
+// feeMoved debits a fee from the workspace's dollars; a negative fee is refunded. Wrong postings
+// are findings. physicalOrdered and physicalRefused call it.
 func (b *shardTotals) feeMoved(e *persistence.Event, postings []posting, fee money.Cents) {
 	want := map[string]money.Cents{}
 	if fee != 0 {

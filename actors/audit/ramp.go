@@ -246,6 +246,8 @@ func (ramp *rampTotals) expectRampPostings(e *persistence.Event, postings []post
 	ramp.addLedgerCents(e, moved["usd"])
 }
 
+// rampSessionImported folds an imported session. It fails when the payload does not decode.
+// rampEvent calls it.
 func (ramp *rampTotals) rampSessionImported(e *persistence.Event) error {
 	var p struct{ Session rampSession }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {

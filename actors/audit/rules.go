@@ -47,6 +47,8 @@ type Rule struct {
 	MCCs, Merchants              *[]string
 }
 
+// WalkRules visits the rule of every card. It fails with visit's error, or when the engine's store
+// cannot be read. compareAuthorizer calls it.
 func (e *engineSnapshot) WalkRules(visit func(Rule) error) error {
 	return e.Snapshot.WalkCards(func(r *hold.Rule) error {
 		return visit(Rule{Card: r.Card, Workspace: r.Workspace, Token: r.Token.String(), Version: r.Version,
@@ -107,6 +109,8 @@ func (c *authorizerCheck) compareRule(r Rule) error {
 	return nil
 }
 
+// missingRules reports the cards of the totals without a rule in the authorizer. Its error is
+// always nil. compareAuthorizer calls it after the walk over rules.
 func (c *authorizerCheck) missingRules() error {
 	return visitUnseen(c, ident.Card, func(b *shardTotals) map[string]*cardTotals { return b.cards },
 		func(b *shardTotals, id string, known *cardTotals) {

@@ -96,6 +96,7 @@ func (b *shardTotals) expectEqual(kind, id, what string, expected, actual any) {
 }
 
 // addChecked adds an amount to a total. An overflow is a finding and leaves the total as it was.
+// The folds and comparisons of an audit add with it.
 func addChecked[A money.Amount](b *shardTotals, kind, id, what string, total *A, amount A) {
 	added, err := money.Add(*total, amount)
 	if err != nil {

@@ -93,6 +93,8 @@ func (a Authorization) AppendJSON(dst []byte) ([]byte, error) {
 	return append(a.At.Append(append(dst, `,"at":`...)), '}'), nil
 }
 
+// appendJSON appends the merchant as package json would. It never fails. Authorization.AppendJSON
+// calls it.
 func (m Merchant) appendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	if m.ID != "" {

@@ -36,7 +36,8 @@ type ConversionQuote struct {
 // conversions has the decisions and folds of conversions between currencies.
 type conversions struct{ *State }
 
-// StatusAt is the quote's status at a time.
+// StatusAt is the quote's status at a time: locked, expired or used. It never fails.
+// createConversion calls it.
 func (q ConversionQuote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.LockExpiresAt, now)
 }

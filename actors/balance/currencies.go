@@ -119,7 +119,7 @@ type CurrenciesView struct {
 type currencies struct{ *State }
 
 // openingRefusal is the code with which the partner refuses to open a balance in a currency; ""
-// when it opens one.
+// when it opens one. openCurrency and Covered call it.
 func openingRefusal(c money.Currency) fault.Code {
 	switch c {
 	case "BRL":
@@ -307,6 +307,9 @@ func (s *State) canCompleteAbandoned(c Conversion) bool {
 	return i >= 0 && s.Currencies[i].AvailableMinor >= c.Sell.AmountMinor-MaxHolding && s.canReceiveUpTo(c.Buy, MaxFact)
 }
 
+// canReceiveUpTo reports whether a balance, with its held, pending and bought amounts and more,
+// stays within most. It is false without a balance in the currency. canReceive and
+// canCompleteAbandoned call it.
 func (s *State) canReceiveUpTo(more Amount, most money.Minor) bool {
 	i := s.currencyIndex(more.Currency)
 	if i < 0 {
@@ -398,6 +401,8 @@ func (b currencies) applyCurrencyChanged(e CurrencyChanged) {
 	a.Status, a.Scope = e.Status, e.Scope
 }
 
+// mustCurrencyIndex is the index of a currency's account in Currencies. It panics without one. The
+// folds, and checkConvertible for the currency sold, call it.
 func (s *State) mustCurrencyIndex(c money.Currency) int {
 	i := s.currencyIndex(c)
 	if i < 0 {
@@ -406,6 +411,8 @@ func (s *State) mustCurrencyIndex(c money.Currency) int {
 	return i
 }
 
+// applyPayinAnnounced folds the event: it counts the pay-in and reserves its room. An overflow
+// panics. Apply calls it.
 func (b currencies) applyPayinAnnounced(e PayinAnnounced) {
 	b.orders.payins.storeOrder(e.Payin.ID, e.Payin)
 	b.OpenPayins++
@@ -474,7 +481,7 @@ func (t *currencyTransfer) balancedPostings() []Posting {
 }
 
 // activityLine is the activity line of the transfer on the balance in a currency; minor is negative
-// for a debit.
+// for a debit. It never fails. The decisions on pay-ins and conversions store it.
 func (t *currencyTransfer) activityLine(kind string, c money.Currency, minor money.Minor) Activity {
 	id := ident.Derive(slotOf(t.workspace), t.at, "activity/"+kind+"/"+string(c)+"/"+t.cause).Format(ident.LedgerEntry)
 	a := Activity{ID: id, Currency: c, Kind: kind, Direction: "credit", AmountMinor: minor, Transfer: t.transferGroup(),

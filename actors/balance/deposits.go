@@ -114,6 +114,8 @@ func (b deposits) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.De
 	}), nil
 }
 
+// bankCredit is the transfer of a deposit from the bank to the workspace's dollars. It never fails.
+// settleDeposit and receiveDeposit call it.
 func (b deposits) bankCredit(workspace string, d Deposit, reference string, at time.Time) transfer {
 	return transfer{
 		workspace: workspace, account: AccountUSD, counterpart: AccountBank, cents: d.AmountUsdCents,
@@ -140,6 +142,8 @@ func (b deposits) applyDepositCreated(e DepositCreated) {
 	b.IncomingCents = money.MustAdd(b.IncomingCents, e.Deposit.AmountUsdCents)
 }
 
+// applyDepositSettled folds the event: the deposit is no longer pending and its dollars arrive. It
+// panics when the deposit is not loaded or not pending. Apply calls it.
 func (b deposits) applyDepositSettled(e DepositSettled) {
 	d, known := b.orders.deposits.findOrder(e.Deposit)
 	if !known || d.Status != DepositPending {
@@ -155,6 +159,8 @@ func (b deposits) applyDepositReceived(e DepositReceived) {
 	b.applyDepositArrival(e.Deposit)
 }
 
+// applyDepositArrival adds a deposit's dollars and stores it as settled. An overflow panics. The
+// folds of DepositSettled and DepositReceived call it.
 func (s *State) applyDepositArrival(d Deposit) {
 	if err := s.addLedgerCents(d.AmountUsdCents); err != nil {
 		panic("BUG: deposit after its check: " + err.Error())
@@ -163,7 +169,8 @@ func (s *State) applyDepositArrival(d Deposit) {
 	s.orders.deposits.storeOrder(d.ID, d)
 }
 
-// canAddCents reports whether the balance can add all amounts without an overflow.
+// canAddCents reports whether the balance can add all amounts without an overflow. The decisions
+// that move dollars call it first and fail with limit_exceeded when it is false.
 func (s *State) canAddCents(amounts ...money.Cents) bool {
 	after := *s
 	for _, cents := range amounts {
@@ -174,6 +181,8 @@ func (s *State) canAddCents(amounts ...money.Cents) bool {
 	return true
 }
 
+// checkDeposit fails with invalid_body for a rail other than ach, fednow and wire, or an amount
+// that is not 1 to money.MaxAmount. createDeposit and receiveDeposit call it.
 func checkDeposit(rail string, cents money.Cents) error {
 	if !slices.Contains([]string{"ach", "fednow", "wire"}, rail) {
 		return fault.New(fault.InvalidBody, "rail: ach, fednow or wire")
@@ -184,6 +193,8 @@ func checkDeposit(rail string, cents money.Cents) error {
 	return nil
 }
 
+// checkEventID fails with invalid_body for an id that is not 1 to MaxEventID bytes. Every decision
+// on a partner's report calls it first.
 func checkEventID(id string) error {
 	if len(id) < 1 || len(id) > MaxEventID {
 		return fault.New(fault.InvalidBody, fmt.Sprintf("id: 1 to %d bytes", MaxEventID))

@@ -49,7 +49,7 @@ const (
 )
 
 // AsksAgain reports whether the timer of a key only repeats a request to another party and frees no
-// money.
+// money. The runtime's timers call it through the balance's Kind.
 func AsksAgain(timer string) bool {
 	return strings.HasPrefix(timer, timerAnswer) || strings.HasPrefix(timer, timerDeskAnswer) ||
 		strings.HasPrefix(timer, timerRamp)
@@ -150,7 +150,8 @@ func (p *Payout) isRepeat(step payoutStep) bool {
 	return false
 }
 
-// isOpen reports whether dollars are reserved for the payout.
+// isOpen reports whether dollars are reserved for the payout. The decisions and folds of payouts
+// call it.
 func (p *Payout) isOpen() bool {
 	switch p.Status {
 	case PayoutHeld, PayoutReserved, PayoutSubmitting, PayoutSubmitted, PayoutUnknown:

@@ -25,7 +25,9 @@ const scopePayout = "payout"
 type payouts struct{ *State }
 
 // createPayout reserves the dollars and stores the order. A wire abroad waits for its release; any
-// other payout is ready to be sent.
+// other payout is ready to be sent. It fails with the faults of checkWithRecipient, checkQuote and
+// checkLimits; the runtime refuses dollars that the balance lacks. decideCommand calls it, for the
+// route POST /api/treasury/payouts.
 func (b payouts) createPayout(m decision.Meta, c CreatePayout) (decision.Decision, error) {
 	if err := c.checkWithRecipient(); err != nil {
 		return decision.Decision{}, err
@@ -84,6 +86,8 @@ func newPayout(m decision.Meta, c CreatePayout) Payout {
 // call it.
 func ReservationOf(payout string) string { return reservationOf(ident.Payout, payout) }
 
+// reservationOf is the id of the reservation of an order with this prefix. It panics for a text
+// that is not such an id. The debits of payouts, ramp orders and card fees use it, and Credit.
 func reservationOf(prefix, id string) string {
 	u, err := ident.Parse(prefix, id)
 	if err != nil {
@@ -325,6 +329,8 @@ func (b payouts) movePayout(m decision.Meta, p Payout, step payoutStep, eventID 
 	return after, d
 }
 
+// payoutTransfer is the transfer of a payout's dollars to the bank, or back from it for positive
+// usd. It never fails. movePayout calls it.
 func (s *State) payoutTransfer(p Payout, to string, usd money.Cents, at time.Time) transfer {
 	source := sourcePayout
 	if usd > 0 {

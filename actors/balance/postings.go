@@ -94,6 +94,8 @@ func mustSumToZero(postings []Posting) {
 	}
 }
 
+// slotOf is the slot of a workspace, from its id. It panics for a text that is not a workspace id.
+// Every id derived for a transfer or a line has it.
 func slotOf(workspace string) ident.Slot {
 	u, err := ident.Parse(ident.Workspace, workspace)
 	if err != nil {

@@ -44,7 +44,8 @@ type Quote struct {
 	CreatedAt      decision.Stamp `json:"createdAt"`
 }
 
-// StatusAt is the quote's status at a time.
+// StatusAt is the quote's status at a time: locked, expired or used. It never fails. checkQuote
+// calls it.
 func (q Quote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.LockExpiresAt, now)
 }
@@ -131,7 +132,8 @@ func (b payouts) checkQuote(m decision.Meta, c CreatePayout) error {
 // QuoteLocks counts locked quotes by the millisecond of Unix time at which their locks end.
 type QuoteLocks map[int64]int
 
-// lockedAt is the number of quotes locked at a time.
+// lockedAt is the number of quotes locked at a time. The decisions that lock a quote compare it
+// with their limit.
 func (l QuoteLocks) lockedAt(at time.Time) (locked int) {
 	for end, n := range l {
 		if at.Before(time.UnixMilli(end)) {
@@ -168,6 +170,8 @@ func (b payouts) applyQuoteLocked(e FXQuoteLocked) {
 	b.QuoteLocks.lockQuote(e.Quote.CreatedAt, e.Quote.LockExpiresAt)
 }
 
+// useQuote marks a payout quote as used. It panics when the quote is not loaded or not locked.
+// applyPayoutCreated calls it.
 func (s *State) useQuote(id string) {
 	q, known := s.orders.quotes.findOrder(id)
 	if !known || q.Status != QuoteLocked {

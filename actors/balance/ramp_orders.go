@@ -69,7 +69,8 @@ var rampReports = map[string]rampStep{RampCompleted: rampComplete, RampFailed: r
 // ramps has the decisions and folds of orders between dollars, USDC and wallets.
 type ramps struct{ *State }
 
-// StatusAt is the quote's status at a time.
+// StatusAt is the quote's status at a time: locked, expired or used. It never fails. checkRampOrder
+// calls it.
 func (q RampQuote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.ExpiresAt, now)
 }
@@ -297,7 +298,7 @@ func rampClaim(m decision.Meta, eventID string) []decision.Once {
 }
 
 // isRepeat reports whether a report repeats the outcome of a finished order. A field that the
-// report leaves out counts as equal.
+// report leaves out counts as equal. reportRamp calls it before checkReport.
 func (o *RampOrder) isRepeat(c ReportRamp) bool {
 	same := o.Status == c.Outcome
 	if o.Status == RampCompleted {
@@ -354,7 +355,8 @@ func (b ramps) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRam
 	return d, nil
 }
 
-// canCredit reports whether a transfer's account can take its cents.
+// canCredit reports whether a transfer's account can take its cents without an overflow. moveRamp
+// and reportRampSession call it.
 func (b ramps) canCredit(t transfer) bool {
 	if t.account == AccountUSD {
 		return b.canAddCents(t.cents)

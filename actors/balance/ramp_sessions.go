@@ -108,6 +108,7 @@ func (b ramps) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decisi
 }
 
 // sessionCredit is the ledger source of the credit that ends a session; "" for no credit.
+// reportRampSession calls it.
 func sessionCredit(r RampSession) string {
 	switch r.Direction + " " + r.Status {
 	case RampOn + " " + RampCompleted:

@@ -149,6 +149,8 @@ func clearingTransfer(e *hold.Entry) transfer {
 	return t
 }
 
+// cardOf is the id of the entry's card; nil for an unknown card. clearingTransfer and
+// unmatchedEntry call it.
 func cardOf(e *hold.Entry) *string {
 	if e.Card.IsZero() {
 		return nil
@@ -187,7 +189,8 @@ func newRelayRecords(entries int) relayRecords {
 	}
 }
 
-// allRecords returns the records of the run after all entries were added.
+// allRecords returns the records of the run after all entries were added, the index record last.
+// relayEntries calls it.
 func (d *relayRecords) allRecords() []decision.Record {
 	if len(d.created) == 0 {
 		return d.records
@@ -294,6 +297,8 @@ func unmatchedEntry(e *hold.Entry) decision.Record {
 	}, Personal: true}
 }
 
+// applyRelayed folds the entries of the event. It panics for an entry that its decision would have
+// refused. Apply calls it.
 func (s *State) applyRelayed(e Relayed) {
 	s.Workspace = e.Workspace
 	for i := range e.Entries {

@@ -137,7 +137,7 @@ func (s *State) View(now time.Time) View {
 	}
 }
 
-// totalCents is dollars and stablecoins together, capped at math.MaxInt64.
+// totalCents is dollars and stablecoins together, capped at math.MaxInt64. View calls it.
 func (s *State) totalCents() money.Cents {
 	total, err := money.Add(s.UsdCents, s.StablecoinCents)
 	if err != nil {
@@ -157,8 +157,8 @@ func (s *State) addLedgerCents(cents money.Cents) error {
 	return s.recomputeUSD()
 }
 
-// recomputeUSD sets UsdCents to the sum of its terms. Spendable dollars must fit in an int64 both
-// with and without holds.
+// recomputeUSD sets UsdCents to the sum of its terms. It fails when spendable dollars overflow an
+// int64, with or without holds. addLedgerCents and foldEntry call it.
 func (s *State) recomputeUSD() error {
 	available, err := money.Add(s.LedgerCents, s.CardCents)
 	if err != nil {

@@ -154,7 +154,8 @@ func (s *State) StatusAt(now time.Time) string {
 	return s.Status
 }
 
-// clone returns a copy that shares nothing that Apply changes.
+// clone returns a copy that shares nothing that Apply changes. The decisions apply their events to
+// it to build the reply.
 func (s *State) clone() *State {
 	c := *s
 	c.Payments = slices.Clone(s.Payments)
@@ -164,7 +165,8 @@ func (s *State) clone() *State {
 	return &c
 }
 
-// pairOf returns the accepted pair of an asset and a chain.
+// pairOf returns the accepted pair of an asset and a chain; false when the link does not accept it.
+// selectPair and rejectionReason call it.
 func (s *State) pairOf(asset, chain string) (Pair, bool) {
 	i := slices.IndexFunc(s.Pairs, func(p Pair) bool { return p.Asset == asset && p.Chain == chain })
 	if i < 0 {

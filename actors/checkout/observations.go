@@ -166,7 +166,7 @@ func (s *State) nextConsequence(m decision.Meta) decision.Event {
 }
 
 // completing returns the payment that completes the link: the counted, confirmed payment that was
-// observed last.
+// observed last. It panics without one. completionByPayments calls it.
 func (l paymentList) completing() Payment {
 	for i := len(l) - 1; i >= 0; i-- {
 		if p := &l[i]; p.isCounted() && p.Confirmed() {

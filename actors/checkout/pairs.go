@@ -133,7 +133,7 @@ func (a *Accepted) addPairs(asset string, listed []string, served func(string) b
 }
 
 // impliedChains returns the networks of a link whose request lists none: the default ones, and
-// every network of an asset that no default one supports.
+// every network of an asset that no default one supports. It never fails. Accept calls it.
 func impliedChains(assets []string) []string {
 	chains := defaultChains()
 	for _, asset := range assets {

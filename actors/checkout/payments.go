@@ -47,12 +47,14 @@ type Sighting struct {
 // paymentList is the payments of a session, in the order of their first observation.
 type paymentList []Payment
 
-// Live reports whether a block of the chain holds the payment.
+// Live reports whether a block of the chain holds the payment. The sums of payments, the views and
+// the hosted page call it.
 func (p *Payment) Live() bool {
 	return slices.ContainsFunc(p.Sightings, func(s Sighting) bool { return !s.Withdrawn })
 }
 
-// Shown returns the payment's confirmations, scaled to ShownConfirmations.
+// Shown returns the payment's confirmations, scaled to ShownConfirmations; 0 when no block holds
+// it. The views and Confirmations call it.
 func (p *Payment) Shown() int {
 	most := 0
 	for _, s := range p.Sightings {
@@ -63,10 +65,12 @@ func (p *Payment) Shown() int {
 	return most
 }
 
-// Confirmed reports whether the payment is final on its chain.
+// Confirmed reports whether the payment is final on its chain. The sums of payments and the views
+// call it.
 func (p *Payment) Confirmed() bool { return p.Shown() >= ShownConfirmations }
 
 // Received reports whether the payment is money that the merchant has, whether or not it counts.
+// Money, the hosted page and the receipt call it.
 func (p *Payment) Received() bool { return p.Live() && !p.isStray() }
 
 // isCounted reports whether the payment can complete the link.
@@ -144,7 +148,8 @@ func (s *State) worthCents(which func(*Payment) bool) money.Cents {
 	return total
 }
 
-// parseUnits parses the units of a stored payment.
+// parseUnits parses the units of a stored payment. It panics for a text that is no number. The sums
+// and checks of payments call it.
 func parseUnits(text string) *big.Int {
 	units, ok := new(big.Int).SetString(text, 10)
 	if !ok {
@@ -154,6 +159,7 @@ func parseUnits(text string) *big.Int {
 }
 
 // centsOf returns the worth of units of an asset in cents, rounded down, at most money.MaxAmount.
+// It panics for an asset without a price. The sums and checks of payments call it.
 func (s *State) centsOf(asset string, units *big.Int) money.Cents {
 	worth := new(big.Rat).Mul(new(big.Rat).SetInt(units), centsPerUnit(s.Prices, asset))
 	cents := new(big.Int).Quo(worth.Num(), worth.Denom())

@@ -144,13 +144,15 @@ func (g *Guard) Trusted() time.Time { return g.trusted }
 func (g *Guard) Suspect() bool { return g.suspect }
 
 // Ahead reports that the clock is not suspect and trusted time is ahead of it by more than Jitter.
-// Trusted time then runs at half speed until the wall clock has caught up.
+// Trusted time then runs at half speed until the wall clock has caught up. `purser serve` derives
+// the pace of its time from it.
 func (g *Guard) Ahead() bool { return !g.suspect && g.trusted.Sub(g.wall) > Jitter }
 
 // Mark returns the state for the next process. `purser serve` stores it in the data directory.
 func (g *Guard) Mark() Mark { return Mark{Trusted: g.trusted, Wall: g.wall, Suspect: g.suspect} }
 
-// Offset is how far the wall clock is ahead of trusted time, negative when it is behind.
+// Offset is how far the wall clock is ahead of trusted time, negative when it is behind. A metric
+// of `purser serve` and Fault show it.
 func (g *Guard) Offset() time.Duration { return g.wall.Sub(g.trusted) }
 
 // Fault is nil while the clock is trusted; otherwise its error says why the clock is suspect.

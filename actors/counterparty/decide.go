@@ -100,7 +100,8 @@ func (s *State) removeRecipient(m decision.Meta) decision.Decision {
 }
 
 // deleteNumber deletes the account number of a removed recipient, which the bank then never pays
-// to.
+// to. Once the bank has answered it changes nothing. A key of another timer panics. Decide calls it
+// when RemovedNumberLifetime ends.
 func (s *State) deleteNumber(key string) decision.Decision {
 	if key != timerDeleteNumber {
 		panic("BUG: timer of a counterparty " + key)

@@ -63,6 +63,8 @@ func (l *Limit) abandonWait(workspace string, granted chan struct{}) bool {
 	return false
 }
 
+// releasePlace gives a place back and grants it to the next waiting workspace. The function free
+// that Acquire returns calls it.
 func (l *Limit) releasePlace(workspace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

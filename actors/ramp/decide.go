@@ -100,6 +100,8 @@ func (s *State) linkAccount(m decision.Meta, c Link) decision.Decision {
 	return d
 }
 
+// confirmLink records that the partner has linked the account; a repeat changes nothing. It never
+// fails. Decide calls it, for the process that calls the ramp.
 func (s *State) confirmLink(m decision.Meta) decision.Decision {
 	if s.Account.Status != Pending {
 		return decision.Decision{}
@@ -196,6 +198,8 @@ func (s *State) proveWallet(m decision.Meta, c ProveWallet) (decision.Decision, 
 	return d, nil
 }
 
+// approveWallet records the partner's approval of a wallet. An unknown wallet, or one that does not
+// wait for approval, stays. It never fails. Decide calls it, for the process that calls the ramp.
 func (s *State) approveWallet(m decision.Meta, c ApproveWallet) decision.Decision {
 	i := s.walletIndex(c.ID)
 	if i < 0 || s.Wallets[i].Status != PendingApproval {

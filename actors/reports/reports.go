@@ -131,7 +131,8 @@ func (p *Processor) apply(ctx context.Context, channel Channel, r Report) (late 
 	return true, nil
 }
 
-// isLate reports whether a payout or a conversion settled after its money was released.
+// isLate reports whether a payout or a conversion settled after its money was released. apply logs
+// an alarm then.
 func isLate(reply any) bool {
 	switch reported := reply.(type) {
 	case balance.ReportedPayout:

@@ -85,7 +85,8 @@ func New(key []byte, entropy io.Reader, older ...[]byte) (*Sealer, error) {
 	return s, nil
 }
 
-// keyID derives the id of a key, which reveals nothing of the key.
+// keyID derives the id of a key, which reveals nothing of the key. It fails for a key that is not
+// KeyBytes long. New calls it.
 func keyID(key []byte) (id [keyIDBytes]byte, err error) {
 	if len(key) != KeyBytes {
 		return id, fmt.Errorf("seal: a key of %d bytes is required", KeyBytes)

@@ -147,6 +147,8 @@ func (s *State) openSession(d *decision.Decision, c StartSession, at decision.St
 	d.Timers = append(d.Timers, decision.Timer{Key: timerKey(c.SecretHash), Due: expires.Time})
 }
 
+// endSession closes the session with the hash; a closed one changes nothing. It never fails. Decide
+// calls it, for the HTTP server's logout and session checks.
 func (s *State) endSession(m decision.Meta, c EndSession) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	if i := s.sessionIndex(c.SecretHash); i >= 0 {

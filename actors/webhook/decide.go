@@ -171,6 +171,8 @@ func (s *State) enqueuePing(m decision.Meta, c Ping) (decision.Decision, error) 
 	return s.queueDelivery(m, Enqueue{ID: c.ID, Event: PingEvent, Body: c.Body}), nil
 }
 
+// requireCapacity fails with limit_exceeded when MaxPending deliveries wait. enqueuePing and
+// replayDelivery call it.
 func (s *State) requireCapacity() error {
 	if len(s.Pending) >= MaxPending {
 		return fault.New(fault.LimitExceeded,
@@ -179,7 +181,8 @@ func (s *State) requireCapacity() error {
 	return nil
 }
 
-// queueDelivery creates a delivery whose first attempt is due now.
+// queueDelivery creates a delivery whose first attempt is due now. It panics for a bad body or a
+// missing id. enqueueDelivery and enqueuePing call it.
 func (s *State) queueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 	doc := s.newDelivery(m, c)
 	d := s.deliveryDecision(doc, Queued{Delivery: doc.ID, Workspace: s.Workspace, Event: doc.Event, Due: doc.CreatedAt,

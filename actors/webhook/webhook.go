@@ -158,7 +158,7 @@ type Attempt struct {
 	DurationMs int64          `json:"durationMs"`
 }
 
-// Delivered reports whether the receiver answered with a 2xx status.
+// Delivered reports whether the receiver answered with a 2xx status. recordAttempt calls it.
 func (a Attempt) Delivered() bool {
 	return a.StatusCode != nil && *a.StatusCode >= 200 && *a.StatusCode <= 299
 }

@@ -67,6 +67,8 @@ func (s *State) applyCreated(e WorkspaceCreated) {
 	}
 }
 
+// applyRevoked removes the keys and remembers their ids, at most MaxRevoked. It never fails. Apply
+// calls it.
 func (s *State) applyRevoked(e KeysRevoked) {
 	s.Keys = slices.DeleteFunc(s.Keys, func(k Key) bool { return slices.Contains(e.Keys, k.ID) })
 	s.RevokedKeys = append(s.RevokedKeys, e.Keys...)

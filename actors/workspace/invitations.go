@@ -92,7 +92,8 @@ type Invited struct {
 // invitationList is the pending and the remembered invitations of a workspace, oldest first.
 type invitationList []Invitation
 
-// pendingForOthers counts the pending invitations of other emails.
+// pendingForOthers counts the pending invitations of other emails. inviteMember compares it with
+// MaxInvitations.
 func (l invitationList) pendingForOthers(emailHash string, at decision.Stamp) int {
 	n := 0
 	for i := range l {
@@ -295,7 +296,8 @@ func (s *State) fireTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	return d
 }
 
-// endInvitationsOf ends the pending invitations sent by a user.
+// endInvitationsOf ends the pending invitations sent by a user. It never fails. changeRole and
+// removeMember call it.
 func (s *State) endInvitationsOf(d *decision.Decision, userID string, at decision.Stamp) {
 	for _, invitation := range s.Invitations {
 		if invitation.InvitedBy == userID && invitation.Status == InvitationPending {
@@ -304,6 +306,8 @@ func (s *State) endInvitationsOf(d *decision.Decision, userID string, at decisio
 	}
 }
 
+// endInvitation adds the end of an invitation to a decision: its event, the deletion of its records
+// and of its timer. It never fails. The decisions on invitations call it.
 func (s *State) endInvitation(d *decision.Decision, old Invitation, cause string, at decision.Stamp) {
 	d.Events = append(d.Events, InvitationEnded{Workspace: s.ID, Invitation: old.ID, Cause: cause, At: at})
 	if old.Status == InvitationPending {

@@ -175,6 +175,8 @@ func (s *State) keyRecords(key Key) []decision.Record {
 	}
 }
 
+// liveKey returns the key to store. It panics for a key without an id, a prefix or a secret's hash.
+// createWorkspace and createKey call it.
 func (k NewKey) liveKey(scopes []string, at decision.Stamp) Key {
 	if k.ID == "" || k.SecretHash == "" || k.Prefix == "" {
 		panic("BUG: key without an id or secret")

@@ -15,7 +15,8 @@ func (l memberList) index(userID string) int {
 	return slices.IndexFunc(l, func(p Person) bool { return p.UserID == userID })
 }
 
-// isLastOwner reports whether the member at i is the only owner.
+// isLastOwner reports whether the member at i is the only owner. changeRole and removeMember fail
+// with last_owner then.
 func (l memberList) isLastOwner(i int) bool {
 	owners := 0
 	for _, p := range l {
@@ -26,6 +27,9 @@ func (l memberList) isLastOwner(i int) bool {
 	return owners == 1 && l[i].Role == Owner
 }
 
+// memberAccess replies the Access of a user with the user's role. It fails with not_found for a
+// user who is not a member. Decide calls it, for each request with a session and for deliveries of
+// webhooks.
 func (s *State) memberAccess(c LookUpRole) (decision.Decision, error) {
 	i := s.Members.index(c.UserID)
 	if i < 0 {

@@ -49,7 +49,7 @@ func RoleScopes(role string) []string {
 }
 
 // isWithinRole reports whether a key with these scopes may stay when its maker has a role. An owner
-// and an admin may hold any, a stored * included; without a role nothing stays.
+// and an admin may hold any, a stored * included; without a role nothing stays. divide calls it.
 func isWithinRole(role string, scopes []string) bool {
 	if role == "" || Manages(role) {
 		return role != ""
@@ -87,7 +87,8 @@ func checkScopes(asked []string) ([]string, error) {
 	return scopes, nil
 }
 
-// checkHeld refuses the first requested scope that is not held.
+// checkHeld fails with the missing-scope fault for the first asked scope that is not held.
+// createKey and revokeKey call it for a calling key.
 func checkHeld(held, asked []string) error {
 	for _, scope := range asked {
 		if !Holds(held, scope) {
