@@ -179,7 +179,8 @@ func hotPick(p *portfolio) func(*worker) *card {
 	return func(w *worker) *card { return p.cardAt(w.random.IntN(min(hotCards, p.count()))) }
 }
 
-// readMemory are the server's metrics of its memory.
+// readMemory reads the server's metrics of its memory. It fails when the admin port does not
+// answer.
 func (r *run) readMemory(ctx context.Context) (map[string]float64, error) {
 	g := newGauges(r.Target.Admin, func(name string) bool {
 		switch name {

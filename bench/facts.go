@@ -36,7 +36,8 @@ func (r *run) collectFacts(ctx context.Context) map[string]string {
 
 var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
 
-// infosOf returns the labels of the info metrics in Prometheus's text format.
+// infosOf returns the labels of the info metrics in Prometheus's text format. It fails only with
+// text's error.
 func infosOf(text io.Reader) (map[string]map[string]string, error) {
 	infos := map[string]map[string]string{}
 	err := eachMetric(text, func(name, labels, _ string) {

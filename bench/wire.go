@@ -124,6 +124,8 @@ func (w *wire) closeConnection() {
 
 var errAnswer = errors.New("bench: the answer is no HTTP/1.1 with a Content-Length")
 
+// readResponse reads a response of HTTP/1.1 into w.answer and returns its status. It fails for a
+// response without a length, for one longer than maxAnswerBytes, and when the connection ends.
 func (w *wire) readResponse() (int, error) {
 	line, err := w.in.ReadSlice('\n')
 	if err != nil {
@@ -154,7 +156,7 @@ func (w *wire) readResponse() (int, error) {
 }
 
 // readHeader reads the headers. It returns the length of the body, -1 when none is given, and
-// whether the server closes the connection.
+// whether the server closes the connection. It fails when the connection ends.
 func (w *wire) readHeader() (length int, last bool, err error) {
 	length = -1
 	for {

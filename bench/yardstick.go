@@ -174,6 +174,8 @@ func emptyHere() (url string, end func() error, err error) {
 	return "http://" + listener.Addr().String(), func() error { return errors.Join(listener.Close(), <-ended) }, nil
 }
 
+// measureEmpty measures the empty handler over each number of connections. It fails when the
+// handler does not start or ctx ends.
 func measureEmpty(ctx context.Context, c Config, connections []int) (all []Empty, err error) {
 	url, end, err := c.Empty()
 	if err != nil {

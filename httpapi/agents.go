@@ -27,7 +27,7 @@ func (h *agentHandlers) agentRoutes() []route {
 
 // registerAgent handles POST /api/agents. Without a public key it generates a pair and answers the
 // private key, which is not stored. Only a repeat with the same Idempotency-Key returns the private
-// key again.
+// key again. It fails with invalid_body, and with the agent's refusal.
 func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 	var body struct {
 		AgentName    string   `json:"agentName"`

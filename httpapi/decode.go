@@ -22,7 +22,7 @@ func (e *edge) decode(c *call, into any) error {
 }
 
 // parse is like decode, but returns a tree. The routes of partners' reports and of simulations call
-// it.
+// it. Errors are those of decode.
 func (e *edge) parse(c *call) (map[string]any, error) {
 	if err := c.jsonOnly(); err != nil {
 		return nil, err
@@ -51,6 +51,8 @@ func (c *call) jsonOnly() error {
 	return nil
 }
 
+// bodyFault turns faults of the schema into invalid_body or limit_exceeded, and returns any other
+// error as it is.
 func bodyFault(err error) error {
 	faults, ok := errors.AsType[openapi.Faults](err)
 	switch {

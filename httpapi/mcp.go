@@ -209,6 +209,7 @@ func (t *toolCaller) toolError(err error) error {
 	return rpcError(t.handlers.refusalOf(t.call.id, fasthttp.MethodGet, err))
 }
 
+// rpcError turns a refusal of a route into an error of JSON-RPC. It never fails.
 func rpcError(refused answer) *mcp.Error {
 	code := mcp.ToolFailed
 	switch {

@@ -57,6 +57,7 @@ type etaDocument struct {
 	To              string `json:"to"`
 }
 
+// showPhysical shows an order with its card and the days of its arrival. It never fails.
 func showPhysical(o balance.PhysicalOrder, shipping balance.Shipping, card cardDocument) physicalDocument {
 	return physicalDocument{
 		Card: card,

@@ -205,6 +205,8 @@ type withdrawalDocument struct {
 	TxHash   *string `json:"txHash"`
 }
 
+// showRampOrder shows an order, and of a withdrawal also its wallet and transaction. It never
+// fails.
 func showRampOrder(o balance.RampOrder) any {
 	d := rampOrderDocument{ID: o.ID, Direction: o.Direction, Status: o.Status,
 		Amount: money.FormatDollars(o.AmountCents),

@@ -234,6 +234,8 @@ func (l *lexer) readEscape() rune {
 	return 0
 }
 
+// codePoint reads the four digits of a \u escape, and of a second one for a surrogate pair. U+0000
+// and a lone surrogate set bad.
 func (l *lexer) codePoint() rune {
 	r := l.hex4()
 	if utf16.IsSurrogate(r) {

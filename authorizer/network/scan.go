@@ -238,6 +238,8 @@ func (b *body) isMistyped(f field) bool {
 	return c != '"'
 }
 
+// readValue reads the value of a field into the message. A value out of bounds is recorded in
+// invalid, a fault of form sets bad.
 func (b *body) readValue(f field) {
 	switch f {
 	case fieldID:

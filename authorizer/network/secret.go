@@ -18,6 +18,8 @@ type secrets struct {
 	count int
 }
 
+// newSecrets hashes the secrets that the network may show. It fails for none, for more than
+// MaxSecrets and for an empty one. New calls it.
 func newSecrets(plain []string) (secrets, error) {
 	var s secrets
 	if len(plain) == 0 || len(plain) > MaxSecrets {

@@ -197,6 +197,7 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	}
 }
 
+// routeKind returns the kind of message that a path takes, and false for an unknown path.
 func routeKind(path []byte) (hold.Kind, bool) {
 	switch string(path) {
 	case "/v1/authorizations":
@@ -351,6 +352,8 @@ func appendAuthorization(dst []byte, a *hold.Answer) []byte {
 	return append(a.Authorization.Append(append(dst, '"'), ident.Authorization), '"')
 }
 
+// appendDecision appends the members of an authorization's answer: decision, reason, response code
+// and approved cents.
 func appendDecision(dst []byte, m *hold.Message, a *hold.Answer) []byte {
 	dst = appendQuoted(append(dst, `,"decision":`...), a.Decision.String())
 	dst = appendQuoted(append(dst, `,"reason":`...), a.Reason.String())

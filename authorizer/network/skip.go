@@ -24,6 +24,7 @@ func (l *lexer) skipValue(levels int) {
 	}
 }
 
+// skipObject skips an object. A duplicate name or a fault sets bad.
 func (l *lexer) skipObject(levels int) {
 	var names []string
 	for first := true; l.nextMember(first); first = false {
@@ -58,6 +59,7 @@ func (l *lexer) skipArray(levels int) {
 	}
 }
 
+// skipNumber skips a number of JSON. An integer beyond int64 or a fault sets bad.
 func (l *lexer) skipNumber() {
 	if l.wholeNumber() {
 		l.readInteger()

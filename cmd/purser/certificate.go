@@ -58,7 +58,8 @@ func reloadCertificate(c *settings.Certificate, log *slog.Logger) {
 	}
 }
 
-// registerCertificate registers the metrics of the certificate.
+// registerCertificate registers the metrics of the certificate. It fails when a name is registered
+// twice.
 func registerCertificate(registry *prometheus.Registry, c *settings.Certificate) error {
 	reloads := func(outcome string, count *atomic.Int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "purser_tls_reloads_total",

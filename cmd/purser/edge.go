@@ -184,7 +184,8 @@ func (e *edge) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// registerEdge registers the metrics of the ports and of the memory for bodies.
+// registerEdge registers the metrics of the ports and of the memory for bodies. It fails when a
+// name is registered twice. startAdmin calls it.
 func registerEdge(registry *prometheus.Registry, e *edge, bodies *drain.Budget) error {
 	return registerAll(registry, e,
 		gaugeOf("purser_body_budget_bytes", "Memory that request bodies may take.",

@@ -57,7 +57,7 @@ func run(args []string, out io.Writer) error {
 }
 
 // runAs is run with a step before the command that may replace the process. main calls it with
-// hideSecretFlags.
+// hideSecretFlags. Errors are those of run and of the step.
 func runAs(args []string, out io.Writer, prepare func(chosen *kong.Context, args []string) error) error {
 	var c commands
 	parser, err := newParser(&c)

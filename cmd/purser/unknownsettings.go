@@ -14,7 +14,8 @@ const (
 )
 
 // warnUnknown logs every variable of an environment that begins like a setting and is none, because
-// a misspelt setting has its default. It does not log values, which may be secrets.
+// a misspelt setting has its default. It does not log values, which may be secrets. The serve
+// command calls it first.
 func warnUnknown(log *slog.Logger, environment []string) error {
 	known, err := settingNames()
 	if err != nil {

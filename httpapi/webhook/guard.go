@@ -66,7 +66,8 @@ func (g *Guard) Check(ctx context.Context, text string) error {
 	return nil
 }
 
-// parseURL makes the checks that need no network.
+// parseURL makes the checks that need no network. It fails with a text for the person who gave the
+// URL.
 func (g *Guard) parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -164,7 +165,8 @@ func (g *Guard) dialAllowed(ctx context.Context, network, address string, within
 	return nil, err
 }
 
-// checkSocket is called by the socket before it connects, with the final address.
+// checkSocket is called by the socket before it connects, with the final address. It fails with
+// ErrAddress for an address that is not allowed.
 func (g *Guard) checkSocket(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -137,7 +137,7 @@ type signatureHeader struct {
 }
 
 // parseHeader parses a header whose time is within Tolerance of now. It ignores parts with other
-// names, for later versions.
+// names, for later versions. Any fault is ErrSignature.
 func parseHeader(header string, now time.Time) (h signatureHeader, err error) {
 	for part := range strings.SplitSeq(header, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")

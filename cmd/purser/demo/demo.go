@@ -192,7 +192,7 @@ func (t *Tour) summarize() error {
 }
 
 // send sends a request. It repeats a request of the card network until it is decided, and one of
-// the session until the server has room.
+// the session until the server has room. The error is a request without an answer.
 func (t *Tour) send(ctx context.Context, c *apiclient.Client, r apiclient.Request) (apiclient.Answer, error) {
 	switch c {
 	case t.network:
@@ -252,7 +252,8 @@ func (t *Tour) AwaitValue(ctx context.Context, c *apiclient.Client, path, want s
 }
 
 // pollUntil reads a path until holds accepts the answer, settlePolls times at most, and returns the
-// last answer. The pauses grow from firstPause to longestPause.
+// last answer. The pauses grow from firstPause to longestPause. It fails when a request has no
+// answer or ctx ends.
 func (t *Tour) pollUntil(ctx context.Context, c *apiclient.Client, path string, holds func(apiclient.Answer) bool) (a apiclient.Answer, err error) {
 	wait := firstPause
 	for range settlePolls {

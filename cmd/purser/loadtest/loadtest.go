@@ -258,7 +258,8 @@ func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c b
 	return err
 }
 
-// given sets the target to the server that the flags name.
+// given sets the target to the server that the flags name. It fails when the network's secret or
+// the authority's certificate cannot be read.
 func (b *benchOptions) given(c *bench.Config) error {
 	secret, _, err := datadir.NetworkSecret(b.DataDir, b.NetworkSecret, b.NetworkSecretFile)
 	c.Target = bench.Target{REST: adminport.URL(b.HTTPAddr), Network: adminport.URL(b.AuthorizerAddr), Secret: secret}

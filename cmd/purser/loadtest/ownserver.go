@@ -236,7 +236,7 @@ func (s *ownServer) readSecret() error {
 	return err
 }
 
-// close stops the server and removes a temporary directory.
+// close stops the server and removes a temporary directory. It fails like Stop.
 func (s *ownServer) close() error {
 	var faults []error
 	if s.cmd != nil {

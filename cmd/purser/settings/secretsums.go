@@ -25,7 +25,7 @@ type secretSums map[string]string
 func secretSum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 // readSums reads the checksums of a directory. They are empty when the directory has no
-// SecretSumsFile.
+// SecretSumsFile. It fails for a damaged or empty file; the text names the repair.
 func readSums(dir string) (secretSums, error) {
 	path := filepath.Join(dir, SecretSumsFile)
 	text, err := os.ReadFile(path)
@@ -64,7 +64,7 @@ func (s secretSums) write(dir string) error {
 }
 
 // verifySum compares the text of a secret's file with its checksum. It accepts a file without a
-// checksum, because the operator has put it there.
+// checksum, because the operator has put it there. It fails when the two differ.
 func verifySum(path string, text []byte) error {
 	dir, name := filepath.Split(path)
 	sums, err := readSums(dir)
@@ -79,7 +79,8 @@ func verifySum(path string, text []byte) error {
 	return nil
 }
 
-// addSum adds the checksum of a file, unless the file has one.
+// addSum adds the checksum of a file, unless the file has one. It fails with the disk's error, and
+// for a damaged file of checksums.
 func addSum(path string) error {
 	dir, name := filepath.Split(path)
 	sums, err := readSums(dir)
@@ -94,7 +95,8 @@ func addSum(path string) error {
 	return sums.write(dir)
 }
 
-// DropSum removes the checksum of a file, before the file is written or removed.
+// DropSum removes the checksum of a file, before the file is written or removed. It fails with the
+// disk's error, and for a damaged file of checksums.
 func DropSum(path string) error {
 	dir, name := filepath.Split(path)
 	sums, err := readSums(dir)
@@ -106,7 +108,8 @@ func DropSum(path string) error {
 }
 
 // WriteSecret writes a secret's file, or several secrets with commas, and its checksum. A crash
-// between the two leaves a file without a checksum, and the next start adds it.
+// between the two leaves a file without a checksum, and the next start adds it. It fails with the
+// disk's error, and for a damaged file of checksums.
 func WriteSecret(path, secret string) error {
 	if err := DropSum(path); err != nil {
 		return err

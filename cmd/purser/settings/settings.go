@@ -262,6 +262,7 @@ func (f *Faults) brokers(value string) []string {
 	return brokers
 }
 
+// Address adds a fault unless value is host:port with a port from 0 to 65535.
 func (f *Faults) Address(name, value string) {
 	_, port, err := net.SplitHostPort(value)
 	if err != nil {
@@ -286,6 +287,8 @@ func (f *Faults) ownAddresses(s Settings) {
 	}
 }
 
+// BaseURL returns an http or https URL without a trailing slash, "" for an empty value. Any other
+// URL, and one with a query, fragment or user, adds a fault.
 func (f *Faults) BaseURL(name, value string) string {
 	if value == "" {
 		return ""
@@ -372,6 +375,7 @@ func (f *Faults) Delay(value string) time.Duration {
 	return d
 }
 
+// OneOf returns value when it is one of the allowed ones. Otherwise it adds a fault and returns "".
 func (f *Faults) OneOf(name, value string, allowed ...string) string {
 	for _, a := range allowed {
 		if value == a {

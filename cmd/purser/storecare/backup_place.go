@@ -237,7 +237,7 @@ func (u *Unfinished) abandon(why error) error {
 
 // removeUnfinished removes the directories that killed backups of a deployment have left in parent.
 // A directory that another process fills stays. A directory without the deployment's mark stays
-// too, and is noted.
+// too, and is noted. It fails only with the disk's error.
 func removeUnfinished(parent, deployment string, note func(string)) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {

@@ -95,6 +95,8 @@ func SumFiles(dir string) (map[string]fileSum, error) {
 	return sums, err
 }
 
+// sumFile reads and syncs a file, and returns its size and SHA-256. It fails only with the disk's
+// error.
 func sumFile(path string) (sum fileSum, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -189,7 +191,8 @@ func (c *CheckedBackup) readArchive() error {
 	})
 }
 
-// archive calls do with a reader of the journal.
+// archive calls do with a reader of the journal. It fails with ErrDamaged for an archive that
+// cannot be read, and with do's error.
 func (c *CheckedBackup) archive(do func(r *archive.Reader) error) error {
 	file, err := os.Open(filepath.Join(c.Dir, ArchiveFile))
 	if err != nil {

@@ -78,6 +78,8 @@ func (c *PayoutsResolveCmd) Run(out io.Writer) error {
 	return askPayouts(c.DataDir, payoutsQuestion{ID: c.ID, Outcome: c.Outcome}, out)
 }
 
+// askPayouts asks the running server and prints the overdue orders. It fails when no server answers
+// or the server refuses.
 func askPayouts(data string, question payoutsQuestion, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), payoutsCommandWithin)
 	defer cancel()

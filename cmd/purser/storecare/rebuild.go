@@ -127,7 +127,7 @@ func (r *RebuildCmd) oldStore() (dir string, err error) {
 }
 
 // undoReplace puts the old store back into its place after an interrupted replace. The old store
-// has the log, and the new store is made again.
+// has the log, and the new store is made again. It fails only with the disk's error.
 func (r *RebuildCmd) undoReplace(old *oldLog) error {
 	if !old.aside {
 		return nil
@@ -139,7 +139,8 @@ func (r *RebuildCmd) undoReplace(old *oldLog) error {
 }
 
 // replace puts the new store in its place. A crash between the renames leaves no authorizer
-// directory, which stops the next start, and undoReplace takes it back.
+// directory, which stops the next start, and undoReplace takes it back. It fails only with the
+// disk's error.
 func (r *RebuildCmd) replace(fresh string) (kept string, err error) {
 	if _, err := os.Stat(datadir.AuthorizerDir(r.DataDir)); err == nil {
 		kept = fmt.Sprintf("%s.old-%d", datadir.AuthorizerDir(r.DataDir), time.Now().Unix())

@@ -82,6 +82,8 @@ func (c *RelayRetryCmd) Run(out io.Writer) error {
 	return nil
 }
 
+// askRelay asks the running server, and prints and returns the workspaces that are set aside. It
+// fails when no server answers.
 func askRelay(data string, question relayQuestion, out io.Writer) ([]actors.SetAside, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), relayCommandWithin)
 	defer cancel()

@@ -64,6 +64,8 @@ func (r *RestoreCmd) Run(out io.Writer) error {
 	return nil
 }
 
+// restore builds the stores, unless an interrupted restore has built them, and moves them into
+// place. It fails like ReadPlan, Build and place.
 func (r *RestoreCmd) restore(ctx context.Context, s *Restoration) error {
 	plan, err := s.ReadPlan()
 	if err != nil {
@@ -181,7 +183,8 @@ func (s *Restoration) requireRoom() error {
 	return nil
 }
 
-// Begin removes what an interrupted restore has left, but its plan.
+// Begin removes what an interrupted restore has left, but its plan. It fails only with the disk's
+// error.
 func (s *Restoration) Begin(plan RestorePlan) error {
 	dir := datadir.RestoringDir(s.DataDir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -250,9 +253,9 @@ func checkpointAuthorizer(from, to string) error {
 }
 
 // buildSandbox copies each store of the sandbox: the present one when it is kept and exists, and
-// else the backup's, if it has one. The bank and the ramp then report again, because the journal
-// is older than their reports. The chains need not: watchers go on from the journal's own
-// cursors.
+// else the backup's, if it has one. The bank and the ramp then report again, because the journal is
+// older than their reports. The chains need not: watchers go on from the journal's own cursors. It
+// fails with an error of the disk or of a sandbox store.
 func (s *Restoration) buildSandbox() error {
 	for _, of := range datadir.SandboxDirs {
 		var err error
@@ -327,7 +330,8 @@ func (s *Restoration) LoadJournal(ctx context.Context, identity persistence.Iden
 	return err
 }
 
-// requireOwn accepts a database that this very restore has filled before it was interrupted.
+// requireOwn accepts a database that this very restore has filled before it was interrupted. For
+// any other database it fails with the refusal.
 func (s *Restoration) requireOwn(ctx context.Context, identity persistence.Identity, refusal error) error {
 	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: s.DatabaseURL})
 	if err != nil {

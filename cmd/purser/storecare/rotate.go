@@ -247,7 +247,7 @@ func (c *RotateCmd) requireStarted(first string) error {
 }
 
 // secretInUse asks the server that has the directory. When none has, it reads the fingerprints that
-// the last start stored in the journal.
+// the last start stored in the journal. It fails when neither can be read.
 func (c *RotateCmd) secretInUse(ctx context.Context, first string) (inUse bool, err error) {
 	unlock, err := datadir.LockUsed(c.DataDir)
 	if errors.Is(err, datadir.ErrInUse) {
@@ -314,7 +314,8 @@ func AnswerSecret(c *settings.Config, body []byte) (answer secretAnswer, err err
 }
 
 // newPartnerSecret begins the rotation of a partner's own secret that it does not have yet: the
-// common secret, under which it signs so far, stays valid beside the new one.
+// common secret, under which it signs so far, stays valid beside the new one. It fails when the
+// common secret is in a setting, is missing, or is rotating itself.
 func (c *RotateCmd) newPartnerSecret() (secrets []string, err error) {
 	common := filepath.Join(c.DataDir, settings.PartnerSecretFile)
 	text, err := settings.ReadSecret(common)

@@ -63,7 +63,8 @@ func (u *UnmatchedCmd) Run(out io.Writer) error {
 	return errors.Join(u.printStored(ctx, out), unlock())
 }
 
-// printStored opens the journal, which no server has.
+// printStored prints the reports of the journal, which no server has open. It fails when the
+// journal or a data key is missing, and like readUnmatched.
 func (u *UnmatchedCmd) printStored(ctx context.Context, out io.Writer) (err error) {
 	journal, err := u.ReadJournal(ctx, "a list")
 	if err != nil {
@@ -122,7 +123,8 @@ func AnswerUnmatched(ctx context.Context, journal persistence.Journal, sealer ac
 	return readUnmatched(ctx, journal, sealer, from)
 }
 
-// print writes page after page: a line for each report, or each as it is kept.
+// print writes page after page: a line for each report, or each as it is kept. It fails with next's
+// error, and for a report that cannot be read.
 func (u *UnmatchedCmd) print(out io.Writer, next func(unmatchedFrom) (unmatchedReports, error)) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if !u.JSON {
