@@ -148,7 +148,7 @@ func (s *State) openSession(d *decision.Decision, c StartSession, at decision.St
 }
 
 // endSession closes the session with the hash; a closed one changes nothing. It never fails. Decide
-// calls it, for the HTTP server's logout and session checks.
+// calls it, for the routes that log out, sign up and sign in.
 func (s *State) endSession(m decision.Meta, c EndSession) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	if i := s.sessionIndex(c.SecretHash); i >= 0 {
