@@ -129,8 +129,10 @@ func New(chain partner.Chain, sink PaymentSink) *Watcher {
 // Progress returns the watcher's counters.
 func (w *Watcher) Progress() Progress { return w.progress }
 
-// Step reads the new blocks of the chain once and reports what changed. After an error the next
-// Step repeats the unfinished work, so an error loses nothing.
+// Step reads the new blocks of the chain once and reports what changed. Package processes calls it
+// for each chain, every second by default. It fails with ErrNode when the node contradicts itself,
+// with the node's error, and with that of the PaymentSink. The next Step repeats the unfinished
+// work, so an error loses nothing.
 func (w *Watcher) Step(ctx context.Context) error {
 	err := w.readChain(ctx)
 	if _, ours := errors.AsType[sinkError](err); err != nil && !ours {
@@ -142,6 +144,8 @@ func (w *Watcher) Step(ctx context.Context) error {
 	return err
 }
 
+// readChain does the work of one Step, and fails as Step does. An error of the PaymentSink is a
+// sinkError.
 func (w *Watcher) readChain(ctx context.Context) error {
 	head, err := w.chain.Head(ctx)
 	if err != nil {
@@ -188,8 +192,9 @@ func (w *Watcher) readChain(ctx context.Context) error {
 	return nil
 }
 
-// resumeFromCursor loads the stored cursor and the unsettled observations. Without a cursor the
-// watcher begins at the head.
+// resumeFromCursor loads the stored cursor and the unsettled observations at the first step.
+// Without a cursor the watcher begins at the head. It fails when the PaymentSink or the node does
+// not answer; the next step then loads again.
 func (w *Watcher) resumeFromCursor(ctx context.Context, head partner.Head) error {
 	if w.started {
 		return nil
@@ -330,7 +335,7 @@ func (w *Watcher) rewindTo(block uint64) {
 }
 
 // rewindForNewAddress rewinds to the blocks in which an address added now can have been paid, at
-// most maxLookBack spans.
+// most maxLookBack spans. It fails when the node does not answer or lacks a block (ErrNode).
 func (w *Watcher) rewindForNewAddress(ctx context.Context, since time.Time) error {
 	to := w.settled
 	for n := 0; !since.IsZero() && to > 0 && n < maxLookBack; n++ {
@@ -353,7 +358,7 @@ func (w *Watcher) rewindForNewAddress(ctx context.Context, since time.Time) erro
 }
 
 // readThrough reads the blocks after settled up to through, reports the differences and advances
-// settled.
+// settled. It fails with the errors of the node and the PaymentSink, and settled then stays.
 func (w *Watcher) readThrough(ctx context.Context, head partner.Head, through uint64, addresses []string) error {
 	found, err := w.chain.Transfers(ctx, w.settled+1, through, addresses)
 	if err != nil {
@@ -413,7 +418,9 @@ func (w *Watcher) checkHead(ctx context.Context, head partner.Head) error {
 }
 
 // reportNew reports the transfers that are new or have reached a further confirmation stage. It
-// first checks their blocks and then the head, so that every reported depth was true.
+// first checks their blocks and then the head, so that every reported depth was true. It fails with
+// ErrNode for a block that is not on the chain, and with the errors of the node and the
+// PaymentSink.
 func (w *Watcher) reportNew(ctx context.Context, head partner.Head, found []partner.Observation) error {
 	var news []partner.Observation
 	for _, o := range found {

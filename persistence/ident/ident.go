@@ -93,7 +93,8 @@ var ErrMalformed = errors.New("malformed id")
 // System is the workspace of slot 0. It is a constant of the product, so that it needs no record to be found.
 var System = UUID{6: 0x70, 8: 0x80}
 
-// New makes the id bits of a tenant's slot at a time, with 62 bits read from entropy.
+// New makes an id of a slot at a time, with 62 bits read from entropy. It fails only when entropy
+// does. A slot of Slots or more panics.
 func New(slot Slot, now time.Time, entropy io.Reader) (UUID, error) {
 	var random [8]byte
 	if _, err := io.ReadFull(entropy, random[:]); err != nil {
@@ -153,7 +154,7 @@ func (u UUID) Append(dst []byte, prefix string) []byte {
 	return appendBase32(dst, u[:])
 }
 
-// Parse reads an id that must have the prefix.
+// Parse reads an id that must have the prefix. It fails with ErrMalformed for every other text.
 func Parse(prefix, id string) (UUID, error) {
 	var u UUID
 	rest, ok := cut(prefix, id)
@@ -163,7 +164,8 @@ func Parse(prefix, id string) (UUID, error) {
 	return u, nil
 }
 
-// ParseBytes is Parse without a conversion, for the hot path.
+// ParseBytes is Parse without a conversion, for the hot path. It fails with ErrMalformed as Parse
+// does.
 func ParseBytes(prefix string, id []byte) (UUID, error) {
 	var u UUID
 	n := len(prefix)
@@ -176,7 +178,8 @@ func ParseBytes(prefix string, id []byte) (UUID, error) {
 	return u, nil
 }
 
-// SlotOf returns the slot of any id, whatever its prefix.
+// SlotOf returns the slot of any id, whatever its prefix. It fails with ErrMalformed for a text
+// that is no id.
 func SlotOf(id string) (Slot, error) {
 	i := strings.IndexByte(id, '_')
 	if i < 0 {
@@ -211,7 +214,8 @@ func slotOfSum(sum []byte) Slot {
 	return slot
 }
 
-// RandomSlot draws the slot of a new workspace, never the system's.
+// RandomSlot draws the slot of a new workspace, never the system's. It fails only when entropy
+// does.
 func RandomSlot(entropy io.Reader) (Slot, error) {
 	var b [2]byte
 	for {

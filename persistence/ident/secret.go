@@ -35,7 +35,7 @@ func (t Token) String() string {
 	return string(appendBits(append(dst, '_'), t[:], tokenChars))
 }
 
-// ParseToken reads a card token without allocating.
+// ParseToken reads a card token without allocating. It fails with ErrMalformed for any other text.
 func ParseToken(s []byte) (Token, error) {
 	var t Token
 	n := len(CardToken)
@@ -56,7 +56,8 @@ func NewSecret(prefix string, slot Slot, entropy io.Reader) (string, error) {
 	return string(appendBits(append(dst, '_'), b[:], secretChars)), nil
 }
 
-// ParseSecret reads the slot of a secret and returns the SHA-256 under which it is kept, in hex.
+// ParseSecret reads the slot of a secret and returns the SHA-256 under which it is stored, in hex.
+// It fails with ErrMalformed for a text that is no secret with the prefix.
 func ParseSecret(prefix, secret string) (Slot, string, error) {
 	var b [34]byte
 	rest, ok := cut(prefix, secret)

@@ -45,7 +45,8 @@ func (c *Client) Expect(ctx context.Context, d partner.Deposit) error {
 	return c.callJSON(ctx, callTimeout, http.MethodPut, "/v1/deposits/"+url.PathEscape(d.ID), d, nil)
 }
 
-// Tokenize registers an account and returns its token.
+// Tokenize registers an account and returns its token. It fails with partner.ErrRefused for an
+// account that the bank refuses, with partner.ErrFull, and when the bank does not answer.
 func (c *Client) Tokenize(ctx context.Context, a partner.Account) (string, error) {
 	var answer TokenAnswer
 	err := c.callJSON(ctx, callTimeout, http.MethodPut, "/v1/accounts/"+url.PathEscape(a.Reference), a, &answer)
@@ -55,8 +56,9 @@ func (c *Client) Tokenize(ctx context.Context, a partner.Account) (string, error
 	return answer.Token, err
 }
 
-// Pay orders a payment. A failure to connect is partner.ErrFull, because the bank cannot have taken
-// the order.
+// Pay orders a payment, once. It fails with partner.ErrRefused or partner.ErrFull when the bank has
+// not taken the order; a failure to connect is ErrFull too. After any other error the bank may have
+// taken it.
 func (c *Client) Pay(ctx context.Context, p partner.Payment) error {
 	return connectErrorAsFull(c.callJSON(ctx, payTimeout, http.MethodPost, "/v1/payments", p, nil))
 }
@@ -69,7 +71,9 @@ func connectErrorAsFull(err error) error {
 	return err
 }
 
-// Standing asks for the status of a payment. A failure to connect is partner.ErrFull.
+// Standing asks for the status of a payment. It fails with partner.ErrUnknown for a payment that
+// the bank does not have, with partner.ErrFull, also for a failure to connect, and when the bank
+// does not answer.
 func (c *Client) Standing(ctx context.Context, reference string) (partner.Standing, error) {
 	var answer StandingAnswer
 	err := c.callJSON(ctx, callTimeout, http.MethodGet, "/v1/payments/"+url.PathEscape(reference), nil, &answer)
@@ -84,7 +88,9 @@ func (c *Client) Orders(ctx context.Context, after string) ([]Order, error) {
 	return answer.Orders, err
 }
 
-// WriteACH writes the NACHA file of a bank day, at most maxFile bytes.
+// WriteACH writes the NACHA file of a bank day, at most maxFile bytes, and returns its number of
+// payments. It fails with partner.ErrNothingSent for a day without payments, when the bank does not
+// answer, and with the error of w, which then has a part of the file.
 func (c *Client) WriteACH(ctx context.Context, day time.Time, w io.Writer) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, payTimeout)
 	defer cancel()

@@ -72,7 +72,8 @@ func Networks() map[string]Network {
 }
 
 // Open returns the chain of a network whose node is at a URL. A nil client gets this package's
-// timeout. Open sends no request.
+// timeout. Open sends no request. It fails for an unknown network and for a URL that is not http or
+// https.
 func Open(n Network, node string, client *http.Client) (partner.Chain, error) {
 	rpc, err := newRPC(node, client)
 	if err != nil {

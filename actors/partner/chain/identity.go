@@ -29,7 +29,8 @@ type identified struct {
 	believed bool
 }
 
-// Head is the newest block of the network. A node of another network gives ErrOtherNetwork.
+// Head returns the newest block of the network. It fails with ErrOtherNetwork for a node of another
+// network, and when the node does not answer. The watcher of the chain calls it at each step.
 func (c *identified) Head(ctx context.Context) (partner.Head, error) {
 	if !c.believed {
 		got, err := c.ask(ctx)
