@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/valyala/fasthttp"
 
@@ -17,7 +18,8 @@ import (
 // of the card network's port.
 type apiReference struct {
 	groups  []reference.Group
-	network []byte // the description of the card network's port, as JSON
+	network []byte   // the description of the card network's port, as JSON
+	pages   sync.Map // rendered pages by name and title, as []byte
 }
 
 // newAPIReference renders the reference of both ports. It fails only for a defect of the embedded
@@ -80,15 +82,22 @@ func (h *checkoutHandlers) showReferenceGroup(ctx *fasthttp.RequestCtx, c *call)
 	return h.writeReference(ctx, web.Reference{Title: group.Title, Name: name, Group: group})
 }
 
-// writeReference renders a page of the reference. It fails only when the template does.
+// writeReference answers with a page of the reference, which is rendered once and kept under its
+// name and title: there are as many as groups, and two. It fails only when the template does.
 func (h *checkoutHandlers) writeReference(ctx *fasthttp.RequestCtx, page web.Reference) error {
-	page.Groups = h.reference.groups
-	var body bytes.Buffer
-	if err := h.site.WriteReference(&body, page); err != nil {
-		return err
+	key := page.Name + "/" + page.Title
+	kept, there := h.reference.pages.Load(key)
+	if !there {
+		page.Groups = h.reference.groups
+		var body bytes.Buffer
+		if err := h.site.WriteReference(&body, page); err != nil {
+			return err
+		}
+		kept = body.Bytes()
+		h.reference.pages.Store(key, kept)
 	}
 	ctx.Response.Header.SetContentType("text/html; charset=utf-8")
-	ctx.Response.SetBody(body.Bytes())
+	ctx.Response.SetBodyRaw(kept.([]byte))
 	return nil
 }
 
