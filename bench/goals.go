@@ -67,11 +67,11 @@ func (s *Stage) figureOf(name string) (value float64, told bool) {
 	return 0, false
 }
 
-// quantityOf returns a figure of a stage by its name, or a quantity of its first measure. told is
+// quantityOf returns a figure of a stage by its name, or a quantity of its first measure. known is
 // false when the stage does not have it.
-func (r *Report) quantityOf(s *Stage, name string) (value float64, told bool) {
-	if value, told = s.figureOf(name); told {
-		return value, told
+func (r *Report) quantityOf(s *Stage, name string) (value float64, known bool) {
+	if value, known = s.figureOf(name); known {
+		return value, known
 	}
 	measured := s.usedMeasures()
 	if len(measured) == 0 {

@@ -1,10 +1,10 @@
 package httpapi
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
 	"html/template"
+	"io"
 
 	"github.com/fasthttp/router"
 	"github.com/valyala/fasthttp"
@@ -72,17 +72,15 @@ func (h *checkoutHandlers) showGuide(ctx *fasthttp.RequestCtx, c *call) error {
 // of the query.
 func (h *checkoutHandlers) searchGuides(ctx *fasthttp.RequestCtx, _ *call) error {
 	query := guides.Trim(string(ctx.QueryArgs().Peek("q")))
-	return h.writeGuide(ctx, web.Guide{Title: "Search", Query: query, Searched: true, Results: h.library.Search(query)})
+	ctx.Response.Header.SetContentType("text/html; charset=utf-8")
+	return h.site.WriteGuide(ctx.Response.BodyWriter(), web.Guide{Title: "Search", Guides: h.library.All(), Query: query,
+		Searched: true, Results: h.library.Search(query)})
 }
 
-// writeGuide renders a page of the guides. It fails only when the template does.
+// writeGuide answers with a page of the guides. It fails only when the template does.
 func (h *checkoutHandlers) writeGuide(ctx *fasthttp.RequestCtx, page web.Guide) error {
-	page.Guides = h.library.All()
-	var body bytes.Buffer
-	if err := h.site.WriteGuide(&body, page); err != nil {
-		return err
-	}
-	ctx.Response.Header.SetContentType("text/html; charset=utf-8")
-	ctx.Response.SetBody(body.Bytes())
-	return nil
+	return h.pages.write(ctx, "/docs/"+page.Name+"#"+page.Title, func(w io.Writer) error {
+		page.Guides = h.library.All()
+		return h.site.WriteGuide(w, page)
+	})
 }

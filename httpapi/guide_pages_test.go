@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 
 	"purser/authorizer/hold"
 	"purser/httpapi/web"
@@ -49,6 +51,50 @@ func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A page that is the same for everybody is rendered once: a stranger's requests for it cost no
+// rendering. Both answers have the same bytes in memory.
+func TestPagesOfTheDocumentsAreRenderedOnce(t *testing.T) {
+	w := newWorld(t)
+	h := w.server.checkouts
+	group := h.reference.groups[0].Name
+	for path, show := range map[string]func(*fasthttp.RequestCtx) error{
+		"/docs":          func(ctx *fasthttp.RequestCtx) error { return h.showGuides(ctx, nil) },
+		"/docs/webhooks": func(ctx *fasthttp.RequestCtx) error { return h.showGuide(ctx, namedCall("guide", "webhooks")) },
+		"/docs/none":     func(ctx *fasthttp.RequestCtx) error { return h.showGuide(ctx, namedCall("guide", "none")) },
+		"/docs/api":      func(ctx *fasthttp.RequestCtx) error { return h.showReference(ctx, nil) },
+		"/docs/api/a":    func(ctx *fasthttp.RequestCtx) error { return h.showReferenceGroup(ctx, namedCall("group", group)) },
+		"/docs/api/none": func(ctx *fasthttp.RequestCtx) error { return h.showReferenceGroup(ctx, namedCall("group", "none")) },
+		"/docs/api/network.json": func(ctx *fasthttp.RequestCtx) error {
+			return h.showNetworkDescription(ctx, nil)
+		},
+	} {
+		var first, second fasthttp.RequestCtx
+		require.NoError(t, show(&first), path)
+		require.NoError(t, show(&second), path)
+		require.NotEmpty(t, first.Response.Body(), path)
+		require.Same(t, &first.Response.Body()[0], &second.Response.Body()[0], path)
+	}
+}
+
+// Callers' texts add no page: neither unknown names nor searches are kept.
+func TestNoCallerAddsAKeptPage(t *testing.T) {
+	w := newWorld(t)
+	kept := func() (n int) {
+		w.server.checkouts.pages.bodies.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	for n := range 20 {
+		for _, path := range []string{"/docs/x%d", "/docs/api/x%d", "/docs/search?q=x%d"} {
+			w.askAs(fmt.Sprintf(path, n), "text/html")
+		}
+	}
+	require.Equal(t, 2, kept(), "the guide and the group that do not exist")
+}
+
+func namedCall(parameter, value string) *call {
+	return &call{params: map[string]string{parameter: value}}
 }
 
 func TestEverySampleInTheGuidesHasALanguage(t *testing.T) {

@@ -1,10 +1,9 @@
 package httpapi
 
 import (
-	"bytes"
 	"fmt"
+	"io"
 	"slices"
-	"sync"
 
 	"github.com/valyala/fasthttp"
 
@@ -18,8 +17,7 @@ import (
 // of the card network's port.
 type apiReference struct {
 	groups  []reference.Group
-	network []byte   // the description of the card network's port, as JSON
-	pages   sync.Map // rendered pages by name and title, as []byte
+	network []byte // the description of the card network's port, as JSON
 }
 
 // newAPIReference renders the reference of both ports. It fails only for a defect of the embedded
@@ -82,28 +80,17 @@ func (h *checkoutHandlers) showReferenceGroup(ctx *fasthttp.RequestCtx, c *call)
 	return h.writeReference(ctx, web.Reference{Title: group.Title, Name: name, Group: group})
 }
 
-// writeReference answers with a page of the reference, which is rendered once and kept under its
-// name and title: there are as many as groups, and two. It fails only when the template does.
+// writeReference answers with a page of the reference. It fails only when the template does.
 func (h *checkoutHandlers) writeReference(ctx *fasthttp.RequestCtx, page web.Reference) error {
-	key := page.Name + "/" + page.Title
-	kept, there := h.reference.pages.Load(key)
-	if !there {
+	return h.pages.write(ctx, "/docs/api/"+page.Name+"#"+page.Title, func(w io.Writer) error {
 		page.Groups = h.reference.groups
-		var body bytes.Buffer
-		if err := h.site.WriteReference(&body, page); err != nil {
-			return err
-		}
-		kept = body.Bytes()
-		h.reference.pages.Store(key, kept)
-	}
-	ctx.Response.Header.SetContentType("text/html; charset=utf-8")
-	ctx.Response.SetBodyRaw(kept.([]byte))
-	return nil
+		return h.site.WriteReference(w, page)
+	})
 }
 
 // showNetworkDescription answers with the OpenAPI description of the card network's port.
 func (h *checkoutHandlers) showNetworkDescription(ctx *fasthttp.RequestCtx, _ *call) error {
 	ctx.Response.Header.SetContentType("application/json")
-	ctx.Response.SetBody(h.reference.network)
+	ctx.Response.SetBodyRaw(h.reference.network)
 	return nil
 }

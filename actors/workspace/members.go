@@ -27,8 +27,8 @@ func (l memberList) isLastOwner(i int) bool {
 	return owners == 1 && l[i].Role == Owner
 }
 
-// memberAccess replies the Access of a user with the user's role. It fails with not_found for a
-// user who is not a member. Decide calls it, for each request with a session and for deliveries of
+// memberAccess replies the Access of a user with the user's role. It fails with not_found unless
+// the user is a member. Decide calls it, for each request with a session and for deliveries of
 // webhooks.
 func (s *State) memberAccess(c LookUpRole) (decision.Decision, error) {
 	i := s.Members.index(c.UserID)
