@@ -40,7 +40,7 @@
 //	treasuryHandlers    treasury, statements, counterparties, payouts, payout_quotes, payments
 //	currencyHandlers    currency_accounts, conversions
 //	rampHandlers        ramp, ramp_wallets
-//	checkoutHandlers    checkout, hosted, receipt, guide_pages
+//	checkoutHandlers    checkout, hosted, receipt, guide_pages, reference_pages
 //	workspaceHandlers   workspaces, keys, members, invitations
 //	sessionHandlers     dashboard, signin
 //	agentHandlers       agents, intents
