@@ -170,6 +170,7 @@ func (r Rate) LessBasisPoints(points int64, decimals int) Rate {
 // Per returns how many units of r's currency one unit of base's currency is worth. Both rates are
 // against the same third currency. The result is lowered by a spread in basis points and rounded
 // once, half to even, to the given decimals. ErrRate reports a rate that is zero or too large.
+// The simulated currency desk calls it for its mid and firm rates.
 func (r Rate) Per(base Rate, points int64, decimals int) (Rate, error) {
 	if points < 0 || points > 9_999 || decimals > MaxRateDecimals || r.digits <= 0 || base.digits <= 0 {
 		panic("BUG: rates, spread or decimals out of bounds")

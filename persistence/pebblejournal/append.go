@@ -302,7 +302,7 @@ func (a *appending) lookUp(key []byte, b *persistence.Batch, r *persistence.Reco
 }
 
 // writeRecord stages a record, or its deletion, with its entry in the lists. A stored record keeps
-// its list position, a new one gets the next.
+// its list position, a new one gets the next. Nothing reaches the disk, so it does not fail.
 func (a *appending) writeRecord(key []byte, r *persistence.Record) {
 	old := a.known.records[document{r.Kind, r.ID}]
 	moved := !old.stored || old.workspace != r.Workspace || old.parent != r.Parent

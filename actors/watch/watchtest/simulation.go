@@ -112,7 +112,8 @@ func (l *Simulation) stepWatcher() {
 	}
 }
 
-// drawTransfers draws the transfers of a new block: at most two, sometimes in one transaction.
+// drawTransfers draws the transfers of a new block: at most two, sometimes in one transaction. The
+// move of a simulation that adds a block calls it.
 func (l *Simulation) drawTransfers() (all []Transfer) {
 	n := rapid.SampledFrom([]int{0, 0, 1, 1, 2}).Draw(l.T, "transfers")
 	together := rapid.Bool().Draw(l.T, "together")
