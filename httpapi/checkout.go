@@ -30,7 +30,7 @@ type checkoutHandlers struct {
 	site      *web.Site
 	library   *guides.Library
 	reference *apiReference
-	pages     keptPages     // of the guides and the reference
+	pages     keptPages     // the guides and the reference
 	streams   atomic.Int64  // open pages with server-sent events
 	streamFor time.Duration // the constant streamFor, except in tests
 }

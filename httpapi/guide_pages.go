@@ -79,7 +79,7 @@ func (h *checkoutHandlers) searchGuides(ctx *fasthttp.RequestCtx, _ *call) error
 
 // writeGuide answers with a page of the guides. It fails only when the template does.
 func (h *checkoutHandlers) writeGuide(ctx *fasthttp.RequestCtx, page web.Guide) error {
-	return h.pages.write(ctx, "/docs/"+page.Name+"#"+page.Title, func(w io.Writer) error {
+	return h.pages.writePage(ctx, "/docs/"+page.Name+"#"+page.Title, func(w io.Writer) error {
 		page.Guides = h.library.All()
 		return h.site.WriteGuide(w, page)
 	})

@@ -14,10 +14,10 @@ type keptPages struct {
 	bodies sync.Map // []byte by key, never modified
 }
 
-// write answers with the page of a key. It renders the page when it is asked for the first time.
+// writePage answers with the page of a key. It renders the page when it is asked for the first time.
 // Keys are those of the embedded documents, never a caller's text: nothing removes a page. It fails
 // only when render does.
-func (p *keptPages) write(ctx *fasthttp.RequestCtx, key string, render func(io.Writer) error) error {
+func (p *keptPages) writePage(ctx *fasthttp.RequestCtx, key string, render func(io.Writer) error) error {
 	body, kept := p.bodies.Load(key)
 	if !kept {
 		var rendered bytes.Buffer

@@ -82,7 +82,7 @@ func (h *checkoutHandlers) showReferenceGroup(ctx *fasthttp.RequestCtx, c *call)
 
 // writeReference answers with a page of the reference. It fails only when the template does.
 func (h *checkoutHandlers) writeReference(ctx *fasthttp.RequestCtx, page web.Reference) error {
-	return h.pages.write(ctx, "/docs/api/"+page.Name+"#"+page.Title, func(w io.Writer) error {
+	return h.pages.writePage(ctx, "/docs/api/"+page.Name+"#"+page.Title, func(w io.Writer) error {
 		page.Groups = h.reference.groups
 		return h.site.WriteReference(w, page)
 	})

@@ -29,8 +29,8 @@ func receivedAgo(conn net.Conn) (age time.Duration, known bool) {
 }
 
 // machineSleep returns the machine's sleep since boot: CLOCK_BOOTTIME counts it and CLOCK_MONOTONIC
-// does not. It is unknown when the readings were interrupted. Each beat of
-// the pulse calls it, by which the card network's port knows messages that waited while the machine
+// does not. It is unknown when the readings were interrupted. Each beat of the
+// pulse calls it, by which the card network's port knows messages that waited while the machine
 // slept.
 func machineSleep() (slept time.Duration, known bool) {
 	var before, boot, after unix.Timespec

@@ -85,7 +85,8 @@ func (h *Hasher) Hash(ctx context.Context, c Caller, password string) (string, e
 
 // Matches reports whether a password is that of a hash. An empty hash stands for an unknown
 // account: it costs the same and never matches. It fails with ErrFull when the
-// queue has no place, with the context's error, and for a hash that does not parse. Sign-in and password changes call it.
+// queue has no place, with the context's error, and for a hash that does not parse. Sign-in and
+// password changes call it.
 func (h *Hasher) Matches(ctx context.Context, c Caller, hash, password string) (bool, error) {
 	known, want := hash != "", h.dummy
 	if known {
