@@ -254,11 +254,7 @@ func TestCheckoutsAreCreditedOnceWhenThePowerFails(t *testing.T) {
 	stop()
 	w.stop()
 
-	visited := checkoutCrashPoints
-	if testing.Short() {
-		visited = shortCrashes
-	}
-	step := max(1, len(moments)/visited)
+	step := max(1, len(moments)/checkoutCrashPoints)
 	tried, completed := 0, 0
 	for i := len(moments) - 1; i >= 0; i -= step {
 		moments[i].recoverAndCheck(t, workspaces, endpoints)

@@ -297,10 +297,7 @@ func (d *conversionClients) checkAgainst(p *conversionCrash) {
 // twice.
 func TestAConversionIsSentOnceWhenThePowerFails(t *testing.T) {
 	ws, crashes := crashDuringConversions(t, conversionCrashEvery)
-	points := conversionCrashPoints
-	if testing.Short() {
-		points /= 4
-	}
+	const points = conversionCrashPoints
 	require.Greater(t, len(crashes), points)
 	began, answers := time.Now(), 0
 	last := len(crashes) - 1

@@ -112,6 +112,7 @@ type faultyJournal struct {
 	onRaise    func() error
 	onRecord   func() error
 	onList     func() error
+	onEvents   func() error
 	appends    atomic.Int64
 	appendGate chan struct{} // when set, Append waits until it is closed
 }
@@ -171,6 +172,20 @@ func (f *faultyJournal) List(ctx context.Context, slot ident.Slot, kind, workspa
 	return f.Journal.List(ctx, slot, kind, workspace, parent, page)
 }
 
+func (f *faultyJournal) Events(
+	ctx context.Context, shard ident.Shard, after uint64, limit int,
+) ([]persistence.Event, error) {
+	f.mu.Lock()
+	inject := f.onEvents
+	f.mu.Unlock()
+	if inject != nil {
+		if err := inject(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Journal.Events(ctx, shard, after, limit)
+}
+
 func (f *faultyJournal) configure(change func(*faultyJournal)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,6 +216,10 @@ func (b *reservingAuthorizer) Release(_, id ident.UUID) error {
 	delete(b.reserved, id)
 	return nil
 }
+
+func (b *reservingAuthorizer) RequireJournal(*[ident.Shards]uint64) error { return nil }
+
+func (b *reservingAuthorizer) RequiredJournal() (positions [ident.Shards]uint64, err error) { return }
 
 func (b *reservingAuthorizer) reservationCount() int {
 	b.mu.Lock()

@@ -106,22 +106,6 @@ func (c *snapshotDisk) captureDisk(n int64) {
 	c.failures = append(c.failures, powerFailure{write: n, fs: clone, answered: answered})
 }
 
-// shortCrashes is the number of power failures that short mode recovers from.
-const shortCrashes = 6
-
-// sampleFailures returns the power failures to recover from: all of them, in short mode
-// shortCrashes of them including the last.
-func (c *snapshotDisk) sampleFailures() []powerFailure {
-	if !testing.Short() {
-		return c.failures
-	}
-	var some []powerFailure
-	for i := range shortCrashes {
-		some = append(some, c.failures[(i+1)*len(c.failures)/shortCrashes-1])
-	}
-	return some
-}
-
 // runSwipeStorm runs clients that swipe, reverse, clear, refund, deposit and change cards on a
 // snapshotDisk, and returns its power failures.
 func runSwipeStorm(t *testing.T, noSync bool, every int64) []powerFailure {
@@ -259,11 +243,7 @@ func (w *testStack) verifyRepeat(a acknowledged) []string {
 func TestNothingAnsweredIsLostWhenThePowerFails(t *testing.T) {
 	began := time.Now()
 	crashes := runSwipeStorm(t, false, crashEvery)
-	points := crashPoints
-	if testing.Short() {
-		points = crashPoints / 6
-	}
-	step := max(1, len(crashes)/points)
+	step := max(1, len(crashes)/crashPoints)
 	tried, repeated := 0, 0
 	for i := len(crashes) - 1; i >= 0; i -= step {
 		wrong := crashes[i].recoverAndCheck(t, false)

@@ -71,7 +71,7 @@ func TestEndpointsEndWithTheMembershipOfTheirMaker(t *testing.T) {
 	for name, ends := range map[string]any{
 		"removed": workspace.RemoveMember{UserID: bob, By: owner},
 		"left":    workspace.RemoveMember{UserID: bob, By: workspace.Principal{UserID: bob}},
-		"demoted": workspace.Invite{UserID: bob, Role: workspace.Member, By: owner},
+		"demoted": workspace.ChangeRole{UserID: bob, Role: workspace.Member, By: owner},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, v := newMadeHooks(t, newSender(t)), newReceiver(t, 200)
@@ -95,8 +95,8 @@ func TestAKeptEndpointBecomesTheOwners(t *testing.T) {
 			var command any = workspace.RemoveMember{UserID: bob, By: workspace.Principal{UserID: ann},
 				KeepEndpoints: []string{kept}}
 			if !removes {
-				command = workspace.Invite{UserID: bob, Role: workspace.Member, By: workspace.Principal{UserID: ann},
-					KeepEndpoints: []string{kept}}
+				command = workspace.ChangeRole{UserID: bob, Role: workspace.Member,
+					By: workspace.Principal{UserID: ann}, KeepEndpoints: []string{kept}}
 			}
 			h.tellWorkspace(command)
 			h.awaitMaker(ending, "")
@@ -115,7 +115,8 @@ func TestAnEndpointOfAStrangerOrMemberReceivesNothingAndEnds(t *testing.T) {
 			h, v, silent := newMadeHooks(t, newSender(t)), newReceiver(t, 200), newReceiver(t, 200)
 			others := h.registerBy(ann, v.URL)
 			resume := h.holdDepartures()
-			h.tellWorkspace(workspace.Invite{UserID: bob, Role: workspace.Member, By: workspace.Principal{UserID: ann}})
+			h.tellWorkspace(workspace.ChangeRole{UserID: bob, Role: workspace.Member,
+				By: workspace.Principal{UserID: ann}})
 			ending := h.registerBy(maker, silent.URL)
 			id := h.sendPing(ending)
 			for range 3 {
@@ -144,8 +145,8 @@ func TestADelayedReactionToARegistrationLeavesAKeptEndpoint(t *testing.T) {
 	h, owner := newMadeHooks(t, newSender(t)), workspace.Principal{UserID: ann}
 	others := h.registerBy(ann, "https://example.com")
 	resume := h.holdDepartures()
-	h.tellWorkspace(workspace.Invite{UserID: bob, Role: workspace.Member, By: owner})
-	h.tellWorkspace(workspace.Invite{UserID: bob, Role: workspace.Admin, By: owner})
+	h.tellWorkspace(workspace.ChangeRole{UserID: bob, Role: workspace.Member, By: owner})
+	h.tellWorkspace(workspace.ChangeRole{UserID: bob, Role: workspace.Admin, By: owner})
 	kept, ending := h.registerBy(bob, "https://example.com"), h.registerBy(bob, "https://example.com")
 	h.tellWorkspace(workspace.RemoveMember{UserID: bob, By: owner, KeepEndpoints: []string{kept}})
 	resume()

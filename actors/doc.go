@@ -23,6 +23,7 @@
 //	kinds.go, hooks.go               the tables that package processes fills
 //	entity.go, directory.go          the actor of every kind, and the live actors by stream
 //	orders.go                        orders that an actor loads before it decides
+//	commit_meter.go                  bytes that the commands of one request commit
 //	lane.go, tally.go                group commits of a shard, and exact counts of its records
 //	keys.go                          idempotency keys, of which one request runs at a time
 //	reads.go                         reads of records, and waits for the relay and the follower

@@ -328,8 +328,9 @@ func (n *entity) onReserved(m *reserved) {
 }
 
 // stageAndSubmit applies a decision's events to the staged state and submits its batch to the
-// shard's lane. A full lane queue is answered unavailable. A decision that cannot be encoded is
-// answered internal. Both make the entity load its state again.
+// shard's lane. The batch counts in the CommitMeter of the command's context. A full lane queue is
+// answered unavailable. A decision that cannot be encoded is answered internal. Both make the entity
+// load its state again.
 func (n *entity) stageAndSubmit(r *request, d decision.Decision) {
 	o := &op{req: r, reply: d.Reply, debit: d.Debit, onces: d.Onces, tallies: d.Tallies, pid: n.self}
 	for _, e := range d.Events {
@@ -347,6 +348,7 @@ func (n *entity) stageAndSubmit(r *request, d decision.Decision) {
 		return
 	}
 	o.batch = batch
+	countCommit(r.ctx, batch)
 	n.appendStaged(o)
 	if !n.shard.lane.submit(o) {
 		o.settled, o.outcome.Err = true, persistence.ErrUnavailable
@@ -501,7 +503,8 @@ func (n *entity) settleOne(o *op) {
 // answerFailedCommit answers a command whose commit failed: a taken claim as claimConflict says, a
 // tally over its limit with limit_exceeded, an unknown outcome with outcome_unknown, an unavailable
 // or fenced journal with unavailable, any other refusal with internal. After a version conflict the
-// command is decided again. It releases the debit's reservation unless the outcome is unknown.
+// command is decided again. It releases the debit's reservation unless the outcome is unknown; the
+// lane releases that one once it is resolved.
 func (n *entity) answerFailedCommit(o *op) {
 	var taken *persistence.OnceError
 	var limit *fault.Error

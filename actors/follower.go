@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"purser/actors/balance"
 	"purser/authorizer"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Limits of the follower.
@@ -19,6 +22,9 @@ const (
 	// would be a whole day of relayed swipes.
 	followBytes = 256 << 10
 	followIdle  = 500 * time.Millisecond // how long a shard is idle before its reactions save their cursors
+	// requireEvery is how often the authorizer notes the positions that the journal must reach. A
+	// start notices the loss of older events only.
+	requireEvery = 200 * time.Millisecond
 )
 
 // follower applies the journal's rules and credits to the authorizer.
@@ -28,6 +34,9 @@ type follower struct {
 	authorizer Authorizer
 	kinds      map[string]*Kind
 	fatal      func(error)
+
+	requiring sync.Mutex
+	required  [ident.Shards]uint64 // as the authorizer has noted
 }
 
 // follow applies the journal to the authorizer: rules and credits, in position order, durable
@@ -79,9 +88,12 @@ func (f *follower) followOnce(ctx context.Context, sh *shard) error {
 	}
 	through := events[len(events)-1].Position
 	changes := authorizer.Follow{Through: through}
-	passed := sh.passed
+	passed, own := sh.passed, sh.own.Load()
 	for i := range events {
 		passed += len(events[i].Payload)
+		if !isRelayed(&events[i]) {
+			own = events[i].Position
+		}
 		if err := f.collectFollow(&changes, &events[i]); err != nil {
 			return err
 		}
@@ -95,6 +107,7 @@ func (f *follower) followOnce(ctx context.Context, sh *shard) error {
 		passed = 0
 	}
 	sh.passed = passed
+	sh.own.Store(max(own, sh.own.Load()))
 	sh.causeIndex.addPage(events)
 	sh.followed.advance(through)
 	return nil
@@ -111,4 +124,31 @@ func (f *follower) collectFollow(changes *authorizer.Follow, e *persistence.Even
 		return fmt.Errorf("event %s at position %d: %w", e.Type, e.Position, err)
 	}
 	return nil
+}
+
+// isRelayed reports whether an event is decisions of the authorizer, which the relay sends again to
+// a journal that has lost them.
+func isRelayed(e *persistence.Event) bool {
+	return e.Kind == KindBalance && e.Type == (balance.Relayed{}).EventType()
+}
+
+// requireJournal has the authorizer note the positions of the newest events that its log cannot
+// restore, if they have moved. A later start then refuses a journal that has lost such an event,
+// such as the revocation of a key. A failure stops the authorizer. Start has it called every
+// requireEvery, and Stop calls it once more.
+func (f *follower) requireJournal(shards []*shard) {
+	f.requiring.Lock()
+	defer f.requiring.Unlock()
+	required := f.required
+	for i, sh := range shards {
+		required[i] = max(required[i], sh.own.Load())
+	}
+	if required == f.required {
+		return
+	}
+	if err := f.authorizer.RequireJournal(&required); err != nil {
+		f.Complain("note of the journal's positions", err)
+		return
+	}
+	f.required = required
 }

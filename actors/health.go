@@ -201,9 +201,9 @@ func (d *directory) pendingRequests() (n int) {
 }
 
 // Ready returns nil when the journal answers, the shards are held and the authorizer follows the
-// journal. The admin port's readiness probe calls it. The error joins every condition that fails;
-// before Start has ended and after Stop it is the only one. A workspace that is set aside from the
-// relay is an alarm (Health) and no reason to take the server out of traffic.
+// journal. The admin port's readiness probe calls it. The error joins every condition that fails.
+// Before Start has ended and after Stop the error says only that. A workspace that is set aside
+// from the relay is an alarm (Health) and no reason to take the server out of traffic.
 func (s *System) Ready() error {
 	switch {
 	case s.stopping.Load():

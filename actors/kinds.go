@@ -8,6 +8,7 @@ import (
 // Names of the product's kinds of actors. They are stored with events, records and timers.
 const (
 	KindUser         = "user"
+	KindAddress      = "address"
 	KindWorkspace    = "workspace"
 	KindCardholder   = "cardholder"
 	KindCounterparty = "counterparty"

@@ -36,6 +36,8 @@ type lane struct {
 	// carry is a dequeued op that could not join the last group. It begins the next one.
 	carry   *op
 	tallies tallies
+	// unresolved are the ops of the last group with an unknown outcome whose debits hold a reservation.
+	unresolved []*op
 
 	mu     sync.Mutex
 	queued map[string]int // queued ops, by workspace
@@ -168,6 +170,36 @@ func (l *lane) commitGroup(ctx context.Context, group []*op) {
 	}
 }
 
+// failUnresolved gives every op of a group ErrAmbiguous, and keeps its debits for
+// releaseUnresolved.
+func (l *lane) failUnresolved(group []*op) {
+	l.failAll(group, persistence.ErrAmbiguous)
+	for _, o := range group {
+		if o.debit != nil {
+			l.unresolved = append(l.unresolved, o)
+		}
+	}
+}
+
+// releaseUnresolved releases the reservations of debits with an unknown outcome, once the authorizer
+// has followed the journal to fenced, the head at the raise of the epoch. A debit that was committed
+// lies before that head and has settled its reservation then, so its release changes nothing. A
+// later request has a reservation of its own. After a stop the next start releases them.
+func (l *lane) releaseUnresolved(fenced uint64) {
+	unresolved := l.unresolved
+	l.unresolved = nil
+	if len(unresolved) == 0 {
+		return
+	}
+	l.shard.followed.whenReached(fenced, func() {
+		l.sys.lanes.Go(func() { // a lane or its follower, which are among them, calls this
+			for _, o := range unresolved {
+				l.sys.releaseDebit(o.req.env.Workspace, o.debit)
+			}
+		})
+	})
+}
+
 func (l *lane) failAll(group []*op, err error) {
 	for _, o := range group {
 		o.outcome = persistence.Outcome{Err: err}
@@ -176,7 +208,8 @@ func (l *lane) failAll(group []*op, err error) {
 
 // raiseEpoch raises the shard's epoch, which fences every earlier transaction. It retries until
 // within has passed, and then returns false. After true no earlier transaction can commit, so reads
-// show the outcome. The lane calls it after a commit with an unknown outcome or a lost epoch.
+// show the outcome, and the reservations of unresolved debits are released. The lane calls it after a
+// commit with an unknown outcome or a lost epoch.
 func (l *lane) raiseEpoch(ctx context.Context, within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -185,6 +218,7 @@ func (l *lane) raiseEpoch(ctx context.Context, within time.Duration) bool {
 		if err == nil {
 			l.epoch = heads[0].Epoch
 			l.shard.lost.Store(false)
+			l.releaseUnresolved(heads[0].Position)
 			return true
 		}
 		select {
@@ -202,14 +236,15 @@ func (l *lane) raiseEpoch(ctx context.Context, within time.Duration) bool {
 func (l *lane) resolveAmbiguous(ctx context.Context, group []*op, before uint64) {
 	l.shard.lost.Store(true)
 	if !l.raiseEpoch(ctx, l.sys.config.FenceWithin) {
-		l.failAll(group, persistence.ErrAmbiguous)
+		l.failUnresolved(group)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	landed, err := l.findCommitted(ctx, group, before)
 	if err != nil {
-		l.failAll(group, persistence.ErrAmbiguous)
+		l.failUnresolved(group)
+		l.releaseUnresolved(l.sys.journal.Head(l.shard.id).Position)
 		return
 	}
 	for _, o := range group {

@@ -185,36 +185,23 @@ type workspaceModel struct {
 
 func TestRandomLivesAddUp(t *testing.T) {
 	seen, each := &stepCounts{times: map[string]int{}}, opsPerRun(modelOps(t, longModelOps))
-	least := modelRuns * each
-	if testing.Short() {
-		least = each
-	}
 	runInParallel(t, func(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			seen.add(runWorkspaceModel(t, rt, drawWithRapid(rt), stackOptions{}, each))
 		})
 	})
-	seen.logAndCheck(t, least)
+	seen.logAndCheck(t, modelRuns*each)
 }
 
 // modelRuns replaces rapid's default of 100 checks: the start and the end of a run cost more than a
 // hundred operations.
 const modelRuns = 50
 
-// opsPerRun divides the operations among the runs. Short mode has one run, of half the length.
-func opsPerRun(all int) int {
-	if testing.Short() {
-		return all / modelRuns / 2
-	}
-	return all / modelRuns
-}
+// opsPerRun divides the operations among the runs.
+func opsPerRun(all int) int { return all / modelRuns }
 
 // runInParallel divides the runs among parallelRuns tests: a run mostly waits.
 func runInParallel(t *testing.T, check func(t *testing.T)) {
-	if testing.Short() {
-		check(t)
-		return
-	}
 	checks := flag.Lookup("rapid.checks").Value
 	all := checks.String()
 	n, err := strconv.Atoi(all)

@@ -77,7 +77,8 @@ func (a *journalOutage) probe(ctx context.Context, journal persistence.Journal, 
 	}
 }
 
-// setOutcome stores the outcome of a probe, nil for a success, and returns the one before.
+// setOutcome stores the outcome of a probe, nil for a success, and returns the one before. It never
+// fails: both errors are outcomes. probe calls it.
 func (a *journalOutage) setOutcome(err error) (was error) {
 	was = a.current()
 	if err == nil {

@@ -680,10 +680,7 @@ const payoutCrashPoints = 24
 // and the dollars that left the balance are those of its orders.
 func TestAPayoutIsNeverPaidTwiceWhenThePowerFails(t *testing.T) {
 	ws, crashes := crashDuringPayouts(t, 1)
-	points := payoutCrashPoints
-	if testing.Short() {
-		points /= 4
-	}
+	const points = payoutCrashPoints
 	require.Greater(t, len(crashes), points)
 	began := time.Now()
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(crashes))[:points] {

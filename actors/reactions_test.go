@@ -49,15 +49,13 @@ func TestAUsersListFollowsTheWorkspace(t *testing.T) {
 	}
 	lists(owner, user.Membership{ID: ws, Name: "Acme", Role: workspace.Owner})
 	by := workspace.Principal{UserID: owner}
-	invite := workspace.Invite{ID: "inv_1", Email: "member@shop.example", EmailHash: "email", TokenHash: "token",
-		UserID: member, Role: workspace.Member, By: by}
-	w.mustAsk("workspace", ws, ws, invite)
+	w.mustAsk("workspace", ws, ws, workspace.Invite{ID: "inv_1", Email: "member@shop.example", EmailHash: "email",
+		TokenHash: "token", UserID: member, Role: workspace.Member, By: by})
 	w.mustAsk("workspace", ws, ws, workspace.AcceptInvitation{Invitee: workspace.Invitee{TokenHash: "token",
 		UserID:    member,
 		EmailHash: "email"}})
 	lists(member, as(workspace.Member))
-	invite.Role = workspace.Admin
-	w.mustAsk("workspace", ws, ws, invite)
+	w.mustAsk("workspace", ws, ws, workspace.ChangeRole{UserID: member, Role: workspace.Admin, By: by})
 	lists(member, as(workspace.Admin))
 	w.mustAsk("workspace", ws, ws, workspace.RemoveMember{UserID: member, By: by})
 	lists(member)

@@ -98,6 +98,40 @@ func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	_ = s.relayer.awaitRelayed(ctx, sh)
 }
 
+// maxChangeLook bounds the events that ChangedSince looks at.
+const maxChangeLook = 256
+
+// ChangedSince reports whether a workspace has events behind a position of its shard, and returns
+// the position to ask from next. Behind more than maxChangeLook events it reports a change without
+// looking further. Behind math.MaxUint64 it reports none and returns the newest position; reads
+// after the call include that event. It fails with not_found for an id that is no workspace's, and
+// with unavailable when the journal does not answer. The dashboard's pages and their stream call
+// it.
+func (s *System) ChangedSince(ctx context.Context, workspace string, after uint64) (changed bool, next uint64,
+	err error) {
+	slot, err := ident.SlotOf(workspace)
+	if err != nil {
+		return false, after, fault.New(fault.NotFound, "")
+	}
+	shard := slot.Shard()
+	head := s.journal.Head(shard).Position
+	if after >= head {
+		return false, head, nil
+	}
+	if head-after > maxChangeLook {
+		return true, head, nil
+	}
+	events, err := s.journal.Events(ctx, shard, after, maxChangeLook)
+	if err != nil {
+		return false, after, fault.New(fault.Unavailable, "The events could not be read.")
+	}
+	for i := range events {
+		changed = changed || events[i].Workspace == workspace
+		after = max(after, events[i].Position)
+	}
+	return changed, after, nil
+}
+
 // RelayAll waits until the journal has every decision that the authorizer had made at the call. It
 // fails only when the context ends first. The server calls it when it stops.
 func (s *System) RelayAll(ctx context.Context) error {

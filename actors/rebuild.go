@@ -100,7 +100,7 @@ func rebuildShard(ctx context.Context, journal persistence.Journal, a RebuildTar
 // rebuildFromEvent returns the relayed decisions of an event, or adds its rules and credits to f.
 // It fails only when the payload does not decode.
 func rebuildFromEvent(e *persistence.Event, f *authorizer.Follow, kinds map[string]*Kind) ([]hold.Entry, error) {
-	if e.Kind == KindBalance && e.Type == (balance.Relayed{}).EventType() {
+	if isRelayed(e) {
 		event, err := balance.DecodeEvent(e.Type, e.Payload)
 		if err != nil {
 			return nil, err

@@ -279,6 +279,40 @@ func TestADebitReservesFundsFirst(t *testing.T) {
 	require.Zero(t, r.authorizer.reservationCount(), "the orphaned reservation was not released at the start")
 }
 
+// A debit with an unknown outcome keeps its reservation until the epoch is raised. A debit that was
+// not committed then gives the cents back, without a restart. The outcome is unknown because the
+// epoch could not be raised in time, or because the events could not be read after the raise.
+func TestAnUnresolvedDebitGivesItsReservationBack(t *testing.T) {
+	away := func() error { return persistence.ErrUnavailable }
+	for name, fail := range map[string]func(f *faultyJournal){
+		"raise": func(f *faultyJournal) { f.onRaise = away },
+		"read":  func(f *faultyJournal) { f.onEvents = away },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newCounterSystem(t, func(c *actors.Config) { c.FenceWithin = 10 * time.Millisecond })
+			id := counterID(10)
+			r.readTotal(id)
+			_, err := r.ask(id, add{By: 1}, nil)
+			require.NoError(t, err)
+			r.journal.configure(func(f *faultyJournal) {
+				fail(f)
+				f.onAppend = func(func() ([]persistence.Outcome, error)) ([]persistence.Outcome, error) {
+					return nil, persistence.ErrAmbiguous
+				}
+			})
+			_, err = r.ask(id, debit{Reservation: reservation(1)}, nil)
+			require.True(t, fault.Is(err, fault.OutcomeUnknown), err)
+			if name == "raise" {
+				require.Equal(t, 1, r.authorizer.reservationCount(), "the debit may still be committed")
+			}
+			r.journal.configure(func(f *faultyJournal) { f.onAppend, f.onRaise, f.onEvents = nil, nil, nil })
+			require.Eventually(t, func() bool { return r.authorizer.reservationCount() == 0 }, eventuallyWithin,
+				pollEvery, "the cents stay reserved")
+			require.EqualValues(t, 1, r.readTotal(id))
+		})
+	}
+}
+
 func TestNoRequestIsLostUnderPassivation(t *testing.T) {
 	r := newCounterSystem(t, func(c *actors.Config) { c.IdleAfter = time.Nanosecond })
 	done := make(chan struct{})

@@ -23,6 +23,8 @@ type documentSealer struct {
 	personal map[string]bool // the sealed kinds of records
 }
 
+// newDocumentSealer returns a documentSealer that encrypts the document kinds that a table marks as
+// personal. Start calls it.
 func newDocumentSealer(sealer Sealer, table []Kind) *documentSealer {
 	d := &documentSealer{sealer, make(map[string]bool)}
 	for i := range table {
@@ -53,7 +55,8 @@ func (d *documentSealer) encode(rec decision.Record) (json.RawMessage, error) {
 	return d.seal(rec.Kind, rec.ID, document)
 }
 
-// seal seals a document under the name of its record, kind/id.
+// seal encrypts a document, bound to the name of its record (kind/id). It fails only when the
+// sealer has no key or no entropy.
 func (d *documentSealer) seal(kind, id string, document []byte) (json.RawMessage, error) {
 	sealed, err := d.sealer.Seal(kind+"/"+id, document)
 	if err != nil {

@@ -22,6 +22,8 @@ type startCheck struct {
 	documents  *documentSealer
 	secrets    []Secret
 	log        *slog.Logger
+
+	required [ident.Shards]uint64 // positions that the journal must reach; of checkStores
 }
 
 // rebuildHint is the repair for an authorizer that is not the journal's.
@@ -31,6 +33,11 @@ const rebuildHint = "stop here; `purser rebuild-authorizer` says what a repair k
 // checkStores refuses two stores of which one is older or another's, before a shard is taken: the
 // start of a stale copy must not end the server that has the shards.
 func (k *startCheck) checkStores(ctx context.Context) error {
+	required, err := k.authorizer.RequiredJournal()
+	if err != nil {
+		return fmt.Errorf("note of the journal's positions: %w", err)
+	}
+	k.required = required
 	for shard := range ident.Shards {
 		if _, err := k.compareStores(ctx, ident.Shard(shard)); err != nil {
 			return err
@@ -51,6 +58,10 @@ func (k *startCheck) compareStores(ctx context.Context, id ident.Shard) (told ui
 		return 0, fmt.Errorf("%w: shard %d: the authorizer has followed the journal to position %d, which ends at %d: the journal is older or another's; %s",
 			ErrStores, id, followed, head, rebuildHint)
 	}
+	if required, head := k.required[id], k.journal.Head(id).Position; required > head {
+		return 0, fmt.Errorf("%w: shard %d: the journal had events up to position %d, and ends at %d: the journal is older or another's; %s",
+			ErrStores, id, required, head, rebuildHint)
+	}
 	if synced := k.authorizer.Synced(id); told > synced {
 		return 0, fmt.Errorf("%w: shard %d: the journal was told of decision %d, the authorizer's log ends at %d: the log is older or another's; %s",
 			ErrStores, id, told, synced, rebuildHint)
@@ -60,7 +71,8 @@ func (k *startCheck) compareStores(ctx context.Context, id ident.Shard) (told ui
 
 // checkShard compares the stores of a shard that this process has taken, and finds where the relay
 // continues. A journal that knows fewer decisions than the authorizer believes is sent them again,
-// for as long as the log still has them.
+// for as long as the log still has them. It fails with ErrStores for stores that do not belong
+// together, and with the errors of the stores.
 func (k *startCheck) checkShard(ctx context.Context, sh *shard) error {
 	told, err := k.compareStores(ctx, sh.id)
 	if err != nil {

@@ -40,7 +40,8 @@ type maxChars int
 // stateBounds are, by kind and field, the most elements of each list and map of the states, and the
 // most characters of each string of a caller. A list without a bound fails the test.
 var stateBounds = map[string]map[string]any{
-	"user": {"Sessions": user.MaxSessions, "Workspaces": user.MaxOwn + user.MaxForeign,
+	"user": {"Sessions": user.MaxSessions, "Resets": user.MaxResets, "Factor.Recovery": user.RecoveryCodes,
+		"Workspaces":      user.MaxOwn + user.MaxForeign,
 		"Workspaces.Name": maxChars(workspace.MaxName)},
 	"workspace": {"Name": maxChars(workspace.MaxName), "Members": workspace.MaxMembers, "Keys": workspace.MaxLiveKeys,
 		"Keys.Label": maxChars(workspace.MaxLabel), "Keys.Scopes": 16, "Keys.Scopes.": maxChars(6),

@@ -96,6 +96,36 @@ func TestAJournalOlderThanTheFollowedPositionIsRefused(t *testing.T) {
 	w.requireStartRefused()
 }
 
+// TestAJournalThatLostAnEventIsRefused restores a journal that lacks an event which the authorizer
+// does not apply: a new workspace. It was answered before the end, or before a crash.
+func TestAJournalThatLostAnEventIsRefused(t *testing.T) {
+	for name, meanwhile := range map[string]func(*testStack, testCard){
+		"end": func(w *testStack, _ testCard) { w.newWorkspace(22) },
+		"crash": func(w *testStack, _ testCard) {
+			before, err := w.engine.RequiredJournal()
+			require.NoError(t, err)
+			ws := w.newWorkspace(22)
+			slot, err := ident.SlotOf(ws)
+			require.NoError(t, err)
+			shard := slot.Shard()
+			require.Eventually(t, func() bool {
+				after, err := w.engine.RequiredJournal()
+				return err == nil && after[shard] > before[shard]
+			}, time.Minute, time.Millisecond)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := newStackWithOldStore(t, "journal", meanwhile)
+			w.requireStartRefused()
+			require.NoError(t, w.fs.RemoveAll("authorizer"))
+			require.NoError(t, w.rebuildAuthorizer())
+			w.start()
+			w.requireCleanAudit()
+			w.stop()
+		})
+	}
+}
+
 // TestAnAuthorizerBehindTheJournalIsRefused restores an older authorizer, which would approve the
 // same dollars twice.
 func TestAnAuthorizerBehindTheJournalIsRefused(t *testing.T) {

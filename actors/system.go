@@ -26,6 +26,8 @@ import (
 type Authorizer interface {
 	Follow(shard ident.Shard, f authorizer.Follow) error
 	Followed(shard ident.Shard) uint64
+	RequireJournal(positions *[ident.Shards]uint64) error
+	RequiredJournal() (positions [ident.Shards]uint64, err error)
 	Reserve(workspace, reservation ident.UUID, cents money.Cents) (bool, error)
 	Release(workspace, reservation ident.UUID) error
 	Synced(shard ident.Shard) uint64
@@ -212,6 +214,7 @@ type shard struct {
 	timersAfter persistence.Timer
 	lost        atomic.Bool   // the last commit is unresolved: no read and no write before the fence
 	followed    progress      // position through which the authorizer has applied the journal
+	own         atomic.Uint64 // position of the newest followed event that the decision log cannot restore
 	causeIndex  reactionIndex // positions of events that trigger reactions
 	passed      int           // payload bytes since the authorizer's stored position; of the follower
 	relayed     progress      // entry through which the journal has the log, except of workspaces set aside
@@ -246,7 +249,7 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	}
 	s.relayer = newRelayer(s)
 	s.resealer = newResealer(s)
-	s.follower = &follower{s.loops, s.journal, s.authorizer, s.kinds, c.Fatal}
+	s.follower = &follower{loops: s.loops, journal: s.journal, authorizer: s.authorizer, kinds: s.kinds, fatal: c.Fatal}
 	if err := s.takeCheckedShards(ctx); err != nil {
 		s.cancel()
 		s.stopLane()
@@ -269,10 +272,12 @@ func Start(ctx context.Context, c Config) (*System, error) {
 // the secrets. It fails with ErrStores when one does not fit the stores, and with the store's
 // error. Start calls it before any loop runs.
 func (s *System) takeCheckedShards(ctx context.Context) error {
-	check := &startCheck{s.journal, s.authorizer, s.documents, s.config.Secrets, s.log}
+	check := &startCheck{journal: s.journal, authorizer: s.authorizer, documents: s.documents,
+		secrets: s.config.Secrets, log: s.log}
 	if err := check.checkStores(ctx); err != nil {
 		return err
 	}
+	s.follower.required = check.required
 	if err := s.takeShards(ctx, check); err != nil {
 		return err
 	}
@@ -300,6 +305,7 @@ func (s *System) takeShards(ctx context.Context, check *startCheck) error {
 		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1)}
 		sh.lane = newLane(s, sh, head.Epoch)
 		sh.followed.value = s.authorizer.Followed(sh.id)
+		sh.own.Store(s.follower.required[i])
 		sh.causeIndex.causeTypes = types
 		sh.causeIndex.startAfter(sh.followed.value)
 		s.shards[i] = sh
@@ -370,6 +376,7 @@ func (s *System) startLoops() {
 			s.Go(func(ctx context.Context) { reactor.react(ctx, sh, r) })
 		}
 	}
+	s.Every(requireEvery, func(context.Context) { s.follower.requireJournal(s.shards[:]) })
 	if s.config.Still {
 		return
 	}
@@ -586,6 +593,7 @@ func (s *System) Stop() {
 	}
 	s.stopLane()
 	s.lanes.Wait()
+	s.follower.requireJournal(s.shards[:])
 	s.actors.Shutdown()
 }
 

@@ -91,6 +91,8 @@ func (o *op) startsStreamOf(e *persistence.Event) bool {
 	return len(o.batch.Events) > 0 && o.batch.Events[0].Version == 1 && o.batch.Events[0].Stream == e.Stream
 }
 
+// claimsAnyOf reports whether an operation's batch claims one of some idempotency keys.
+// cannotBeRefused calls it.
 func (o *op) claimsAnyOf(claims []persistence.Once) bool {
 	for _, mine := range o.batch.Onces {
 		for _, claim := range claims {

@@ -173,6 +173,16 @@ func (w *testStack) restartActors(change func(*actors.Config)) {
 	require.NoError(w.t, err)
 }
 
+// loopPaces returns how often a stack looks for due timers and expiries. Under the race detector
+// (short mode) Pebble takes a stack trace for each table that a read opens, and reads every 10 ms
+// would leave no processor idle.
+func loopPaces() (timers, expiries time.Duration) {
+	if testing.Short() {
+		return 50 * time.Millisecond, 500 * time.Millisecond
+	}
+	return 10 * time.Millisecond, 10 * time.Millisecond
+}
+
 func (w *testStack) tryStart() error {
 	jo := pebblejournal.Options{FS: w.fs, Dir: "journal", Deployment: deployment, Clock: w.clock.now,
 		Entropy: rand.Reader,
@@ -201,14 +211,15 @@ func (w *testStack) tryStart() error {
 	if w.engine, err = authorizer.Open(ao); err != nil {
 		return fmt.Errorf("authorizer: %w", err)
 	}
-	pace := cmp.Or(w.options.loopInterval, 10*time.Millisecond)
+	timers, expiries := loopPaces()
 	w.system, err = processes.Start(context.Background(), processes.Config{
 		Bank:   bank,
 		Issuer: w.options.issuer, Ramp: w.options.ramp, Accounts: testAccounts(w.t), Chains: w.options.chains,
-		WatchEvery: pace,
+		WatchEvery: cmp.Or(w.options.loopInterval, 10*time.Millisecond),
 		Config: actors.Config{Journal: w.journal, Authorizer: w.engine, Sealer: testSealer(w.t),
 			Clock: w.clock.now, Entropy: rand.Reader, Kinds: w.options.kinds,
-			TimerEvery: pace, ExpireEvery: pace,
+			TimerEvery:  cmp.Or(w.options.loopInterval, timers),
+			ExpireEvery: cmp.Or(w.options.loopInterval, expiries),
 			// A refused debit waits up to a minute for credits that the authorizer has not
 			// followed.
 			FollowedWithin: time.Minute, Fatal: w.options.fatal, Logger: slog.New(slog.NewTextHandler(os.Stderr,
@@ -445,7 +456,7 @@ func (w *testStack) rebuildAuthorizerIn(dir string, journal persistence.Journal)
 	if err != nil {
 		return relayed, err
 	}
-	relayed, err = actors.Rebuild(context.Background(), journal, engine, processes.Kinds())
+	relayed, err = actors.Rebuild(context.Background(), journal, engine.Rebuilder(), processes.Kinds())
 	return relayed, errors.Join(err, engine.Close())
 }
 

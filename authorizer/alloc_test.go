@@ -35,15 +35,15 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 // judged decides a message without the look-up of a repeat and without the commit, which belong to
 // Pebble.
 func (r *rig) judged(m *hold.Message) hold.Decision {
-	tk := r.e.newTicket(actDecide)
-	defer r.e.release(tk)
-	r.e.arm(tk, 0)
-	if !r.e.admit(tk, true) || !r.e.claim(tk, m, true) {
+	tk := r.e.commits.newTicket(actDecide)
+	defer r.e.commits.release(tk)
+	r.e.commits.armTicket(tk, 0)
+	if !r.e.commits.admitTicket(tk, true) || !r.e.commits.claims.takeMessage(tk, m, true) {
 		panic("late")
 	}
 	tk.keep(m)
 	tk.view.Now = epoch.UnixMilli()
-	if err := r.e.address(tk, &tk.message); err != nil {
+	if err := r.e.decider.addressTicket(tk, &tk.message); err != nil {
 		panic(err)
 	}
 	tk.shard.mu.Lock()
@@ -51,9 +51,9 @@ func (r *rig) judged(m *hold.Message) hold.Decision {
 	if !tk.shard.fill(tk) {
 		panic("not cached")
 	}
-	tk.view.Spendable, _ = spendable(tk.funds)
+	tk.view.Spendable, _ = spendableCents(tk.funds)
 	tk.view.Spend = tk.card.spend
-	if err := r.e.judge(tk); err != nil {
+	if err := r.e.decider.judgeTicket(tk); err != nil {
 		panic(err)
 	}
 	return tk.entry.Decision
@@ -153,7 +153,7 @@ const networkSecret = "network-secret"
 
 // serveSwipes serves the card network's port and returns its address. Its timeouts never expire.
 func serveSwipes(t *testing.T, submit func(*hold.Message) hold.Answer) string {
-	server, err := network.New(network.Options{Decider: decider(submit), Secrets: []string{networkSecret},
+	server, err := network.New(network.Options{Decider: submitFunc(submit), Secrets: []string{networkSecret},
 		Clock:       func() time.Time { return epoch },
 		ReadTimeout: time.Hour, WriteTimeout: time.Hour, IdleTimeout: time.Hour})
 	require.NoError(t, err)
@@ -168,6 +168,6 @@ func serveSwipes(t *testing.T, submit func(*hold.Message) hold.Answer) string {
 	return ln.Addr().String()
 }
 
-type decider func(m *hold.Message) hold.Answer
+type submitFunc func(m *hold.Message) hold.Answer
 
-func (d decider) Submit(m *hold.Message) hold.Answer { return d(m) }
+func (f submitFunc) Submit(m *hold.Message) hold.Answer { return f(m) }

@@ -24,9 +24,9 @@ var (
 
 // FollowAnew resets a closed store to position 0 of every shard of a journal: another journal of
 // the same deployment, or an older state of the same one. It drops rules, ledgerCents and
-// reservations, which Follow restores; log, cardCents, holds, spends and repeats stay. The
-// parameter holds, per shard, the decision up to which the journal has the log. Later entries count
-// as not relayed and are kept until they are.
+// reservations, which Follow restores, and the positions that the journal must reach; log,
+// cardCents, holds, spends and repeats stay. The parameter holds, per shard, the decision up to
+// which the journal has the log. Later entries count as not relayed and are kept until they are.
 //
 // The log must reach the journal, or FollowAnew returns ErrLogBehind or ErrHole and changes
 // nothing. It is durable when it returns nil. After a crash in between, Open returns ErrHalfAnew
@@ -54,8 +54,8 @@ func FollowAnew(o Options, told [ident.Shards]uint64) (err error) {
 // Reaches returns nil when FollowAnew would keep the log of this store, or else ErrHole or
 // ErrLogBehind. It changes nothing. `purser rebuild-authorizer` calls it to decide whether the old
 // log can be kept.
-func (e *Engine) Reaches(told [ident.Shards]uint64) error {
-	a := anew{store: e.store, told: told}
+func (r *Rebuilder) Reaches(told [ident.Shards]uint64) error {
+	a := anew{store: r.store, told: told}
 	for shard := range ident.Shards {
 		if err := a.check(ident.Shard(shard)); err != nil {
 			return fmt.Errorf("shard %d: %w", shard, err)
@@ -125,7 +125,7 @@ func (a *anew) forget() error {
 		return err
 	}
 	return a.commit(func(b *batch) error {
-		for _, table := range []byte{prefixRule, prefixReservation, prefixCursor} {
+		for _, table := range []byte{prefixRule, prefixReservation, prefixCursor, prefixJournal} {
 			if err := b.DeleteRange([]byte{table}, []byte{table + 1}, nil); err != nil {
 				return err
 			}
@@ -191,15 +191,4 @@ func (s *store) whole() error {
 		return ErrHalfAnew
 	}
 	return err
-}
-
-// Checkpoint writes the current store into a new directory on the same file system, with links. The
-// copy holds the data that a crash would leave: every decision that was answered before the call,
-// and the last ones in order. It delays no decision. It fails when dir exists and with the disk's
-// error. Backups call it.
-func (e *Engine) Checkpoint(dir string) error {
-	if err := e.store.checkpoint(dir); err != nil {
-		return fmt.Errorf("authorizer: checkpoint %s: %w", dir, err)
-	}
-	return nil
 }

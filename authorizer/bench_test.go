@@ -23,10 +23,10 @@ import (
 
 // prepared returns a ticket in the state in which a decider gets it.
 func (r *rig) prepared(m *hold.Message) *ticket {
-	t := r.e.newTicket(actDecide)
+	t := r.e.commits.newTicket(actDecide)
 	t.keep(m)
 	t.view.Now = r.clock.now().UnixMilli()
-	require.NoError(r.t, r.e.address(t, &t.message))
+	require.NoError(r.t, r.e.decider.addressTicket(t, &t.message))
 	return t
 }
 
@@ -44,9 +44,9 @@ func BenchmarkDecideCached(b *testing.B) {
 		if !sh.fill(tk) {
 			b.Fatal("not cached")
 		}
-		tk.view.Spendable, _ = spendable(tk.funds)
+		tk.view.Spendable, _ = spendableCents(tk.funds)
 		tk.view.Spend = tk.card.spend
-		if err := r.e.judge(tk); err != nil {
+		if err := r.e.decider.judgeTicket(tk); err != nil {
 			b.Fatal(err)
 		}
 		sh.mu.Unlock()
@@ -136,13 +136,13 @@ func BenchmarkParseLookUpDecide(b *testing.B) {
 	tokens := r.fill(million)
 	for _, token := range tokens {
 		tk := r.prepared(authorization("warm", testCard{token: token}, 1))
-		require.NoError(b, r.e.read(tk))
+		require.NoError(b, r.e.store.readInputs(tk))
 		tk.shard.mu.Lock()
 		require.True(b, tk.shard.fill(tk))
 		tk.shard.mu.Unlock()
-		r.e.release(tk)
+		r.e.commits.release(tk)
 	}
-	all, tk := newBodies(tokens), r.e.newTicket(actDecide)
+	all, tk := newBodies(tokens), r.e.commits.newTicket(actDecide)
 	tk.view.Now = epoch.UnixMilli()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -150,16 +150,16 @@ func BenchmarkParseLookUpDecide(b *testing.B) {
 		if refusal != "" || tk.message.Invalid != "" {
 			b.Fatal(refusal, tk.message.Invalid)
 		}
-		if err := r.e.address(tk, &tk.message); err != nil {
+		if err := r.e.decider.addressTicket(tk, &tk.message); err != nil {
 			b.Fatal(err)
 		}
 		tk.shard.mu.Lock()
 		if !tk.shard.fill(tk) {
 			b.Fatal("not cached")
 		}
-		tk.view.Spendable, _ = spendable(tk.funds)
+		tk.view.Spendable, _ = spendableCents(tk.funds)
 		tk.view.Spend = tk.card.spend
-		if err := r.e.judge(tk); err != nil || tk.entry.Decision != hold.Approved {
+		if err := r.e.decider.judgeTicket(tk); err != nil || tk.entry.Decision != hold.Approved {
 			b.Fatal(err, tk.entry.Reason)
 		}
 		tk.shard.mu.Unlock()
@@ -186,12 +186,12 @@ func BenchmarkRecallNew(b *testing.B) {
 	}
 	require.NoError(b, r.e.store.applyLazily(batch))
 	require.NoError(b, r.e.store.db.Compact(b.Context(), []byte{0}, []byte{0xff}, false))
-	tk := r.e.newTicket(actDecide)
+	tk := r.e.commits.newTicket(actDecide)
 	b.ReportAllocs()
 	for b.Loop() {
 		n++
 		id := networkIDOf(routeAuthorizations, strconv.Itoa(n))
-		if _, found, err := r.e.recall(tk, &id, now); found || err != nil {
+		if _, found, err := r.e.buckets.recallAnswer(r.e.store, &tk.scratch, &id, now); found || err != nil {
 			b.Fatal(found, err)
 		}
 	}

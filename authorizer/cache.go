@@ -5,7 +5,6 @@ import (
 
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
-	"purser/persistence/money"
 )
 
 // cache holds the hot cards of one shard, each with its rule and its spend, and funds, bounded in
@@ -180,9 +179,9 @@ func (c *cache) unlink(r ref) {
 	c.bytes -= int64(n.bytes)
 }
 
-// trim evicts the oldest items until the cache is within its limit. It runs at the end of a
+// evictOldest evicts the oldest items until the cache is within its limit. It runs at the end of a
 // critical section, when no pointer into the cache is in use.
-func (c *cache) trim() {
+func (c *cache) evictOldest() {
 	for c.bytes > c.limit && c.head.next != none {
 		r := c.head.next
 		n := c.node(r)
@@ -216,20 +215,4 @@ func (e *Engine) CacheStats() CacheStats {
 		sh.mu.Unlock()
 	}
 	return s
-}
-
-// Funds are the three terms of a workspace's spendable balance.
-type Funds struct {
-	LedgerCents   money.Cents // from the journal; only Follow writes it
-	CardCents     money.Cents // sum of the decision log; only decisions write it
-	ReservedCents money.Cents // debits reserved before their journal append
-}
-
-// Spendable returns ledger + card − reserved, in cents, or an error when that does not fit an
-// amount.
-func (f Funds) Spendable() (money.Cents, error) {
-	if f.ReservedCents < 0 {
-		panic("BUG: negative reservations")
-	}
-	return money.Add(f.LedgerCents, f.CardCents, -f.ReservedCents)
 }

@@ -97,7 +97,7 @@ func (m *cacheModel) look(t *rapid.T) {
 
 func (m *cacheModel) trim(t *rapid.T) {
 	m.cache.limit = int64(rapid.IntRange(0, int(m.cache.bytes)).Draw(t, "limit"))
-	m.cache.trim()
+	m.cache.evictOldest()
 	for len(m.items) > 0 && m.size() > m.cache.limit {
 		if it := m.items[0]; it.touched {
 			m.again(0, func(it *cached) { it.touched = false })

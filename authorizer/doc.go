@@ -36,6 +36,27 @@
 // valid while the counter is unchanged, so a freeze that overtakes a load is detected. After
 // loadAttempts the read is made under the lock.
 //
+// # Files
+//
+// An Engine is the package's face: each exported method stands beside the part that does the work.
+//
+//	engine.go, options.go           the parts of an Engine, Open and Close
+//	submit.go, claims.go            intake: a message from call to answer, claims of network ids
+//	decide.go, answer.go            decider: a repeat, or a decision under the shard's lock
+//	ticket.go, commit.go            committer: a place among MaxUnsynced, the commit, its sync
+//	returns.go                      returner: undoes approvals that were answered "timeout"
+//	shard.go, log.go, cache.go      a shard's lock and inputs, its log, its hot cards and funds
+//	change.go, keys.go, repeats.go  an entry's stored effects, the keys, the network ids
+//	follow.go, reserve.go, funds.go the journal's rules and dollars, reservations, the three terms
+//	required.go                     the positions that the journal must reach
+//	expiry.go, retention.go         holds that are due, data whose time is over
+//	snapshot.go                     the store at one moment, for the audit
+//	rebuild.go, stricter.go         Rebuilder: fills a new store from the journal
+//	anew.go                         FollowAnew: sets a closed store back to another journal
+//	store.go, cold.go, logfile.go   Pebble, the reads of cold data, zeroed logs
+//	failstop.go, backlog.go, room.go, entropy.go
+//	                                the stop after a failed commit, limits, random bits
+//
 // # Keys
 //
 // Numbers are big-endian; the values of b to e are authorizer/hold's encodings.
@@ -55,6 +76,7 @@
 //	k shard hour                             sequence relayed up to in that hour
 //	l shard first                            last sequence of a run lost at a rebuild, and its time
 //	m                                        present while FollowAnew is incomplete
+//	n                                        for each shard the position that the journal must reach
 //
 // A swipe writes at most six keys: b, c, d, f1, h, i. A moved expiry leaves its old i, which Expire
 // drops at its time. A reversal that arrives before its authorization is an entry of the system's

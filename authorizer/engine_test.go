@@ -44,12 +44,10 @@ func TestLifeOfAnAuthorization(t *testing.T) {
 
 	require.Equal(t, hold.Posted, r.submit(refund("f1", "a1", c, 1_000)).Decision)
 	require.Equal(t, money.Cents(-20_000), r.funds(c.workspace).CardCents)
-	h, found, err := r.e.Hold(a.Authorization)
-	require.NoError(t, err)
-	require.True(t, found)
+	h := r.hold(a.Authorization)
 	require.Equal(t, hold.StatusCleared, h.Status)
 	require.Equal(t, money.Cents(1_000), h.Refunded)
-	spend, err := r.e.Spend(c.card)
+	spend, err := r.e.store.readSpend(&scratch{}, &c.card)
 	require.NoError(t, err)
 	require.Equal(t, hold.Spend{Month: 202611, Cents: 21_000}, spend)
 	r.agree()
@@ -257,7 +255,7 @@ func TestHoldsExpire(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, n)
 	}
-	held := func(id ident.UUID) money.Cents { h, _, _ := r.e.Hold(id); return h.Held }
+	held := func(id ident.UUID) money.Cents { return r.hold(id).Held }
 	expire(0, 7*24*time.Hour-time.Millisecond)
 	expire(2, 7*24*time.Hour) // a1, and the old key of a3's increment
 	require.Zero(t, held(a.Authorization))
@@ -389,8 +387,8 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 	anew.open()
 	for i := range ident.Shards {
 		shard := ident.Shard(i)
-		require.NoError(t, anew.e.Replay(shard, r.log(shard)))
-		require.NoError(t, anew.e.Replay(shard, r.log(shard)), "again changes nothing")
+		require.NoError(t, anew.e.Rebuilder().Replay(shard, r.log(shard)))
+		require.NoError(t, anew.e.Rebuilder().Replay(shard, r.log(shard)), "again changes nothing")
 		require.Equal(t, r.e.Synced(shard), anew.e.Synced(shard))
 	}
 	traffic.follow(anew) // the journal brings rules and ledgerCents
@@ -548,6 +546,6 @@ func TestReplayRefusesAGap(t *testing.T) {
 	c := cardOf(14, 1)
 	entries := []hold.Entry{{Seq: 1, WsSeq: 1, Shard: c.card.Shard(), Workspace: c.workspace, Kind: hold.Expiry},
 		{Seq: 3, WsSeq: 3, Shard: c.card.Shard(), Workspace: c.workspace, Kind: hold.Expiry}}
-	require.ErrorIs(t, r.e.Replay(c.card.Shard(), entries), ErrGap)
-	require.ErrorIs(t, r.e.Replay(c.card.Shard()+1, entries), ErrForeignShard)
+	require.ErrorIs(t, r.e.Rebuilder().Replay(c.card.Shard(), entries), ErrGap)
+	require.ErrorIs(t, r.e.Rebuilder().Replay(c.card.Shard()+1, entries), ErrForeignShard)
 }

@@ -160,7 +160,7 @@ func TestACardIsFoundByItsLastToken(t *testing.T) {
 	require.Nil(t, c.byToken(&before))
 	require.Same(t, it, c.byToken(&rule.Token))
 	c.limit = 0
-	c.trim()
+	c.evictOldest()
 	require.Zero(t, c.tokens.items+c.cards.items)
 }
 
@@ -173,7 +173,7 @@ func TestTheCacheCountsItsIndexes(t *testing.T) {
 		indexes := bucketBytes * (len(c.tokens.buckets) + len(c.cards.buckets))
 		require.InEpsilon(t, items+indexes, c.bytes, 0.15, n)
 		c.limit = 0
-		c.trim()
+		c.evictOldest()
 		require.Zero(t, c.bytes+int64(c.tokens.items+c.cards.items))
 	}
 }

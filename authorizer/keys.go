@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // First bytes of the keys; the table is in doc.go.
@@ -21,6 +22,7 @@ const (
 	prefixRelayed     = 'k'
 	prefixLost        = 'l'
 	prefixAnew        = 'm'
+	prefixJournal     = 'n'
 )
 
 // Last bytes of the keys of a workspace's funds, one per writer.
@@ -33,6 +35,8 @@ const (
 func keyStamp() []byte { return []byte{prefixStamp} }
 
 func keyAnew() []byte { return []byte{prefixAnew} }
+
+func keyJournal() []byte { return []byte{prefixJournal} }
 
 func appendLogKey(dst []byte, shard ident.Shard, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, prefixLog, byte(shard)), seq)
@@ -80,3 +84,17 @@ func appendLostKey(dst []byte, shard ident.Shard, first uint64) []byte {
 
 // logSeq reads the sequence number out of a log key.
 func logSeq(key []byte) uint64 { return binary.BigEndian.Uint64(key[2:]) }
+
+func appendCents(dst []byte, c money.Cents) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(c))
+}
+
+func decodeUint64(n *uint64) func(v []byte) error {
+	return func(v []byte) error {
+		if len(v) != 8 {
+			return ErrCorrupt
+		}
+		*n = binary.BigEndian.Uint64(v)
+		return nil
+	}
+}

@@ -235,14 +235,14 @@ func (s *tenant) reserve(in call) outcome {
 	switch {
 	case found && before != in.Cents:
 		return outcome{Decision: "mismatch"}
-	case !found && in.Cents > s.spendable():
+	case !found && in.Cents > s.spendableCents():
 		return outcome{Decision: "refused"}
 	}
 	s.reserved = with(s.reserved, in.Reservation, in.Cents)
 	return outcome{Decision: "granted"}
 }
 
-func (s *tenant) spendable() int64 {
+func (s *tenant) spendableCents() int64 {
 	cents := s.funds
 	for _, r := range s.reserved {
 		cents -= r
@@ -367,7 +367,7 @@ func (s *tenant) refusal(in call, tombstoned bool) string {
 // room returns the available part of the requested amount, if it is at least least.
 func (s *tenant) room(in call, before, least int64) (string, int64) {
 	c := s.cards[in.Card]
-	month, funds := min(in.Cents, c.Monthly-c.spent), s.spendable()
+	month, funds := min(in.Cents, c.Monthly-c.spent), s.spendableCents()
 	switch {
 	case before+in.Cents > c.PerTxn:
 		return "per_transaction_limit_exceeded", 0

@@ -12,39 +12,47 @@ import (
 // ErrGap means that entries are missing in a Replay.
 var ErrGap = errors.New("authorizer: a gap in the workspace's sequence")
 
+// Rebuilder is the engine of a store that serves no swipes, with the tools of its repair: it fills
+// a new store from the journal, and judges an earlier one. `purser rebuild-authorizer` uses it.
+type Rebuilder struct{ *Engine }
+
+// Rebuilder returns the tools of a repair. The engine must serve no swipes.
+func (e *Engine) Rebuilder() *Rebuilder { return &Rebuilder{e} }
+
 // Replay folds relayed entries into a store that is rebuilt from the journal. It restores funds,
 // spends, holds, the due index, repeats with their answers, tombstones and sequences. The entries
 // of a workspace arrive in the order of its own sequence without a gap; known ones are skipped. The
 // entries are not logged again, because they count as relayed. Replay is durable when it returns.
 // No other call may use the shard meanwhile. It fails with ErrGap, ErrForeignShard, ErrStopped and
 // the store's error. `purser rebuild-authorizer` calls it.
-func (e *Engine) Replay(shard ident.Shard, entries []hold.Entry) error {
-	sh := e.shards[shard]
+func (r *Rebuilder) Replay(shard ident.Shard, entries []hold.Entry) error {
+	sh := r.shards[shard]
 	for i := range entries {
-		if err := e.fold(sh, &entries[i]); err != nil {
+		if err := r.foldEntry(sh, &entries[i]); err != nil {
 			return err
 		}
 	}
-	return e.markReplayed(sh)
+	return r.markReplayed(sh)
 }
 
-// fold applies one entry without waiting for its sync: markReplayed, which follows in the same
+// foldEntry applies one entry without waiting for its sync: markReplayed, which follows in the same
 // write-ahead log, does.
-func (e *Engine) fold(sh *shard, n *hold.Entry) error {
-	if err := e.failure(); err != nil {
+func (r *Rebuilder) foldEntry(sh *shard, n *hold.Entry) error {
+	if err := r.failStop.failure(); err != nil {
 		return err
 	}
-	t := e.newTicket(actWrite)
-	defer e.release(t)
+	t := r.commits.newTicket(actWrite)
+	defer r.commits.release(t)
 	t.shard = sh
-	return e.fillLocked(t, func(t *ticket) error { return e.replay(t, n) })
+	return t.fillLocked(func(t *ticket) error { return r.replayEntry(t, n) })
 }
 
-func (e *Engine) replay(t *ticket, n *hold.Entry) error {
+// replayEntry writes the effects of one entry, but not the entry. The shard is locked.
+func (r *Rebuilder) replayEntry(t *ticket, n *hold.Entry) error {
 	if n.Shard != t.shard.id || n.Workspace.Shard() != t.shard.id {
 		return fmt.Errorf("%w: entry %d", ErrForeignShard, n.Seq)
 	}
-	funds, err := e.hotFunds(t, t.shard, &n.Workspace)
+	funds, err := t.shard.hotFunds(&t.scratch, &n.Workspace)
 	if err != nil || n.WsSeq <= funds.wsSeq {
 		return err
 	}
@@ -52,20 +60,19 @@ func (e *Engine) replay(t *ticket, n *hold.Entry) error {
 		return fmt.Errorf("%w: %s has %d, then %d", ErrGap, n.Workspace.Format(ident.Workspace), funds.wsSeq, n.WsSeq)
 	}
 	c := change{entry: n, funds: funds.funds}
-	if err := e.before(t, n, &c); err != nil {
+	if err := r.readBefore(t, n, &c); err != nil {
 		return err
 	}
-	t.batch = e.store.newBatch()
-	if err := e.write(t, &c); err != nil {
-		return e.discard(t, err)
+	t.batch = r.store.newBatch()
+	if err := c.write(t, r.buckets); err != nil {
+		return t.discardTicket(err)
 	}
 	t.key = appendLogKey(t.key[:0], n.Shard, n.Seq)
 	if err := t.batch.Delete(t.key, nil); err != nil { // it is the journal's
-		return e.discard(t, err)
+		return t.discardTicket(err)
 	}
-	if err := e.store.applyLazily(t.batch); err != nil {
-		e.fail(err)
-		return e.failure()
+	if err := r.failStop.failOn(r.store.applyLazily(t.batch)); err != nil {
+		return err
 	}
 	t.batch = nil
 	t.shard.changes.Add(1)
@@ -77,12 +84,12 @@ func (e *Engine) replay(t *ticket, n *hold.Entry) error {
 	return nil
 }
 
-// before reads the balances that an entry moves.
-func (e *Engine) before(t *ticket, n *hold.Entry, c *change) error {
+// readBefore reads the balances that an entry moves.
+func (r *Rebuilder) readBefore(t *ticket, n *hold.Entry, c *change) error {
 	if n.NetworkID != "" {
 		c.own = networkIDOf(routeOf(n.Kind), n.NetworkID)
 	}
-	spend, err := e.readSpend(t, &n.Card)
+	spend, err := r.store.readSpend(&t.scratch, &n.Card)
 	if err != nil {
 		return err
 	}
@@ -90,7 +97,7 @@ func (e *Engine) before(t *ticket, n *hold.Entry, c *change) error {
 	if n.After.ID.IsZero() {
 		return nil
 	}
-	found, err := e.readHold(t, &n.After.ID, &t.load.hold)
+	found, err := r.store.readHold(&t.scratch, &n.After.ID, &t.load.hold)
 	if found {
 		c.before = &t.load.hold
 	}
@@ -98,21 +105,21 @@ func (e *Engine) before(t *ticket, n *hold.Entry, c *change) error {
 }
 
 // markReplayed notes durably that all entries of the shard are the journal's.
-func (e *Engine) markReplayed(sh *shard) error {
-	return e.writeDurably(sh, func(t *ticket) error {
-		t.batch = e.store.newBatch()
-		hour := uint32(e.clock().Unix() / 3600)
+func (r *Rebuilder) markReplayed(sh *shard) error {
+	return r.commits.writeDurably(sh, func(t *ticket) error {
+		t.batch = r.store.newBatch()
+		hour := uint32(r.clock().Unix() / 3600)
 		t.key = appendRelayedKey(t.key[:0], sh.id, hour)
 		if err := t.batch.Set(t.key, binary.BigEndian.AppendUint64(nil, sh.seq), nil); err != nil {
-			return e.discard(t, err)
+			return t.discardTicket(err)
 		}
-		if err := e.apply(t); err != nil {
+		if err := r.commits.apply(t); err != nil {
 			return err
 		}
 		sh.synced.Store(sh.seq)
 		sh.relayed.Store(sh.seq)
 		sh.passed = sh.seq
-		e.enqueue(t)
+		r.commits.enqueueTicket(t)
 		return nil
 	})
 }
@@ -127,31 +134,31 @@ type Lost struct {
 
 // NoteLost durably records the lost runs of a shard that a rebuild found. It sets At by the clock.
 // It fails with ErrStopped and with the store's error.
-func (e *Engine) NoteLost(shard ident.Shard, lost []Lost) error {
+func (r *Rebuilder) NoteLost(shard ident.Shard, lost []Lost) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	return e.writeDurably(e.shards[shard], func(t *ticket) error {
-		t.batch = e.store.newBatch()
-		now := uint64(e.clock().UnixMilli())
+	return r.commits.writeDurably(r.shards[shard], func(t *ticket) error {
+		t.batch = r.store.newBatch()
+		now := uint64(r.clock().UnixMilli())
 		for _, l := range lost {
 			t.key = appendLostKey(t.key[:0], shard, l.First)
 			t.val = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(t.val[:0], l.Last), now)
 			if err := t.batch.Set(t.key, t.val, nil); err != nil {
-				return e.discard(t, err)
+				return t.discardTicket(err)
 			}
 		}
-		if err := e.apply(t); err != nil {
+		if err := r.commits.apply(t); err != nil {
 			return err
 		}
-		e.enqueue(t)
+		r.commits.enqueueTicket(t)
 		return nil
 	})
 }
 
 // Lost returns the runs that NoteLost recorded for a shard, in order. It fails only with an error
 // of the store.
-func (e *Engine) Lost(shard ident.Shard) ([]Lost, error) { return e.store.lost(e.store.db, shard) }
+func (r *Rebuilder) Lost(shard ident.Shard) ([]Lost, error) { return r.store.lost(r.store.db, shard) }
 
 func (s *store) lost(from reader, shard ident.Shard) ([]Lost, error) {
 	var lost []Lost

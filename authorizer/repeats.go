@@ -1,7 +1,6 @@
 package authorizer
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -20,7 +19,6 @@ const (
 	RepeatDays       = 30
 	repeatBucketDays = 10 // a bucket of ids is dropped whole, once its last day is RepeatDays ago
 	dayMillis        = int64(24 * time.Hour / time.Millisecond)
-	claimStripes     = 256
 )
 
 // networkID is a route and the hash of a network's message id: repeats are per route.
@@ -112,29 +110,6 @@ func bucketOf(unixMilli int64) uint16 { return uint16(unixMilli / dayMillis / re
 // oldestBucket is the first bucket that may hold an id of the last RepeatDays.
 func oldestBucket(now int64) uint16 { return bucketOf(now - RepeatDays*dayMillis) }
 
-// recall looks for a message in the live buckets, the newest first. Pebble's Bloom filters answer
-// for the tables; buckets known to be empty are skipped.
-func (e *Engine) recall(t *ticket, id *networkID, now int64) (r remembered, found bool, err error) {
-	p, err := e.store.probe()
-	if err != nil {
-		return r, false, err
-	}
-	oldest := oldestBucket(now)
-	newest := max(bucketOf(now), e.buckets.latest()) // a clock that went back hides nothing
-	for b := newest; b >= oldest && !found && err == nil; b-- {
-		if !e.buckets.used(b) {
-			continue
-		}
-		var v []byte
-		t.key = appendRepeatKey(t.key[:0], b, id)
-		if v, err = p.get(t.key); v != nil && err == nil {
-			found = true
-			r, err = decodeRemembered(v)
-		}
-	}
-	return r, found, errors.Join(err, p.close())
-}
-
 // buckets knows which of the live buckets hold anything, so that a young store does not search the
 // past.
 type buckets struct {
@@ -175,6 +150,29 @@ func (b *buckets) drop(before uint16) {
 	}
 }
 
+// recallAnswer looks for a message in the live buckets, the newest first. Pebble's Bloom filters
+// answer for the tables; buckets known to be empty are skipped.
+func (b *buckets) recallAnswer(s *store, sc *scratch, id *networkID, now int64) (r remembered, found bool, err error) {
+	p, err := s.probe()
+	if err != nil {
+		return r, false, err
+	}
+	oldest := oldestBucket(now)
+	newest := max(bucketOf(now), b.latest()) // a clock that went back hides nothing
+	for n := newest; n >= oldest && !found && err == nil; n-- {
+		if !b.used(n) {
+			continue
+		}
+		var v []byte
+		sc.key = appendRepeatKey(sc.key[:0], n, id)
+		if v, err = p.get(sc.key); v != nil && err == nil {
+			found = true
+			r, err = decodeRemembered(v)
+		}
+	}
+	return r, found, errors.Join(err, p.close())
+}
+
 // findBuckets asks the store once for each bucket that exists: a seek per bucket, for any
 // content.
 func (s *store) findBuckets() (*buckets, error) {
@@ -190,105 +188,3 @@ func (s *store) findBuckets() (*buckets, error) {
 		upper = binary.BigEndian.AppendUint16([]byte{prefixRepeat}, n)
 	}
 }
-
-// claims serialize the messages of one network id: the second message waits until the first is
-// durable and then finds its answer in the store. There are at most two per admitted ticket.
-type claims struct{ stripes [claimStripes]stripe }
-
-type stripe struct {
-	mu   sync.Mutex
-	held map[networkID]*claim
-}
-
-type claim struct {
-	id      networkID
-	owner   *ticket
-	waiters []chan struct{}
-}
-
-func newClaims() *claims {
-	c := &claims{}
-	for i := range c.stripes {
-		c.stripes[i].held = make(map[networkID]*claim)
-	}
-	return c
-}
-
-// take claims the ids in one order for all, so that no two tickets wait for each other. It is false
-// when the deadline comes first, or when it shall not wait and would; it has then taken nothing.
-func (c *claims) take(t *ticket, wait bool, ids ...networkID) bool {
-	if len(ids) == 2 && bytes.Compare(ids[0][:], ids[1][:]) > 0 {
-		ids[0], ids[1] = ids[1], ids[0]
-	}
-	for i := range ids {
-		if i == 1 && ids[1] == ids[0] {
-			break
-		}
-		t.claims[i].id = ids[i]
-		if !c.acquire(&t.claims[i], wait) {
-			c.release(t)
-			return false
-		}
-		t.claimed++
-	}
-	return true
-}
-
-func (c *claims) acquire(own *claim, wait bool) bool {
-	s := &c.stripes[own.id[1]]
-	for {
-		s.mu.Lock()
-		first := s.held[own.id]
-		if first == nil {
-			s.held[own.id] = own
-			s.mu.Unlock()
-			return true
-		}
-		if !wait {
-			s.mu.Unlock()
-			return false
-		}
-		freed := make(chan struct{})
-		first.waiters = append(first.waiters, freed)
-		s.mu.Unlock()
-		select {
-		case <-freed:
-		case <-own.owner.deadline:
-			if s.doom(own.id) {
-				return false
-			}
-			own.owner.deadline = passed
-		}
-	}
-}
-
-// doom makes the holder of a claim answer timeout, as the waiter is about to. It is false when the
-// holder is already durable: its claim is then free in a moment.
-func (s *stripe) doom(id networkID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first := s.held[id]
-	if first == nil {
-		return false
-	}
-	return first.owner.state.CompareAndSwap(pending, doomed) || first.owner.state.Load() != synced
-}
-
-func (c *claims) release(t *ticket) {
-	for i := range t.claims[:t.claimed] {
-		own := &t.claims[i]
-		s := &c.stripes[own.id[1]]
-		s.mu.Lock()
-		delete(s.held, own.id)
-		for _, w := range own.waiters {
-			close(w)
-		}
-		clear(own.waiters)
-		own.waiters = own.waiters[:0]
-		s.mu.Unlock()
-	}
-	t.claimed = 0
-}
-
-// passed is a deadline in the past.
-var passed = func() <-chan time.Time { c := make(chan time.Time); close(c); return c }()

@@ -22,23 +22,56 @@ const (
 	dropAtOnce = 4096
 )
 
+// Trim drops the entries that were relayed KeepRelayed ago, the network ids older than RepeatDays,
+// and the finished authorizations older than KeepHolds. It allows one caller at a time. It fails
+// with ErrStopped and with the store's error. The actors' retention loop calls it.
+func (e *Engine) Trim(now time.Time) error { return e.retention.trimLogs(now) }
+
+// retention drops the data whose time is over.
+type retention struct {
+	store    *store
+	failStop *failStop
+	shards   *shardTable
+	buckets  *buckets
+}
+
+// trimLogs is Engine.Trim.
+func (r *retention) trimLogs(now time.Time) error {
+	b := r.store.newBatch()
+	oldest := oldestBucket(now.UnixMilli())
+	first := networkID{}
+	if err := b.DeleteRange([]byte{prefixRepeat}, appendRepeatKey(nil, oldest, &first), nil); err != nil {
+		return err
+	}
+	before := uint32(now.Add(-KeepRelayed).Unix() / 3600) // the whole hour of the mark must have passed
+	for _, sh := range r.shards {
+		if err := sh.trimLog(b, before); err != nil {
+			return err
+		}
+	}
+	if err := r.failStop.failOn(r.store.applyLazily(b)); err != nil {
+		return err
+	}
+	r.buckets.drop(oldest)
+	return r.dropHolds(now)
+}
+
 // dropHolds drops the authorizations older than KeepHolds that hold nothing. The keys are in time
 // order, so it reads little else.
 //
 // It takes no lock, because an authorization without a held amount never holds one again. A
 // concurrent refund may write the authorization once more; the next round drops it. A drop that is
 // lost in a crash is repeated.
-func (e *Engine) dropHolds(now time.Time) error {
+func (r *retention) dropHolds(now time.Time) error {
 	lower, upper := []byte{prefixHold}, appendHoldTime(nil, now.Add(-KeepHolds))
 	for lower != nil {
-		b := e.store.newBatch()
-		next, err := e.dropPage(b, lower, upper)
+		b := r.store.newBatch()
+		next, err := r.dropPage(b, lower, upper)
 		if err != nil {
 			return err
 		}
-		if err := e.store.applyLazily(b); err != nil {
-			e.fail(err)
-			return e.failure()
+		if err := r.failStop.failOn(r.store.applyLazily(b)); err != nil {
+			return err
 		}
 		lower = next
 	}
@@ -48,7 +81,7 @@ func (e *Engine) dropHolds(now time.Time) error {
 // dropPage adds the deletions among the next dropAtOnce authorizations to the batch. It returns the
 // key at which the next page begins, nil at the end. Neighbours are deleted as one range, at the
 // same cost for two as for thousands.
-func (e *Engine) dropPage(b *batch, lower, upper []byte) (next []byte, err error) {
+func (r *retention) dropPage(b *batch, lower, upper []byte) (next []byte, err error) {
 	var (
 		h     hold.Hold
 		run   []byte // first key of the current range
@@ -61,7 +94,7 @@ func (e *Engine) dropPage(b *batch, lower, upper []byte) (next []byte, err error
 			return err
 		}
 	)
-	err = e.store.scan(e.store.db, lower, upper, func(k, v []byte) (bool, error) {
+	err = r.store.scan(r.store.db, lower, upper, func(k, v []byte) (bool, error) {
 		if seen++; seen > dropAtOnce {
 			next = append([]byte(nil), k...)
 			return true, nil

@@ -14,7 +14,9 @@ import (
 
 // holds returns the authorizations in the store.
 func (r *rig) holds() (ids []ident.UUID) {
-	require.NoError(r.t, r.e.WalkHolds(func(h *hold.Hold) error { ids = append(ids, h.ID); return nil }))
+	require.NoError(r.t, r.walk(func(s *Snapshot) error {
+		return s.WalkHolds(func(h *hold.Hold) error { ids = append(ids, h.ID); return nil })
+	}))
 	return ids
 }
 

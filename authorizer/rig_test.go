@@ -3,6 +3,7 @@ package authorizer
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -217,6 +218,21 @@ func (r *rig) funds(workspace ident.UUID) Funds {
 	return f
 }
 
+// walk visits the store of now.
+func (r *rig) walk(visit func(s *Snapshot) error) error {
+	s := r.e.Snapshot()
+	return errors.Join(visit(s), s.Close())
+}
+
+// hold returns an authorization, which must be known.
+func (r *rig) hold(id ident.UUID) (h hold.Hold) {
+	r.t.Helper()
+	found, err := r.e.store.readHold(&scratch{}, &id, &h)
+	require.NoError(r.t, err)
+	require.True(r.t, found)
+	return h
+}
+
 // log returns all durable entries of a shard.
 func (r *rig) log(shard ident.Shard) []hold.Entry {
 	r.t.Helper()
@@ -252,19 +268,22 @@ func (r *rig) agree() {
 			}
 		}
 	}
-	require.NoError(r.t, r.e.WalkFunds(func(w ident.UUID, f Funds, seq uint64) error {
-		require.Equal(r.t, cents[w], f.CardCents)
-		require.Equal(r.t, wsSeq[w], seq)
-		delete(cents, w)
-		return nil
+	require.NoError(r.t, r.walk(func(s *Snapshot) error {
+		return errors.Join(
+			s.WalkFunds(func(w ident.UUID, f Funds, seq uint64) error {
+				require.Equal(r.t, cents[w], f.CardCents)
+				require.Equal(r.t, wsSeq[w], seq)
+				delete(cents, w)
+				return nil
+			}),
+			s.WalkHolds(func(h *hold.Hold) error {
+				require.Equal(r.t, held[h.ID], h.Held)
+				return nil
+			}),
+			s.WalkSpends(func(card ident.UUID, s hold.Spend) error {
+				require.Equal(r.t, spends[card], s)
+				return nil
+			}))
 	}))
 	require.Empty(r.t, cents)
-	require.NoError(r.t, r.e.WalkHolds(func(h *hold.Hold) error {
-		require.Equal(r.t, held[h.ID], h.Held)
-		return nil
-	}))
-	require.NoError(r.t, r.e.WalkSpends(func(card ident.UUID, s hold.Spend) error {
-		require.Equal(r.t, spends[card], s)
-		return nil
-	}))
 }

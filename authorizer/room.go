@@ -1,6 +1,10 @@
 package authorizer
 
-import "purser/authorizer/hold"
+import (
+	"sync/atomic"
+
+	"purser/authorizer/hold"
+)
 
 // Room is the set of messages for which the deployment's disks have room. Its owner measures the
 // disks; the engine checks it for every message.
@@ -15,13 +19,15 @@ const (
 	RoomForNone
 )
 
+// diskRoom is the Room of now. Its zero value has room for all messages.
+type diskRoom struct{ now atomic.Uint32 }
+
 // SetRoom sets the room from now on. A new engine has room for all messages. The serve command's
 // disk guard calls it after each measurement.
-func (e *Engine) SetRoom(r Room) { e.room.Store(uint32(r)) }
+func (e *Engine) SetRoom(r Room) { e.room.now.Store(uint32(r)) }
 
-// lacksDiskSpace reports that a message of this kind has no room on the disk. It is one atomic
-// load.
-func (e *Engine) lacksDiskSpace(k hold.Kind) bool {
-	r := Room(e.room.Load())
-	return r != RoomForAll && (r == RoomForNone || asks(k))
+// lacksRoom reports that a message of this kind has no room on the disk. It is one atomic load.
+func (d *diskRoom) lacksRoom(k hold.Kind) bool {
+	r := Room(d.now.Load())
+	return r != RoomForAll && (r == RoomForNone || asksForAmount(k))
 }

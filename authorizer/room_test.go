@@ -96,7 +96,7 @@ func BenchmarkRoomOfASwipe(b *testing.B) {
 	r := newRig(b, vfs.NewMem())
 	b.ReportAllocs()
 	for b.Loop() {
-		if r.e.lacksDiskSpace(hold.Authorization) {
+		if r.e.room.lacksRoom(hold.Authorization) {
 			b.Fatal("no room")
 		}
 	}

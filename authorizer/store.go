@@ -21,7 +21,6 @@ import (
 
 // Sizes and limits of the Pebble store.
 const (
-	l0StopWrites      = 1 << 10   // never stall a swipe for compaction debt
 	storeCacheBytes   = 256 << 20 // blocks and filters; Pebble takes its memtables out of it
 	bloomBitsPerKey   = 10
 	maxUnsyncedPebble = 4095 // Pebble's own limit of commits that wait for a sync; past it a commit blocks
@@ -110,12 +109,11 @@ func openStore(o *Options, fatal func(error)) (*store, error) {
 // pebbleOptions leaves the memtables to the gate, which bounds by them what a start has to replay.
 func pebbleOptions(o *Options, s *store, fatal func(error)) *pebble.Options {
 	p := &pebble.Options{
-		FS:                    o.FS,
-		Lock:                  s.lock,
-		L0StopWritesThreshold: l0StopWrites,
-		CacheSize:             storeCacheBytes,
-		MaxOpenFiles:          o.OpenTables,
-		Logger:                pebbleLogger{fatal: fatal},
+		FS:           o.FS,
+		Lock:         s.lock,
+		CacheSize:    storeCacheBytes,
+		MaxOpenFiles: o.OpenTables,
+		Logger:       pebbleLogger{fatal: fatal},
 	}
 	if s.logs != nil {
 		p.FS = s.logs

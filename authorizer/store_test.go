@@ -70,16 +70,16 @@ func TestAStartReadsNoCard(t *testing.T) {
 func TestLostRunsOfARebuildAreKept(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	found := []Lost{{First: 1, Last: 1}, {First: 7, Last: 9}}
-	require.NoError(t, r.e.NoteLost(4, found))
-	require.NoError(t, r.e.NoteLost(5, nil))
+	require.NoError(t, r.e.Rebuilder().NoteLost(4, found))
+	require.NoError(t, r.e.Rebuilder().NoteLost(5, nil))
 	r.reopen()
 	for i := range found {
 		found[i].At = epoch.UnixMilli()
 	}
-	kept, err := r.e.Lost(4)
+	kept, err := r.e.Rebuilder().Lost(4)
 	require.NoError(t, err)
 	require.Equal(t, found, kept)
-	none, err := r.e.Lost(5)
+	none, err := r.e.Rebuilder().Lost(5)
 	require.NoError(t, err)
 	require.Empty(t, none)
 }

@@ -21,11 +21,10 @@ type Stricter struct {
 // After a crash a second call completes the rest. The engine must not serve, and must be closed
 // afterwards, because its cache does not see the changes. It fails only with an error of either
 // store. `purser rebuild-authorizer` calls it.
-func (e *Engine) KeepStricter(earlier *Engine, named int) (Stricter, error) {
-	k := stricterKeeper{e: e, t: e.newTicket(actWrite), named: named}
-	defer e.release(k.t)
+func (r *Rebuilder) KeepStricter(earlier *Engine, named int) (Stricter, error) {
+	k := stricterKeeper{store: r.store, named: named}
 	before := earlier.Snapshot()
-	err := before.WalkCards(k.judge)
+	err := before.WalkCards(k.compareRule)
 	if errClose := before.Close(); err == nil {
 		err = errClose
 	}
@@ -37,16 +36,16 @@ func (e *Engine) KeepStricter(earlier *Engine, named int) (Stricter, error) {
 
 // stricterKeeper is one run of KeepStricter.
 type stricterKeeper struct {
-	e     *Engine
-	t     *ticket
+	store *store
 	named int
 	found Stricter
 	batch []hold.Rule
+	scratch
 }
 
-// judge compares a rule of the earlier store with the rule here.
-func (k *stricterKeeper) judge(old *hold.Rule) error {
-	now, err := k.e.readRule(k.t, &old.Token)
+// compareRule compares a rule of the earlier store with the rule here.
+func (k *stricterKeeper) compareRule(old *hold.Rule) error {
+	now, err := k.store.readRule(&k.scratch, &old.Token)
 	switch {
 	case err != nil:
 		return err
@@ -71,7 +70,7 @@ func (k *stricterKeeper) commit() error {
 	if len(k.batch) == 0 {
 		return nil
 	}
-	b := k.e.store.newBatch()
+	b := k.store.newBatch()
 	for i := range k.batch {
 		rule := &k.batch[i]
 		if err := b.Set(appendRuleKey(nil, &rule.Token), hold.AppendRule(nil, rule), nil); err != nil {
@@ -80,8 +79,8 @@ func (k *stricterKeeper) commit() error {
 		}
 	}
 	k.batch = k.batch[:0]
-	if err := k.e.store.apply(b); err != nil {
+	if err := k.store.apply(b); err != nil {
 		return err
 	}
-	return k.e.store.await(b)
+	return k.store.await(b)
 }

@@ -55,7 +55,7 @@ func TestKeepStricterIsInterrupted(t *testing.T) {
 		return nil
 	})
 	r.reopen(func(o *Options) { o.FS = errorfs.Wrap(disk, crashing) })
-	found, err := r.e.KeepStricter(earlier.e, 3)
+	found, err := r.e.Rebuilder().KeepStricter(earlier.e, 3)
 	require.NoError(t, err)
 	require.Len(t, found.Cards, 3)
 	require.Equal(t, stricterCards, found.Changed)
@@ -67,7 +67,7 @@ func TestKeepStricterIsInterrupted(t *testing.T) {
 		r.fs = fs
 		r.open()
 		seen[frozenCards(t, r.e)]++
-		again, err := r.e.KeepStricter(earlier.e, 0)
+		again, err := r.e.Rebuilder().KeepStricter(earlier.e, 0)
 		require.NoError(t, err)
 		require.Equal(t, stricterCards, again.Changed)
 		require.Equal(t, stricterCards, frozenCards(t, r.e))

@@ -1,6 +1,7 @@
 package authorizer
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,13 +49,16 @@ type ticket struct {
 	done   chan struct{}
 	err    error // the sync's
 
-	claims         [2]claim
-	claimed        int
-	admitted       bool
-	timer          *time.Timer
-	deadline       <-chan time.Time
-	key, val, text []byte // scratch
+	claims   [2]claim
+	claimed  int
+	admitted bool
+	timer    *time.Timer
+	deadline <-chan time.Time
+	scratch
 }
+
+// scratch has the buffers of keys, values and texts, which are used again.
+type scratch struct{ key, val, text []byte }
 
 // act is what a ticket does under the lock.
 type act uint8
@@ -100,27 +104,28 @@ func newTicketPool() *sync.Pool {
 	}}
 }
 
-func (e *Engine) newTicket(a act) *ticket {
-	t := e.tickets.Get().(*ticket)
+// newTicket takes a ticket from the pool. Release it.
+func (c *committer) newTicket(a act) *ticket {
+	t := c.pool.Get().(*ticket)
 	t.act = a
 	return t
 }
 
-// arm starts the deadline of an answer to a message that has waited before.
-func (e *Engine) arm(t *ticket, waited time.Duration) {
-	if e.deadline != nil {
-		t.deadline = e.deadline()
+// armTicket starts the deadline of an answer to a message that has waited before.
+func (c *committer) armTicket(t *ticket, waited time.Duration) {
+	if c.deadline != nil {
+		t.deadline = c.deadline()
 		return
 	}
 	t.timer.Reset(max(0, hold.AnswerWithin-waited))
 	t.deadline = t.timer.C
 }
 
-// admit takes one of the places for unsynced commits, false when the deadline comes first, or at
-// once when it shall not wait. A ticket without a deadline waits.
-func (e *Engine) admit(t *ticket, wait bool) bool {
+// admitTicket takes one of the places for unsynced commits, false when the deadline comes first, or
+// at once when it shall not wait. A ticket without a deadline waits.
+func (c *committer) admitTicket(t *ticket, wait bool) bool {
 	select {
-	case e.slots <- struct{}{}:
+	case c.slots <- struct{}{}:
 		t.admitted = true
 		return true
 	default:
@@ -129,7 +134,7 @@ func (e *Engine) admit(t *ticket, wait bool) bool {
 		return false
 	}
 	select {
-	case e.slots <- struct{}{}:
+	case c.slots <- struct{}{}:
 		t.admitted = true
 		return true
 	case <-t.deadline:
@@ -138,19 +143,19 @@ func (e *Engine) admit(t *ticket, wait bool) bool {
 }
 
 // release gives back all that the ticket holds, and the ticket.
-func (e *Engine) release(t *ticket) {
-	e.claims.release(t)
+func (c *committer) release(t *ticket) {
+	c.claims.release(t)
 	if t.admitted {
-		<-e.slots
+		<-c.slots
 	}
 	t.timer.Stop()
-	*t = ticket{done: t.done, timer: t.timer, claims: t.claims, key: t.key, val: t.val, text: t.text}
-	e.tickets.Put(t)
+	*t = ticket{done: t.done, timer: t.timer, claims: t.claims, scratch: t.scratch}
+	c.pool.Put(t)
 }
 
 // wait returns nil when the commit is durable, or there is none. errLate says that the deadline
 // came first; the ticket then belongs to others.
-func (e *Engine) wait(t *ticket) error {
+func (c *committer) wait(t *ticket) error {
 	select {
 	case <-t.done:
 	case <-t.deadline:
@@ -163,7 +168,7 @@ func (e *Engine) wait(t *ticket) error {
 		return t.err
 	}
 	if t.state.Load() == doomedSynced && t.logged || t.late() {
-		e.settleLate(t)
+		c.settleLate(t)
 		return errLate
 	}
 	return nil
@@ -181,57 +186,17 @@ func (t *ticket) late() bool {
 }
 
 // settleLate gives up a synced ticket whose answer comes too late.
-func (e *Engine) settleLate(t *ticket) {
+func (c *committer) settleLate(t *ticket) {
 	if t.logged {
-		e.takeBack(t)
+		c.takeBack(t)
 		return
 	}
-	e.release(t)
+	c.release(t)
 }
 
-// enqueue hands an applied batch to the syncer. It is called under the shard's lock, so that a
-// shard's commits arrive in order; the queue has room for every admitted ticket.
-func (e *Engine) enqueue(t *ticket) {
-	t.queued = true
-	e.queue <- t
-}
-
-// syncLoop waits for the syncs in the order of the commits and notifies the owners.
-func (e *Engine) syncLoop() {
-	for t := range e.queue {
-		err := e.store.await(t.batch)
-		t.batch = nil
-		if err != nil {
-			e.fail(err)
-		}
-		t.err = e.failure()
-		if t.err == nil && t.logged {
-			t.shard.advance(t.entry.Seq)
-			e.listener.Synced(t.shard.id)
-		}
-		e.settle(t)
-	}
-	close(e.returns)
-}
-
-// settle passes a synced ticket on.
-func (e *Engine) settle(t *ticket) {
-	switch {
-	case t.state.CompareAndSwap(pending, synced), t.state.CompareAndSwap(doomed, doomedSynced):
-		t.done <- struct{}{}
-	case t.act == actDecide && t.logged && t.err == nil: // its owner has left
-		e.takeBack(t)
-	default:
-		e.release(t)
-	}
-}
-
-// takeBack undoes a decision that was answered "timeout". A fact that was answered 503 stays: its
-// repeat gets the outcome.
-func (e *Engine) takeBack(t *ticket) {
-	if t.entry.Kind != hold.Authorization && t.entry.Kind != hold.Incremental {
-		e.release(t)
-		return
-	}
-	e.returns <- t
+// discardTicket closes a batch that was not applied.
+func (t *ticket) discardTicket(err error) error {
+	err = errors.Join(err, t.batch.Close())
+	t.batch = nil
+	return err
 }

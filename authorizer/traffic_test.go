@@ -78,12 +78,14 @@ func (tr *traffic) walks(r *rig) (all []string) {
 		all = append(all, fmt.Sprintf(format, args...))
 		return nil
 	}
+	s := r.e.Snapshot()
 	for _, err := range []error{
-		r.e.WalkFunds(func(w ident.UUID, f Funds, seq uint64) error { return add("funds %x %+v %d", w, f, seq) }),
-		r.e.WalkHolds(func(h *hold.Hold) error { return add("hold %+v", *h) }),
-		r.e.WalkCards(func(rule *hold.Rule) error { return add("rule %+v", *rule) }),
-		r.e.WalkSpends(func(card ident.UUID, s hold.Spend) error { return add("spend %x %+v", card, s) }),
-		r.e.WalkReservations(func(w, id ident.UUID, c money.Cents) error { return add("reserved %x %x %d", w, id, c) }),
+		s.WalkFunds(func(w ident.UUID, f Funds, seq uint64) error { return add("funds %x %+v %d", w, f, seq) }),
+		s.WalkHolds(func(h *hold.Hold) error { return add("hold %+v", *h) }),
+		s.WalkCards(func(rule *hold.Rule) error { return add("rule %+v", *rule) }),
+		s.WalkSpends(func(card ident.UUID, s hold.Spend) error { return add("spend %x %+v", card, s) }),
+		s.WalkReservations(func(w, id ident.UUID, c money.Cents) error { return add("reserved %x %x %d", w, id, c) }),
+		s.Close(),
 	} {
 		if err != nil {
 			panic(err)

@@ -219,7 +219,7 @@ func reverseEarly(w *worker, s *swipe) bool {
 	w.body = append(w.body, `"}`...)
 	status, answer, err := w.network.sendRequest("POST", reversals, w.body)
 	for tries := 0; err == nil && status == 503 && tries < soakRetries; tries++ { // with the same id: the server takes it for the same message
-		w.countOutcome("sent again")
+		w.countOutcome(sentAgain)
 		time.Sleep(soakRetryPause)
 		status, answer, err = w.network.sendRequest("POST", reversals, w.body)
 	}

@@ -111,7 +111,8 @@ func figuresOf(text io.Reader, wanted func(name string) bool) (map[string]float6
 	return found, err
 }
 
-// eachMetric parses Prometheus's text format. Labels is the text from the opening brace on.
+// eachMetric parses Prometheus's text format and calls see with each metric. labels is the text
+// from the opening brace on. It fails when text cannot be read.
 func eachMetric(text io.Reader, see func(name, labels, value string)) error {
 	lines := bufio.NewScanner(text)
 	for lines.Scan() {
@@ -220,6 +221,7 @@ func (s *Stage) judgeBacklog() {
 	}
 }
 
+// gaugeNames returns the names of all gauges that were read in a stage, sorted.
 func (s *Stage) gaugeNames() []string {
 	var names []string
 	for _, m := range s.Moments {

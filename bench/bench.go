@@ -13,8 +13,12 @@
 // because ratios compare between machines and figures do not. The client shares the machine with
 // the server.
 //
-// A run fails on a wrong answer, a missing one, or money that does not add up. It fails on no
+// A run fails on a wrong answer, a missing one, or money that does not add up. The first wrong
+// answer ends the run, and its difference has the request, the answer and advice. A run fails on no
 // figure: the report lists missed goals, among them rates that were not held.
+//
+// A comparison (compare.go) runs one load against two servers in turns and sets their figures side
+// by side, with the processor time of each server (processor.go).
 package bench
 
 import (
@@ -154,7 +158,7 @@ func (c Config) withDefaults() Config {
 	c.Merchants = cmp.Or(c.Merchants, 1000)
 	c.Skew = cmp.Or(c.Skew, 1.1)
 	c.Declines = cmp.Or(c.Declines, 10)
-	c.Run = cmp.Or(c.Run, strings.ToLower(rand.Text()[:8]))
+	c.Run = cmp.Or(c.Run, newRunID())
 	c.DiskDir = cmp.Or(c.DiskDir, os.TempDir())
 	if c.Empty == nil {
 		c.Empty = emptyHere
@@ -169,6 +173,9 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+// newRunID draws the part of ids that makes them a run's own.
+func newRunID() string { return strings.ToLower(rand.Text()[:8]) }
 
 func (l *Load) setDefaults() {
 	l.Name = cmp.Or(l.Name, l.Workload)
@@ -240,27 +247,33 @@ func (l *Load) validateLoad(f *faults, server bool) {
 // Run measures the machine, creates cards, and runs the loads one after another. It fails for a
 // faulty configuration, for a server that does not answer, and when ctx ends; it then returns a
 // report of the finished part. A wrong or missing answer is no error: it sets Report.Failed. The
-// command `purser bench` calls it.
+// first wrong answer or sum ends the run. The command `purser bench` calls it.
 func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
 	}
 	began, r := time.Now(), &run{Config: c.withDefaults()}
 	report, err := r.prepareReport(ctx)
-	for i := 0; i < len(r.Loads) && err == nil; i++ {
+	for i := 0; i < len(r.Loads) && err == nil && !foundWrong(report.Stages); i++ {
 		var stages []Stage
 		stages, err = r.runLoad(ctx, &r.Loads[i])
 		report.Stages = append(report.Stages, stages...)
 	}
-	if err == nil {
+	if err == nil && !foundWrong(report.Stages) {
 		err = r.measureAgain(ctx, &report)
 	}
-	report.Seconds = time.Since(began).Seconds()
-	report.judgeAnswers()
-	report.judgeGoals(r.Goals)
-	report.setRatios()
-	report.decimateSeries()
+	report.concludeRun(began, r.Goals)
 	return report, err
+}
+
+// concludeRun judges the answers and goals of a run that began at a time, and sets the ratios. Run
+// and Compare call it last.
+func (r *Report) concludeRun(began time.Time, goals []Goal) {
+	r.Seconds = time.Since(began).Seconds()
+	r.judgeAnswers()
+	r.judgeGoals(goals)
+	r.setRatios()
+	r.decimateSeries()
 }
 
 // run is the state of one run.
@@ -284,12 +297,17 @@ func (r *run) prepareReport(ctx context.Context) (Report, error) {
 		r.cards = &portfolio{given: newGiven(r.Config)}
 		return report, nil
 	}
+	return report, r.prepareCards(ctx)
+}
+
+// prepareCards creates the user, the workspaces and the cards of the run. It fails when the server
+// refuses one.
+func (r *run) prepareCards(ctx context.Context) (err error) {
 	r.Progress(Progress{Stage: "making cards"})
-	if r.desk, err = signUp(ctx, r.Target, r.Run); err != nil {
-		return report, err
+	if r.desk, err = signUp(ctx, r.Target, r.Run); err == nil {
+		r.cards, err = issuePortfolio(ctx, r.desk, r.Config)
 	}
-	r.cards, err = issuePortfolio(ctx, r.desk, r.Config)
-	return report, err
+	return err
 }
 
 // runLoad runs one load by its workload and returns its stages. It fails with the workload's error.

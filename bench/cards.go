@@ -54,23 +54,24 @@ func (g *given) card(i int) *card { return &card{token: g.Token(i), tenant: &g.t
 
 // runExistingCards runs the workload cards over existing cards. It swipes cards that are in memory,
 // cards that are not, and enough cards to fill the memory and evict others. Then it kills the
-// server and compares the spends. It fails without the admin URL, and with errors of the server.
+// server and compares the spends. A wrong answer ends it. It fails without the admin URL, and with
+// errors of the server.
 func (r *run) runExistingCards(ctx context.Context, l *Load) ([]Stage, error) {
 	if r.Target.Admin == "" {
 		return nil, fmt.Errorf("bench: %s reads the server's figures and needs its admin URL", Cards)
 	}
 	cold := &walk{cards: r.cards}
 	all, err := r.runPart(ctx, l, "cold", 1, cold.pickNext, nil)
-	if err != nil {
+	if err != nil || foundWrong(all) {
 		return all, err
 	}
 	hot, err := r.runPart(ctx, l, "hot", 1, hotPick(r.cards), nil)
-	if all = append(all, hot...); err != nil {
+	if all = append(all, hot...); err != nil || foundWrong(all) {
 		return all, err
 	}
 	missCosts(&all[0], &all[1])
 	filled, err := r.fillCache(ctx, l, cold)
-	if all = append(all, filled...); err != nil {
+	if all = append(all, filled...); err != nil || foundWrong(all) {
 		return all, err
 	}
 	kills := *l
@@ -78,7 +79,7 @@ func (r *run) runExistingCards(ctx context.Context, l *Load) ([]Stage, error) {
 	killed, err := r.runRecovery(ctx, &kills)
 	killed[0].Notes = append(killed[0].Notes, fmt.Sprintf("killed after %s of swipes; the loads before took %s each", kills.Duration,
 		l.Duration), r.Stock.Holds)
-	if err == nil {
+	if err == nil && !foundWrong(killed) {
 		err = r.compareSpent(&killed[len(killed)-1])
 	}
 	return append(all, killed...), err
@@ -215,8 +216,8 @@ func (r *run) compareSpent(s *Stage) error {
 	var wrong differences
 	for i := range tenants {
 		if approved := -tenants[i].moved.Load(); spent[i] != approved {
-			wrong.addDifference(fmt.Sprintf("workspace %d of the stock has spent %d cents by the server's store, and %d were approved", i, spent[i],
-				approved))
+			wrong.addSum("workspace %d of the stock has spent %d cents by the server's store, and %d were approved",
+				i, spent[i], approved)
 		}
 	}
 	s.addDifference(&wrong)

@@ -52,6 +52,8 @@ func infosOf(text io.Reader) (map[string]map[string]string, error) {
 	return infos, err
 }
 
+// serverFact returns the server's version and revision, for the facts of a report. collectFacts
+// calls it.
 func serverFact(build map[string]string) string {
 	switch {
 	case build == nil:
@@ -62,6 +64,7 @@ func serverFact(build map[string]string) string {
 	return "purser " + build["version"] + " " + build["revision"]
 }
 
+// storeFact returns the server's stores, for the facts of a report. collectFacts calls it.
 func storeFact(stores map[string]string) string {
 	store := map[string]string{"pebble": "embedded journal (Pebble)", "postgres": "Postgres"}[stores["journal"]]
 	switch {
@@ -73,6 +76,8 @@ func storeFact(stores map[string]string) string {
 	return store
 }
 
+// syncFact returns whether the server syncs its answers, for the facts of a report. collectFacts
+// calls it.
 func syncFact(stores map[string]string) string {
 	switch stores["authorizer_sync"] {
 	case "true":

@@ -14,6 +14,8 @@ import (
 const (
 	maxWarmUp      = 500 * time.Millisecond // before anything is recorded
 	maxDifferences = 20                     // that are kept in words
+	maxQuoted      = 300                    // bytes of an answer in words
+	maxRequest     = 600                    // bytes of a request's body in words
 	momentsPerLoad = 120                    // points of a plot over time
 	shortestMoment = 100 * time.Millisecond
 	longestMoment  = time.Minute
@@ -21,8 +23,11 @@ const (
 	pauseOnFailure = 5 * time.Millisecond
 )
 
-// noAnswer is the outcome of a request without an answer.
-const noAnswer = "no answer"
+// The outcomes of a request without an answer, and of one that is sent again after a 503.
+const (
+	noAnswer  = "no answer"
+	sentAgain = "sent again"
+)
 
 // traffic generates the requests of a flow.
 type traffic interface {
@@ -128,11 +133,37 @@ func (w *worker) countBytes(outcome []byte) {
 	*n++
 }
 
-// noteDifference records an answer that differs from the expected one.
+// noteDifference records an answer that differs from the expected one, with the request and with
+// advice for the user.
 func (w *worker) noteDifference(what string, status int, answer []byte, want string) {
-	w.faults.addDifference(
-		fmt.Sprintf("%s: answered %d %s, want %s", what, status, answer[:min(len(answer), 300)], want),
-	)
+	w.faults.addDifference(fmt.Sprintf("%s: answered %d %s, want %s; the request was %s; %s", what, status,
+		answer[:min(len(answer), maxQuoted)], want, w.lastRequest(), adviceOn(status)))
+}
+
+// lastRequest returns the last request of the connection, to either port.
+func (w *worker) lastRequest() string {
+	if w.rest.used.After(w.network.used) {
+		return w.rest.lastRequest()
+	}
+	return w.network.lastRequest()
+}
+
+// auditAdvice is what a user does about a server whose answers or sums are wrong.
+const auditAdvice = "run `purser audit` on the server's data directory, and repeat the run with the same --seed"
+
+// adviceOn returns what a user does about a wrong answer with a status.
+func adviceOn(status int) string {
+	switch {
+	case status == 401 || status == 403:
+		return "the server no longer takes the secret: give the secret that it was started with"
+	case status == 404 || status == 405:
+		return "name the address of the right port of the server"
+	case status == 429:
+		return "start the server with PURSER_RATE_LIMITS=off"
+	case status >= 500:
+		return "read the log of the server"
+	}
+	return auditAdvice
 }
 
 // nextID returns a network id that is unique over all runs. The next call overwrites it.
@@ -144,7 +175,10 @@ func (w *worker) nextID() []byte {
 
 // differences counts the wrong answers of a stage. It keeps the first maxDifferences in words.
 type differences struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// stop ends the flow at its first wrong answer, the only one that is kept. nil: a comparison of
+	// sums or repeats, which counts all.
+	stop  func()
 	count int64
 	first []string
 }
@@ -152,10 +186,21 @@ type differences struct {
 func (d *differences) addDifference(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.stop != nil {
+		if d.count > 0 {
+			return // an answer that was under way at the first wrong one
+		}
+		d.stop()
+	}
 	d.count++
 	if len(d.first) < maxDifferences {
 		d.first = append(d.first, text)
 	}
+}
+
+// addSum records a sum or a stored value that differs from the expected one.
+func (d *differences) addSum(format string, args ...any) {
+	d.addDifference(fmt.Sprintf(format, args...) + "; " + auditAdvice)
 }
 
 // drive is the state of a running flow.
@@ -260,10 +305,11 @@ func (p *pace) sendDueTimes(ctx context.Context) {
 // watch is called with every sample of a load, and adds figures of the server.
 type watch interface{ sampleMetrics(m *Moment) }
 
-// runFlows runs flows concurrently for the load's duration and returns a stage for each. It fails
-// only when ctx ends, and then returns the stages as far as they ran. Every workload calls it.
-func (r *run) runFlows(ctx context.Context, l *Load, w watch, flows ...flow) ([]Stage, error) {
-	ctx, cancel := context.WithCancel(ctx)
+// runFlows runs flows concurrently for the load's duration and returns a stage for each. The first
+// wrong answer of a flow ends all of them. It fails only when ctx ends, and then returns the stages
+// as far as they ran. Every workload calls it.
+func (r *run) runFlows(whole context.Context, l *Load, w watch, flows ...flow) ([]Stage, error) {
+	ctx, cancel := context.WithCancel(whole)
 	defer cancel()
 	drives := make([]*drive, len(flows))
 	for i, f := range flows {
@@ -273,6 +319,7 @@ func (r *run) runFlows(ctx context.Context, l *Load, w watch, flows ...flow) ([]
 	began := time.Now() // after the workers are made, which takes a part of a short load
 	for _, d := range drives {
 		d.setStart(l, began)
+		d.faults.stop = cancel
 		if d.pace.period > 0 {
 			running.Go(func() { d.pace.sendDueTimes(ctx) })
 		}
@@ -283,7 +330,7 @@ func (r *run) runFlows(ctx context.Context, l *Load, w watch, flows ...flow) ([]
 	ended := make(chan struct{})
 	go func() { running.Wait(); close(ended) }()
 	r.sampleFlows(l, w, drives, ended)
-	return r.collectStages(l, drives), ctx.Err()
+	return r.collectStages(l, drives), whole.Err()
 }
 
 // sampleFlows samples the flows at equal intervals until they have ended. It reports progress with
@@ -338,7 +385,7 @@ func (r *run) collectStages(l *Load, drives []*drive) []Stage {
 			Wrong:       d.faults.count,
 			Differences: d.faults.first,
 		}
-		s.Seconds = min(time.Since(d.pace.from), d.pace.until.Sub(d.pace.from)).Seconds()
+		s.Seconds = max(0, min(time.Since(d.pace.from), d.pace.until.Sub(d.pace.from))).Seconds() // 0 in the warm-up
 		for i, name := range d.traffic.measures() {
 			m := newMeasure(name, d.recorder.allLatencies(i), s.Seconds)
 			m.excludeUndecided(d.recorder.countUndecided(i), s.Seconds)

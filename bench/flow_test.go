@@ -173,3 +173,52 @@ func TestAnEarlyReversalIsJudged(t *testing.T) {
 	require.Zero(t, w.faults.count)
 	require.EqualValues(t, 1, *w.outcomes[noAnswer])
 }
+
+// The first wrong answer ends a load at once, closed or open. The difference has the request
+// without its secret, the answer, and advice.
+func TestTheFirstWrongAnswerEndsALoad(t *testing.T) {
+	const rightAnswers, connections = 20, 5
+	for _, rate := range []int{0, 2000} {
+		var asked atomic.Int64
+		r := officeRun(t, func(_ *office, q *request) {
+			if q.call == "authorize" && asked.Add(1) > rightAnswers {
+				q.status, q.reason = 401, "unauthorized"
+			}
+		})
+		l := Load{Workload: Authorize, Connections: connections, Rate: rate, Duration: time.Hour}
+		l.setDefaults()
+		stages, err := r.runLoad(t.Context(), &l)
+		require.NoError(t, err)
+		require.LessOrEqual(t, asked.Load(), int64(rightAnswers+connections))
+		require.EqualValues(t, 1, stages[0].Wrong)
+		require.Len(t, stages[0].Differences, 1)
+		require.GreaterOrEqual(t, stages[0].Seconds, 0.0)
+		require.Regexp(t, `^authorization \S+ of \d+ cents: answered 401 \{.*"reason":"unauthorized".*\}, `+
+			`want approved; the request was POST /v1/authorizations \{"id":.*\}; `+
+			`the server no longer takes the secret`, stages[0].Differences[0])
+		require.NotContains(t, stages[0].Differences[0], "Bearer")
+	}
+}
+
+// The advice about a wrong answer depends on its status.
+func TestAdviceOnAWrongAnswer(t *testing.T) {
+	for status, says := range map[int]string{401: "secret", 404: "address", 429: "PURSER_RATE_LIMITS=off", 500: "log",
+		200: "purser audit"} {
+		require.Contains(t, adviceOn(status), says)
+	}
+	var d differences
+	d.addSum("%d cents", 5)
+	require.Equal(t, []string{"5 cents; " + auditAdvice}, d.first)
+}
+
+// The request of a difference is the last one of the worker, to either port.
+func TestTheLastRequestIsThatOfEitherPort(t *testing.T) {
+	w, _ := workerAt(listen(t, func(*fasthttp.RequestCtx) {}), 1)
+	defer w.closeWires()
+	_, _, err := w.network.sendRequest("POST", clearings, []byte(`{"id":"x"}`))
+	require.NoError(t, err)
+	require.Equal(t, `POST /v1/clearings {"id":"x"}`, w.lastRequest())
+	_, _, err = w.rest.sendRequest("GET", "/api/treasury", nil)
+	require.NoError(t, err)
+	require.Equal(t, "GET /api/treasury", w.lastRequest())
+}

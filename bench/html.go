@@ -37,7 +37,8 @@ func (r *Report) WriteHTML(out io.Writer, title string) error {
 	}
 	return t.Execute(out, map[string]any{"Title": title, "Facts": r.factLines(), "Header": header.rowCells(), "Rows": r.tableCells(),
 		"Legend": Legend, "Sections": sections, "Verdict": r.verdictLine(), "Failed": r.Failed,
-		"Goals": r.goalLines()})
+		"Goals": r.goalLines(), "ComparisonHeader": comparisonHeader, "Comparison": r.comparisonRows(),
+		"ComparisonLegend": ComparisonLegend})
 }
 
 func (r *Report) tableCells() [][]string {
@@ -48,6 +49,8 @@ func (r *Report) tableCells() [][]string {
 	return all
 }
 
+// stageFigures returns the plots of a stage: latency by percentile and, when the stage was
+// observed, its course in time. WriteHTML calls it.
 func (s *Stage) stageFigures() []figure {
 	var all []figure
 	add := func(title string, p *plot) {

@@ -64,7 +64,7 @@ func (t *lifecycle) sendStep(w *worker, measure int, due time.Time, s *swipe, bo
 	w.body = body
 	status, answer, ok := w.sendMeasured(w.network, measure, due, "POST", path)
 	for tries := 0; ok && status == 503 && tries < soakRetries; tries++ { // the same id: the same message
-		w.countOutcome("sent again")
+		w.countOutcome(sentAgain)
 		w.markUndecided(measure, due)
 		time.Sleep(soakRetryPause)
 		status, answer, ok = w.sendMeasured(w.network, measure, due, "POST", path)

@@ -30,6 +30,8 @@ type axis struct {
 	log        bool
 }
 
+// positionOf returns the pixel of a value on the axis. An axis of one value has all values at its
+// start.
 func (a axis) positionOf(v float64) float64 {
 	from, to := a.from, a.to
 	if a.log {
@@ -85,6 +87,8 @@ func (p *plot) renderSVG() template.HTML {
 	return template.HTML(b.String())
 }
 
+// drawCurve writes the SVG of the i-th curve: a line, or a dot for a single point. renderSVG calls
+// it.
 func (p *plot) drawCurve(b *strings.Builder, i int, c curve) {
 	if len(c.x) == 1 {
 		fmt.Fprintf(b, `<circle class="c%d" cx="%.1f" cy="%.1f" r="%.1f"/>`, i, p.x.positionOf(c.x[0]), p.y.positionOf(c.y[0]), pixelsOfDot)
@@ -96,7 +100,8 @@ func (p *plot) drawCurve(b *strings.Builder, i int, c curve) {
 	b.WriteString(`"/>`)
 }
 
-// percentilePlot is latency by percentile, both on logarithms: every nine takes as much room as the one before.
+// percentilePlot is latency by percentile, both on logarithms: every nine takes as much room as the
+// one before.
 func (s *Stage) percentilePlot() *plot {
 	p := &plot{show: showMicros, xShow: func(nines float64) string { return formatNumber(100 - math.Pow(10, 2-nines)) }}
 	for _, m := range s.usedMeasures()[:min(len(s.usedMeasures()), maxPlotLines)] {

@@ -34,6 +34,7 @@ type lane struct {
 	momentWithout int64
 }
 
+// newRecorder returns an empty recorder of so many measures. Each drive of a flow has one.
 func newRecorder(measures int) *recorder {
 	r := &recorder{}
 	for i := range r.lanes {
@@ -115,6 +116,8 @@ func (r *recorder) allLateness() *hdrhistogram.Histogram {
 	return r.sumHistograms(func(l *lane) *hdrhistogram.Histogram { return l.late })
 }
 
+// sumHistograms returns the sum of one histogram of every lane. It may run while requests are
+// recorded.
 func (r *recorder) sumHistograms(of func(*lane) *hdrhistogram.Histogram) *hdrhistogram.Histogram {
 	sum := newHistogram(wholeDigits)
 	for i := range r.lanes {

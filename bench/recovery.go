@@ -146,15 +146,15 @@ func (t *storm) isApproved(w *worker, s *swipe, status int, answer []byte) bool 
 // runRecovery runs the workload recovery: it kills the server in a storm of swipes, several times,
 // and measures the time to the first correct swipe. The storm repeats swipes without an answer
 // until they have one. Afterwards recovery repeats the last messages, which must have no second
-// effect. It fails when the server does not start again or gives no correct answer within
-// startWithin.
+// effect. A wrong answer ends it. It fails when the server does not start again or gives no correct
+// answer within startWithin.
 func (r *run) runRecovery(ctx context.Context, l *Load) ([]Stage, error) {
 	var all []Stage
 	var took []float64
 	for i := range kills {
 		s, seconds, err := r.killOnce(ctx, l, fmt.Sprintf("%s: kill %d", l.Name, i+1))
 		all = append(all, s)
-		if err != nil {
+		if err != nil || foundWrong(all) {
 			return all, err
 		}
 		took = append(took, seconds)
@@ -166,7 +166,8 @@ func (r *run) runRecovery(ctx context.Context, l *Load) ([]Stage, error) {
 }
 
 // killOnce runs one storm with a kill and returns its stage and the seconds without an answered
-// swipe. It fails like killAndWait and repeatAll.
+// swipe. A wrong answer ends the storm, and leaves out the kill when that is still to come. It
+// fails like killAndWait and repeatAll.
 func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float64, error) {
 	t, part := newStorm(r, l), *l
 	part.Name, part.Duration = name, l.Duration+killWithin
@@ -178,16 +179,23 @@ func (r *run) killOnce(ctx context.Context, l *Load, name string) (Stage, float6
 	r.flows++
 	var faults differences
 	first := newWorker(r, 0, fmt.Sprintf("%dfirst", r.flows)) // beside the storm, with its own ids
-	first.faults = &faults
+	untilWrong, stop := context.WithCancel(ctx)
+	defer stop()
+	first.faults, faults.stop = &faults, stop
 	go func() {
 		defer first.closeWires()
-		took, err := t.killAndWait(ctx, l, first)
+		took, err := t.killAndWait(untilWrong, l, first)
 		t.over.Store(true)
 		back <- outcome{took.Seconds(), err}
 	}()
 	stages, err := r.runFlows(ctx, &part, nil, flow{traffic: t, connections: l.Connections})
+	if foundWrong(stages) {
+		stop()
+	}
 	s, b := stages[0], <-back
-	s.addDifference(&faults)
+	if s.addDifference(&faults); s.Wrong > 0 {
+		return s, b.took, err
+	}
 	if err == nil {
 		err = b.err
 	}

@@ -17,10 +17,12 @@ type Report struct {
 	// Yardsticks are those before and after the loads.
 	Yardsticks []Yardstick `json:"yardsticks"`
 	Stages     []Stage     `json:"stages"`
-	Goals      []Verdict   `json:"goals,omitempty"`
-	Wrong      int64       `json:"wrong"`      // unexpected answers, and sums that do not add up
-	Unanswered int64       `json:"unanswered"` // requests without an answer while the server was not killed
-	Failed     bool        `json:"failed"`
+	// Comparison has a row for each figure of two servers; only Compare sets it.
+	Comparison []Comparison `json:"comparison,omitempty"`
+	Goals      []Verdict    `json:"goals,omitempty"`
+	Wrong      int64        `json:"wrong"`      // unexpected answers, and sums that do not add up
+	Unanswered int64        `json:"unanswered"` // requests without an answer while the server was not killed
+	Failed     bool         `json:"failed"`
 }
 
 // Stage is one flow of a load.
@@ -145,6 +147,22 @@ func (r *Report) judgeAnswers() {
 
 // hasFailed reports whether a run with the stage fails.
 func (s *Stage) hasFailed() bool { return s.Wrong > 0 || s.Outcomes[noAnswer] > 0 }
+
+// foundWrong reports whether a stage has a wrong answer or sum, after which no load begins.
+func foundWrong(stages []Stage) bool {
+	return slices.ContainsFunc(stages, func(s Stage) bool { return s.Wrong > 0 })
+}
+
+// FirstDifference returns the first wrong answer or sum of the run in words, with advice. It
+// returns "" when all were right.
+func (r *Report) FirstDifference() string {
+	for i := range r.Stages {
+		if len(r.Stages[i].Differences) > 0 {
+			return r.Stages[i].Differences[0]
+		}
+	}
+	return ""
+}
 
 // addDifference adds a difference that was found after the load.
 func (s *Stage) addDifference(d *differences) {

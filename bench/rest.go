@@ -145,12 +145,12 @@ func (r *run) runREST(ctx context.Context, l *Load) ([]Stage, error) {
 			nil,
 			flow{traffic: r.newClients(l.Connections, shares), connections: l.Connections},
 		)
-		if err == nil {
+		if err == nil && !foundWrong(stages) {
 			err = r.compareLimits(ctx, &stages[0])
 		}
 		stages[0].Measures = stages[0].Measures[call : call+1]
 		all = append(all, stages...)
-		if err != nil {
+		if err != nil || foundWrong(all) {
 			return all, err
 		}
 	}
@@ -176,10 +176,10 @@ func (r *run) runMixed(ctx context.Context, l *Load) ([]Stage, error) {
 	if l.ReadRate == 0 {
 		stages[1].Measures = stages[1].Measures[:1]
 	}
-	if err == nil {
-		err = r.settleWorkspaces(ctx, &stages[0])
+	if err != nil || foundWrong(stages) {
+		return stages, err
 	}
-	if err == nil {
+	if err = r.settleWorkspaces(ctx, &stages[0]); err == nil {
 		err = r.compareLimits(ctx, &stages[1])
 	}
 	return stages, err
@@ -203,14 +203,8 @@ func (r *run) compareLimits(ctx context.Context, s *Stage) error {
 		c, booked := r.cards.plain[updated[i]], &r.cards.limits[updated[i]]
 		shown, err := r.desk.readLimit(ctx, c)
 		if err == nil && !booked.mayShow(shown) {
-			wrong.addDifference(
-				fmt.Sprintf(
-					"GET card %s shows a monthly limit of %d cents after the load, want %s",
-					c.id,
-					shown,
-					booked.describeWanted(),
-				),
-			)
+			wrong.addSum("GET card %s shows a monthly limit of %d cents after the load, want %s", c.id, shown,
+				booked.describeWanted())
 		}
 		booked.compared = booked.sent
 		return err

@@ -170,7 +170,7 @@ func (t *soak) sendUntilAnswered(w *worker, a *account, due time.Time, path stri
 		if ok {
 			w.markUndecided(soakMessage, due)
 		}
-		w.countOutcome("sent again")
+		w.countOutcome(sentAgain)
 		time.Sleep(soakRetryPause)
 	}
 	w.noteDifference(path, 0, nil, "any answer")

@@ -93,6 +93,7 @@ func (r *Report) factLines() []string {
 	return lines
 }
 
+// yardstickLines returns the machine's own measures as lines of text. factLines calls it.
 func (y *Yardstick) yardstickLines() []string {
 	lines := []string{fmt.Sprintf("synced write, p50: %s over zeroed blocks, %s growing", showMicros(y.SyncZeroedP50Micros),
 		showMicros(y.SyncGrowingP50Micros))}
@@ -178,6 +179,12 @@ func (r *Report) WriteTable(out io.Writer) error {
 		fmt.Fprintln(w, strings.Join(line.rowCells(), "\t"))
 	}
 	fmt.Fprintln(w)
+	if rows := r.comparisonRows(); len(rows) > 0 {
+		for _, cells := range append([][]string{comparisonHeader}, rows...) {
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+		}
+		fmt.Fprintf(w, "\n%s\n\n", ComparisonLegend)
+	}
 	for i := range r.Stages {
 		fmt.Fprintln(w, r.Stages[i].Name)
 		for _, line := range r.Stages[i].stageRemarks() {
@@ -206,6 +213,14 @@ func (r *Report) WriteMarkdown(out io.Writer, title string) error {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(line.rowCells(), " | "))
 	}
 	fmt.Fprintf(&b, "\n%s\n", Legend)
+	if rows := r.comparisonRows(); len(rows) > 0 {
+		fmt.Fprintf(&b, "\n| %s |\n|%s\n", strings.Join(comparisonHeader, " | "),
+			strings.Repeat("---|", len(comparisonHeader)))
+		for _, cells := range rows {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+		}
+		fmt.Fprintf(&b, "\n%s\n", ComparisonLegend)
+	}
 	for i := range r.Stages {
 		fmt.Fprintf(&b, "\n## %s\n\n", r.Stages[i].Name)
 		for _, line := range r.Stages[i].stageRemarks() {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -37,8 +38,8 @@ type wire struct {
 	answer   []byte
 }
 
-// newWire returns a wire that connects with its first request. The URL is a validated base URL. Under
-// https the authorities are those of Target.Authorities.
+// newWire returns a wire that connects with its first request. The URL is a validated base URL.
+// Under https the authorities are those of Target.Authorities.
 func newWire(base, bearer string, authorities *x509.CertPool) *wire {
 	w := &wire{in: bufio.NewReaderSize(nil, maxHeaderBytes)}
 	u, err := url.Parse(base)
@@ -92,6 +93,14 @@ func (w *wire) sendRequest(method, path string, body []byte) (status int, answer
 		w.closeConnection()
 	}
 	return status, w.answer, err
+}
+
+// lastRequest returns the method, path and body of the last request. It leaves out the headers,
+// which have the secret.
+func (w *wire) lastRequest() string {
+	head, body, _ := bytes.Cut(w.out, []byte("\r\n\r\n"))
+	line, _, _ := bytes.Cut(head, []byte(" HTTP/1.1"))
+	return strings.TrimSpace(string(line) + " " + string(body[:min(len(body), maxRequest)]))
 }
 
 // ensureConnected opens a connection unless one is open that was used within maxIdle. It fails when
@@ -180,6 +189,8 @@ func (w *wire) readHeader() (length int, last bool, err error) {
 	}
 }
 
+// parseDigits reads a number of plain digits. ok is false for any other text and for a number over
+// ten times maxAnswerBytes.
 func parseDigits(text []byte) (n int, ok bool) {
 	for _, c := range text {
 		if c < '0' || c > '9' || n > maxAnswerBytes {

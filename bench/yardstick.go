@@ -19,6 +19,9 @@ const (
 	maxSyncs    = 20_000
 )
 
+// YardstickBytes is the room that the measured writes take at most, in Config.DiskDir.
+const YardstickBytes = zeroedBytes + maxSyncs*blockBytes
+
 // Yardstick is the speed of the idle machine. A run's figures are given as ratios to it.
 type Yardstick struct {
 	SyncZeroedP50Micros  float64 `json:"syncZeroedP50Micros"`  // a block over preallocated zeroed ones, until it is on the disk
@@ -164,6 +167,8 @@ func ServeEmpty(listener net.Listener) error {
 	return server.Serve(listener)
 }
 
+// emptyHere starts a server in this process that answers every request with nothing, and returns
+// its URL. end stops it. It fails when no port can be had.
 func emptyHere() (url string, end func() error, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

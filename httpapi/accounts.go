@@ -13,7 +13,9 @@ import (
 type accountReader struct{ actors Actors }
 
 // credentialOf returns the account of a folded email. For an unknown email, id is "" and the
-// credential is zero. It fails only with an error of the store. Sign-in and invitations call it.
+// credential is zero. An email whose change is under way, or that is not released yet, is unknown:
+// its user's credential has another. It fails only with an error of the store. Sign-in and
+// invitations call it.
 func (r accountReader) credentialOf(ctx context.Context, folded string) (id string, c user.Credential, err error) {
 	id, err = r.userOf(ctx, r.actors.TenantSlot(folded), folded)
 	if err == nil && id == "" {
@@ -23,17 +25,27 @@ func (r accountReader) credentialOf(ctx context.Context, folded string) (id stri
 		return "", c, err
 	}
 	c, err = r.readCredential(ctx, id)
+	if present, _ := user.FoldEmail(c.Email); err == nil && present != folded {
+		return "", user.Credential{}, nil
+	}
 	return id, c, err
 }
 
 // userOf returns the id of the user of an email whose account lies in a slot, or "". It fails only
 // with an error of the store.
 func (r accountReader) userOf(ctx context.Context, slot ident.Slot, folded string) (string, error) {
+	document, err := r.claimOf(ctx, slot, folded)
+	return document.UserID, err
+}
+
+// claimOf returns the claim of an email in a slot, the zero document for one that was never claimed
+// there. It fails only with an error of the store.
+func (r accountReader) claimOf(ctx context.Context, slot ident.Slot, folded string) (user.EmailDocument, error) {
 	document, err := query.Emails.Find(ctx, r.actors, slot, user.EmailHash(folded))
 	if fault.Is(err, fault.NotFound) {
-		return "", nil
+		return user.EmailDocument{}, nil
 	}
-	return document.UserID, err
+	return document, err
 }
 
 // readCredential returns the stored email and password hash of a user. It fails with not_found for

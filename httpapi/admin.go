@@ -26,6 +26,7 @@ import (
 
 	"purser/actors/fault"
 	"purser/authorizer/drain"
+	"purser/httpapi/dashboard"
 )
 
 // Command is an operation that an operator starts in the running server.
@@ -56,17 +57,21 @@ type AdminConfig struct {
 	Names []string
 	// Commands are mounted under POST /<name>.
 	Commands map[string]Command
+	// Operator configures the pages for an operator's browser; nil serves none.
+	Operator *OperatorConfig
 	// Edge bounds connections. Bodies are few and short here, so fasthttp reads them.
 	Edge   drain.Options
 	Logger *slog.Logger
 }
 
-// Admin serves the operator's port: /healthz, /readyz, /metrics, pprof and the commands. It has no
-// authentication: bind it to an address or a unix socket that only operators reach. It refuses
-// requests that a web page makes.
+// Admin serves the operator's port: /healthz, /readyz, /metrics, pprof, the commands, and pages
+// that show the server's state. Only the pages need a sign-in: bind the port to an address or a
+// unix socket that only operators reach. It refuses requests that a web page makes, but for the
+// pages' own.
 type Admin struct {
 	cfg        AdminConfig
 	log        *slog.Logger
+	pages      *operatorPages // nil: none
 	httpServer *httpServer
 	base       context.Context
 	cancel     context.CancelFunc
@@ -83,6 +88,13 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 	}
 	a := &Admin{cfg: c, log: c.Logger}
 	a.base, a.cancel = context.WithCancel(context.Background())
+	if c.Operator != nil {
+		pages, err := newOperatorPages(a.base, *c.Operator, c.Logger)
+		if err != nil {
+			return nil, err
+		}
+		a.pages = pages
+	}
 	a.httpServer = newHTTPServer(a.ownNames(noBrowser(a.newRouter().Handler)), func(ctx *fasthttp.RequestCtx, err error) {
 		f := malformedFault(err)
 		respondJSON(ctx, statuses[f.Code], errorBody{Error: f.Code, Message: f.Message})
@@ -112,7 +124,15 @@ func (a *Admin) newRouter() *router.Router {
 		running := make(chan struct{}, atOnce)
 		r.POST("/"+name, func(ctx *fasthttp.RequestCtx) { a.runCommand(ctx, name, command, running) })
 	}
+	if a.pages != nil {
+		a.pages.mount(r)
+	}
 	r.NotFound = func(ctx *fasthttp.RequestCtx) {
+		// The router finds no empty rest behind the slash.
+		if a.pages != nil && string(ctx.Path()) == dashboard.OperatorRoot+"/" {
+			redirect(ctx, dashboard.OperatorRoot)
+			return
+		}
 		respondJSON(ctx, fasthttp.StatusNotFound, errorBody{Error: fault.NotFound})
 	}
 	r.MethodNotAllowed = func(ctx *fasthttp.RequestCtx) {
@@ -174,12 +194,17 @@ func (a *Admin) isOwnName(ctx *fasthttp.RequestCtx) bool {
 
 // noBrowser refuses requests that a web page makes, because every page can reach a local port that
 // has no authentication. A person may open a page of the port in a browser and follow the links of
-// pprof. A refusal is 403 origin_refused. NewAdmin wraps every request of the admin port in it.
+// pprof. The forms of the operator's pages come from these pages. A refusal is 403 origin_refused.
+// NewAdmin wraps every request of the admin port in it.
 func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		h := &ctx.Request.Header
 		site := string(h.Peek("Sec-Fetch-Site"))
 		reads := ctx.IsGet() || ctx.IsHead()
+		if isOperatorForm(ctx) {
+			next(ctx)
+			return
+		}
 		if len(h.Peek("Origin")) > 0 || site == "cross-site" || site == "same-site" || site != "" && !reads {
 			respondJSON(ctx, fasthttp.StatusForbidden, errorBody{Error: fault.OriginRefused,
 				Message: "the admin port takes no requests of a browser's pages"})

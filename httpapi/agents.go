@@ -12,12 +12,14 @@ import (
 // agentHandlers serve AI agents and their payment intents.
 type agentHandlers struct{ *edge }
 
+// agentRoutes returns the routes of agents and their intents. Server.allRoutes collects them.
 func (h *agentHandlers) agentRoutes() []route {
 	const path, one = "/api/agents", "/api/agents/{id}"
 	return []route{
 		{method: "POST", path: path, auth: authKey, scope: "write:agents", kyb: true, idempotency: keyOptional,
 			handle: h.registerAgent},
 		{method: "GET", path: path, auth: authKey, scope: "read:agents", query: pageQuery, handle: h.listAgents},
+		{method: "GET", path: one, auth: authKey, scope: "read:agents", handle: h.getAgent},
 		{method: "PATCH", path: one, onFullDisk: true, auth: authKey, scope: "write:agents", handle: h.updateAgent},
 		{method: "GET", path: one + "/jwks.json", auth: authNone, handle: h.agentKeys},
 		{method: "POST", path: one + "/intents", auth: authKey, scope: "write:agents", handle: h.submitIntent},
@@ -67,8 +69,18 @@ func (h *agentHandlers) listAgents(c *call) (answer, error) {
 		func(state agent.State) (any, error) { return state.View(), nil })
 }
 
+// getAgent handles GET /api/agents/{id}. Another workspace's agent is not_found.
+func (h *agentHandlers) getAgent(c *call) (answer, error) {
+	state, err := h.readAgent(c)
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"agent": state.View()})
+}
+
 // updateAgent handles PATCH /api/agents/{id}: it changes the agent's state. An agent of another
-// workspace is not_found.
+// workspace is not_found. An unknown state, or a change that the agent's state does not permit, is
+// refused by package agent.
 func (h *agentHandlers) updateAgent(c *call) (answer, error) {
 	var body struct {
 		State string `json:"state"`
@@ -90,7 +102,7 @@ func (c *call) toAgent(command any) actors.Envelope {
 }
 
 // readAgent reads the committed state of the agent of the path. It fails with not_found for another
-// workspace's agent. submitIntent calls it.
+// workspace's agent. getAgent, submitIntent and listIntents call it.
 func (h *agentHandlers) readAgent(c *call) (*agent.State, error) {
 	state, err := ask[agent.State](c.ctx, h.actors, c.toAgent(decision.Read{}))
 	if err != nil {

@@ -47,6 +47,7 @@ func TestTheLifeOfAnAgent(t *testing.T) {
 	require.Equal(t, "active", made.text("agent", "state"))
 	require.Equal(t, "Books flights", made.text("agent", "description"))
 	require.Equal(t, []any{"TAP"}, made.at("agent", "protocols"))
+	require.Equal(t, made.at("agent"), w.ok(w.get(tn.all, "/api/agents/"+id)).at("agent"))
 
 	all := w.ok(w.post(tn.all, "/api/agents", `{"agentName":"All protocols"}`))
 	require.Equal(t, []any{"TAP", "MPP", "ACP"}, all.at("agent", "protocols"))

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"purser/actors"
 	"purser/actors/fault"
 	"purser/actors/query"
 	"purser/actors/workspace"
@@ -86,7 +87,7 @@ func (e *edge) authenticateKey(c *call) error {
 	}
 	c.who = caller{access: access}
 	if access.UseDue {
-		e.keyUsage.noteUse(access)
+		e.keyUsage.noteUse(toWorkspace(access.Workspace, workspace.NoteUse{KeyID: access.Principal.KeyID}))
 	}
 	return nil
 }
@@ -166,12 +167,13 @@ func (k *keyCache) storeOwner(hash, owner string) {
 
 // Limits of the records of key use.
 const (
-	maxNotes    = 64 // at once; a use beyond them is recorded at the key's next use
+	maxNotes    = 64 // at once; a use beyond them is recorded at the next use
+	maxNoteRate = 60 // of a workspace or user, per minute: each note writes the whole state of all keys
 	noteTimeout = 5 * time.Second
 )
 
-// keyUsage records in the background when each key was last used. It is best effort: a failed
-// record is retried at the key's next use.
+// keyUsage records in the background when each key and session was last used. It is best effort: a
+// failed record is retried at the next use.
 type keyUsage struct {
 	edge    *edge
 	slots   chan struct{}
@@ -180,25 +182,29 @@ type keyUsage struct {
 
 func newKeyUsage(e *edge) *keyUsage { return &keyUsage{edge: e, slots: make(chan struct{}, maxNotes)} }
 
-// noteUse records the time of a key's last use in the background, within noteTimeout. The record is
-// best effort: it is skipped when maxNotes are running, and an error is only logged.
-// authenticateKey calls it when the workspace reports that a record is due.
-func (u *keyUsage) noteUse(access workspace.Access) {
+// noteUse sends a command that records a use, in the background and within noteTimeout. It is
+// skipped when maxNotes are running, over maxNoteRate, and when the disk has no room for writes
+// that can wait; an error is only logged. authenticateKey calls it when the workspace reports that
+// a record is due, and sessionOf when the session's record is old.
+func (u *keyUsage) noteUse(note actors.Envelope) {
+	counted := "notes/" + note.Workspace
+	if u.edge.cfg.Full(DownToReserve) != nil || u.edge.limits.counts.untilFree(counted, maxNoteRate) > 0 {
+		return
+	}
 	select {
 	case u.slots <- struct{}{}:
 	default:
 		return
 	}
+	u.edge.limits.counts.countAdmitted(counted, maxNoteRate, 1)
 	u.running.Add(1)
 	go func() {
 		defer u.running.Done()
 		defer func() { <-u.slots }()
 		ctx, cancel := context.WithTimeout(u.edge.base, noteTimeout)
 		defer cancel()
-		_, err := u.edge.actors.Ask(ctx, toWorkspace(access.Workspace,
-			workspace.NoteUse{KeyID: access.Principal.KeyID}))
-		if err != nil {
-			u.edge.log.Debug("key use not noted", "err", err)
+		if _, err := u.edge.actors.Ask(ctx, note); err != nil {
+			u.edge.log.Debug("use not noted", "err", err)
 		}
 	}()
 }

@@ -3,9 +3,9 @@ package httpapi
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"purser/actors/balance"
-	"purser/actors/fault"
 	"purser/actors/query"
 )
 
@@ -14,20 +14,39 @@ const (
 	indexRecords = 16   // index records read at a time; one can hold balance.MaxRelay ids, 18 KB
 )
 
+// authorizationRoutes returns the routes that read authorizations. Server.allRoutes collects them.
 func (h *cardHandlers) authorizationRoutes() []route {
-	return []route{{method: "GET", path: "/api/authorizations", auth: authKey, scope: "read:cards",
-		query: append([]string{"cardId", "decision"}, pageQuery...), handle: h.listAuthorizations}}
+	const path = "/api/authorizations"
+	return []route{
+		{method: "GET", path: path, auth: authKey, scope: "read:cards",
+			query: slices.Concat([]string{"cardId"}, authorizationFilters, pageQuery), handle: h.listAuthorizations},
+		{method: "GET", path: path + "/totals", auth: authKey, scope: "read:cards", handle: h.getAuthorizationTotals},
+		{method: "GET", path: path + "/{id}", auth: authKey, scope: "read:cards", handle: h.getAuthorization},
+	}
+}
+
+// getAuthorization handles GET /api/authorizations/{id}: it shows an authorization and the id of
+// its card. It fails with not_found for another workspace's. It first waits until the journal has
+// the workspace's answered decisions.
+func (h *cardHandlers) getAuthorization(c *call) (answer, error) {
+	h.actors.WaitRelayed(c.ctx, c.who.workspace())
+	record, err := query.Authorizations.AsStored().ReadRecord(c.ctx, h.actors, c.who.workspace(), c.params["id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"authorization": json.RawMessage(c.stripPrefix(record.Document)),
+		"cardId": record.Parent})
 }
 
 // listAuthorizations handles GET /api/authorizations. It lists the authorizations of a card, or
 // those of the workspace through its index, newest first. It fails with invalid_query for a bad
-// decision, limit or cursor, and with not_found for another workspace's card.
+// filter, limit or cursor, and with not_found for another workspace's card.
 func (h *cardHandlers) listAuthorizations(c *call) (answer, error) {
-	wanted, filtered := c.query["decision"]
-	if filtered && !slices.Contains([]string{"approved", "declined"}, wanted) {
-		return answer{}, fault.New(fault.InvalidQuery, "decision must be approved or declined")
+	filter, err := c.readAuthorizationFilter()
+	if err != nil {
+		return answer{}, err
 	}
-	l := listing{kind: balance.RecordAuthorizationIndex, workspace: c.who.workspace(), filter: wanted}
+	l := listing{kind: balance.RecordAuthorizationIndex, workspace: c.who.workspace(), filter: c.filterMark()}
 	asked, shown, err := c.readPart(l.ofCard(c))
 	if err != nil {
 		return answer{}, err
@@ -43,7 +62,12 @@ func (h *cardHandlers) listAuthorizations(c *call) (answer, error) {
 	if err := walk.startBehind(asked, shown); err != nil {
 		return answer{}, err
 	}
-	out, err := walk.collectPage(asked.Limit, wanted)
+	if asked.After == (query.Place{}) && !filter.until.IsZero() {
+		if err := walk.skipNewer(filter.until.Add(maxClockStep)); err != nil {
+			return answer{}, err
+		}
+	}
+	out, err := walk.collectPage(asked.Limit, &filter)
 	if err != nil {
 		return answer{}, err
 	}
@@ -122,11 +146,7 @@ func (w *authorizationWalk) fetchRecords() (err error) {
 	if w.ended {
 		return nil
 	}
-	list := query.Authorizations.AsStored()
-	if w.l.kind == balance.RecordAuthorizationIndex {
-		list = query.AuthorizationIndexes.AsStored()
-	}
-	if w.records, err = list.List(w.c.ctx, w.h.actors, w.l.workspace, w.l.parent, w.nextPage); err != nil {
+	if w.records, err = w.listRecords(w.nextPage); err != nil {
 		return err
 	}
 	if w.ended = len(w.records) < w.nextPage.Limit; !w.ended {
@@ -135,23 +155,52 @@ func (w *authorizationWalk) fetchRecords() (err error) {
 	return nil
 }
 
-// openRecord sets ids to the authorizations of the current record. It fails only for an index
-// document that cannot be decoded.
+// listRecords reads a page of the records of the walk's list.
+func (w *authorizationWalk) listRecords(page query.Page) ([]query.Record[json.RawMessage], error) {
+	list := query.Authorizations.AsStored()
+	if w.l.kind == balance.RecordAuthorizationIndex {
+		list = query.AuthorizationIndexes.AsStored()
+	}
+	return list.List(w.c.ctx, w.h.actors, w.l.workspace, w.l.parent, page)
+}
+
+// skipNewer starts the walk with the records at or before the position of the first one since a
+// time. The time of an index record is that of its first authorization. It fails only with an error
+// of the store. listAuthorizations calls it before the first nextAuthorization.
+func (w *authorizationWalk) skipNewer(at time.Time) error {
+	first, err := firstPlaceSince(at, func(before uint64) (made time.Time, position uint64, err error) {
+		records, err := w.listRecords(query.Page{After: query.Place{Position: before}, Limit: 1})
+		if err != nil || len(records) == 0 {
+			return made, 0, err
+		}
+		made, err = madeAt(records[0].ID)
+		return made, records[0].Place.Position, err
+	})
+	w.nextPage.After = query.Place{Position: first + 1} // the records of one position can be of many times
+	return err
+}
+
+// openRecord sets ids to the authorizations of the current record. The bytes of an index document
+// count, because no answer shows them. It fails only for one that cannot be decoded.
 func (w *authorizationWalk) openRecord() error {
 	if w.l.kind == balance.RecordAuthorization {
 		w.ids = []string{w.current.ID}
 		return nil
 	}
+	w.c.passed += len(w.current.Document)
 	index, err := query.AuthorizationIndexes.Decode(w.current.Document)
 	w.ids = index.All()
 	return err
 }
 
-// collectPage collects a page from the walk's position: the authorizations with the decision
-// wanted, or all for "". A page may be short or empty, because it also ends after maxScanned
-// authorizations. It fails only with an error of the store.
-func (w *authorizationWalk) collectPage(limit int, wanted string) (page, error) {
+// collectPage collects a page from the walk's position: the authorizations that a filter selects. A
+// page may be short or empty, because it also ends after maxScanned authorizations and at
+// maxReadBytes. The bytes of records that it does not show count. It fails with an error of the
+// store, and like scan.isOver.
+func (w *authorizationWalk) collectPage(limit int, filter *authorizationFilter) (page, error) {
 	out := page{Data: []any{}}
+	reading := w.h.limits.newScan(w.c)
+	defer reading.endScan()
 	for scanned := 0; ; scanned++ {
 		last, shown := w.current, w.shown
 		if shown == len(w.ids) {
@@ -161,35 +210,46 @@ func (w *authorizationWalk) collectPage(limit int, wanted string) (page, error) 
 		if err != nil || !there {
 			return out, err
 		}
-		if len(out.Data) == limit || scanned == maxScanned {
+		made, err := madeAt(w.currentID())
+		if err != nil || filter.isBehind(made) {
+			return out, err
+		}
+		over, err := reading.isOver()
+		if err != nil {
+			return page{}, err
+		}
+		if over || len(out.Data) == limit || scanned == maxScanned {
 			out.NextCursor = w.l.cursorIn(last.Place, shown)
 			return out, nil
+		}
+		if !filter.isWithin(made) {
+			if w.l.kind == balance.RecordAuthorization {
+				w.c.passed += len(w.current.Document)
+			}
+			continue
 		}
 		document, err := w.readDocument()
 		if err != nil {
 			return page{}, err
 		}
-		if matches, err := decidedAs(document, wanted); err != nil {
+		if matches, err := filter.matchesDocument(document); err != nil {
 			return page{}, err
-		} else if matches {
-			out.Data = append(out.Data, document)
+		} else if !matches {
+			w.c.passed += len(document)
+			continue
 		}
+		out.Data = append(out.Data, json.RawMessage(w.c.stripPrefix(document)))
 	}
 }
 
-// readDocument returns the record of the authorization at the walk's position.
+// readDocument returns the record of the authorization at the walk's position, as it is stored. It
+// fails when the record cannot be read. collectPage calls it.
 func (w *authorizationWalk) readDocument() (json.RawMessage, error) {
 	if w.l.kind == balance.RecordAuthorization {
-		return w.c.stripPrefix(w.current.Document), nil
+		return w.current.Document, nil
 	}
-	found, err := query.Authorizations.AsStored().Read(w.c.ctx, w.h.actors, w.l.workspace, w.ids[len(w.ids)-w.shown])
-	return w.c.stripPrefix(found), err
+	return query.Authorizations.AsStored().Read(w.c.ctx, w.h.actors, w.l.workspace, w.currentID())
 }
 
-func decidedAs(document json.RawMessage, wanted string) (bool, error) {
-	if wanted == "" {
-		return true, nil
-	}
-	a, err := query.AuthorizationDecisions.Decode(document)
-	return a.Decision == wanted, err
-}
+// currentID returns the id of the authorization at the walk's position.
+func (w *authorizationWalk) currentID() string { return w.ids[len(w.ids)-w.shown] }

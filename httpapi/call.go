@@ -38,7 +38,10 @@ type call struct {
 	pathSigned bool
 	// key is the Idempotency-Key in canonical form; "" when there is none.
 	key     string
-	charged int // bytes of tool answers that chargeBytes has counted already
+	charged int  // bytes of tools' answers and reads that chargeBytes has counted already
+	read    int  // bytes of ledger lines and parts that the handler has read beyond its answer, about
+	passed  int  // bytes of other records that its lists have read beyond its answer
+	ofPage  bool // a page of the dashboard runs the call
 }
 
 // header holds the request headers that Purser reads.
@@ -67,8 +70,14 @@ func (c *caller) asPrincipal() workspace.Principal {
 	return c.access.Principal
 }
 
-// keyScope returns the scope of idempotency keys: the workspace, or the user of a session without
-// one.
+// author returns the id of asPrincipal: the session's user or the API key.
+func (c *caller) author() string {
+	by := c.asPrincipal()
+	return by.UserID + by.KeyID
+}
+
+// keyScope returns the scope of idempotency keys and of concurrent requests: the workspace, or the
+// user of a session without one; "" for an anonymous caller.
 func (c *caller) keyScope() string {
 	if c.workspace() == "" {
 		return c.user

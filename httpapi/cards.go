@@ -33,6 +33,7 @@ type cardHandlers struct {
 	calendar *bankday.Calendar
 }
 
+// cardRoutes returns the routes of cards. Server.allRoutes collects them.
 func (h *cardHandlers) cardRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/cards", auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional,

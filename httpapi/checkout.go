@@ -3,7 +3,8 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"sync/atomic"
+	"math/big"
+	"slices"
 	"time"
 
 	"purser/actors"
@@ -11,15 +12,11 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/query"
-	"purser/actors/workspace"
 	"purser/httpapi/guides"
 	"purser/httpapi/web"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
-
-// shownSessions is the number of checkout sessions that a list shows.
-const shownSessions = 50
 
 // serviceCancelledAt is the metadata key of a cancelled link's time of cancellation.
 const serviceCancelledAt = "service_cancelled_at"
@@ -30,17 +27,18 @@ type checkoutHandlers struct {
 	site      *web.Site
 	library   *guides.Library
 	reference *apiReference
-	pages     keptPages     // the guides and the reference
-	streams   atomic.Int64  // open pages with server-sent events
-	streamFor time.Duration // the constant streamFor, except in tests
+	pages     keptPages // the guides and the reference
 }
 
+// checkoutRoutes returns the routes of checkout sessions. Those under authNone are for the
+// customer's page. Server.allRoutes collects them.
 func (h *checkoutHandlers) checkoutRoutes() []route {
 	const path, one = "/api/v1/checkout/sessions", "/api/v1/checkout/sessions/{id}"
 	const read, write = "read:checkout", "write:checkout"
 	return []route{
 		{method: "POST", path: path, auth: authKey, scope: write, idempotency: keyOptional, handle: h.createCheckout},
-		{method: "GET", path: path, auth: authKey, scope: read, handle: h.listCheckouts},
+		{method: "GET", path: path, auth: authKey, scope: read, query: slices.Concat(checkoutQuery, pageQuery),
+			handle: h.listCheckouts},
 		{method: "GET", path: one, auth: authKey, scope: read, handle: h.getCheckout},
 		{method: "GET", path: one + "/status", auth: authNone, handle: h.checkoutStatus},
 		{method: "POST", path: one + "/select", auth: authNone, handle: h.selectCheckout},
@@ -48,20 +46,45 @@ func (h *checkoutHandlers) checkoutRoutes() []route {
 			idempotency: keyOptional,
 			handle:      h.simulateCheckout},
 		{method: "POST", path: "/api/dashboard/checkout/sessions/{id}/cancel", onFullDisk: true, auth: authSession,
-			roles: []string{workspace.Owner, workspace.Admin, workspace.Member}, idempotency: keyOptional,
-			handle: h.cancelCheckout},
+			roles: managers, idempotency: keyOptional, handle: h.cancelCheckout},
 	}
 }
 
 // checkoutDocument is a session in the merchant's view.
 type checkoutDocument struct {
 	checkout.View
-	HostedURL         string         `json:"hostedUrl"`
-	SuccessURL        string         `json:"successUrl"`
-	CancelURL         *string        `json:"cancelUrl"`
-	MerchantReference *string        `json:"merchantReference"`
-	Description       *string        `json:"description"`
-	Metadata          map[string]any `json:"metadata"`
+	Payments          []paymentDocument `json:"payments"`
+	HostedURL         string            `json:"hostedUrl"`
+	SuccessURL        string            `json:"successUrl"`
+	CancelURL         *string           `json:"cancelUrl"`
+	MerchantReference *string           `json:"merchantReference"`
+	Description       *string           `json:"description"`
+	Metadata          map[string]any    `json:"metadata"`
+}
+
+// paymentDocument is a payment in the merchant's view. Coins is "" for a token whose decimals are
+// not known. ExplorerURL is null for a sandbox link.
+type paymentDocument struct {
+	checkout.PaymentView
+	Coins       string  `json:"coins"`
+	ExplorerURL *string `json:"explorerUrl"`
+}
+
+// showPayments adds to the payments of a link their coins and their pages in public explorers.
+func showPayments(v *checkout.View) []paymentDocument {
+	shown := []paymentDocument{}
+	for _, p := range v.Payments {
+		d := paymentDocument{PaymentView: p}
+		units, whole := new(big.Int).SetString(p.Units, 10)
+		if whole && slices.Contains(checkout.Assets(), p.Asset) {
+			d.Coins = checkout.CoinsOf(p.Asset, units)
+		}
+		if page := explorerLink(v.Sandbox, p.Chain, p.TxHash); page != "" {
+			d.ExplorerURL = &page
+		}
+		shown = append(shown, d)
+	}
+	return shown
 }
 
 // showCheckout joins a session and the merchant's text. The metadata of a cancelled link has its
@@ -80,7 +103,7 @@ func (h *checkoutHandlers) showCheckout(v checkout.View, text checkout.Text) che
 	if v.Cancelled {
 		metadata[serviceCancelledAt] = v.ExpiresAt
 	}
-	return checkoutDocument{View: v, HostedURL: h.cfg.BaseURL + "/checkout/" + v.ID, SuccessURL: text.SuccessURL,
+	return checkoutDocument{View: v, Payments: showPayments(&v), HostedURL: h.cfg.BaseURL + "/checkout/" + v.ID, SuccessURL: text.SuccessURL,
 		CancelURL: given(text.CancelURL), MerchantReference: given(text.MerchantReference),
 		Description: given(text.Description),
 		Metadata:    metadata}
@@ -135,22 +158,43 @@ func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 		}}, h.replyCheckout(create.Text))
 }
 
-// listCheckouts handles GET /api/v1/checkout/sessions: the newest shownSessions links, without a
-// cursor. It fails only with an error of the store.
+// checkoutQuery holds the query parameters that narrow the list of links.
+var checkoutQuery = slices.Concat(periodQuery, []string{"status", "reference"})
+
+// checkoutStatuses are the statuses by which links are listed.
+var checkoutStatuses = []string{checkout.Pending, checkout.Awaiting, checkout.Confirming, checkout.Completed,
+	checkout.Underpaid, checkout.Failed, checkout.Expired}
+
+// listCheckouts handles GET /api/v1/checkout/sessions. The period bounds when a link was made, the
+// reference is the merchant's. It fails with invalid_query for a bad filter, limit or cursor, and
+// with the store's error.
 func (h *checkoutHandlers) listCheckouts(c *call) (answer, error) {
-	records, err := query.Checkouts.List(c.ctx, h.actors, c.who.workspace(), "", query.Page{Limit: shownSessions})
+	within, err := c.readListPeriod()
 	if err != nil {
 		return answer{}, err
 	}
-	shown := make([]checkoutDocument, len(records))
-	for i, r := range records {
-		text, err := query.CheckoutTexts.ReadPart(c.ctx, h.actors, c.who.workspace(), r.ID)
-		if err != nil {
-			return answer{}, err
-		}
-		shown[i] = h.showCheckout(r.Document.View(c.now), text)
+	status, ofStatus, err := c.readChoice("status", checkoutStatuses...)
+	if err != nil {
+		return answer{}, err
 	}
-	return reply(map[string]any{"data": shown})
+	reference, ofReference := c.query["reference"]
+	list := filteredList[checkout.State]{of: query.Checkouts, filter: c.filterText(checkoutQuery...), within: within,
+		timeOf: func(s *checkout.State) time.Time { return s.CreatedAt.Time },
+		matches: func(s *checkout.State) bool {
+			if ofStatus && s.StatusAt(c.now) != status {
+				return false
+			}
+			if !ofReference {
+				return true
+			}
+			text, err := query.CheckoutReferences.ReadPart(c.ctx, c.countingReader(h.actors), c.who.workspace(), s.ID)
+			return err != nil || text.MerchantReference == reference // show reports the error
+		},
+		show: func(_ json.RawMessage, s *checkout.State) (any, error) {
+			text, err := query.CheckoutTexts.ReadPart(c.ctx, h.actors, c.who.workspace(), s.ID)
+			return h.showCheckout(s.View(c.now), text), err
+		}}
+	return list.answerPage(h.edge, c)
 }
 
 // toCheckout addresses a command to the session of the path. It fails with not_found for a

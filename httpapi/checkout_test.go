@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -138,6 +140,33 @@ func TestAShortPaymentWithinTheToleranceIsCreditedAsReceived(t *testing.T) {
 	require.Equal(t, "underpaid", w.checkoutStatus(exact).text("status"), "a cent beyond the tolerance")
 }
 
+// A member neither reads nor changes payment links, on the pages as over REST.
+func TestAMemberDoesNotCancelALink(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("merchant")
+	id := w.newCheckout(tn, "").text("session", "id")
+	_, cookie := w.person(tn, workspace.Member)
+	member := session(cookie).with("X-Workspace-Id", tn.workspace)
+	w.fails(w.post(member, "/api/dashboard/checkout/sessions/"+id+"/cancel", ""), 403, "role_required")
+	page := "/dashboard/" + tn.workspace + "/checkout/" + id
+	require.Equal(t, 403, w.visit(session(cookie), page, nil).status)
+	require.Equal(t, 403, w.visit(session(cookie), page+"/cancel", url.Values{}).status)
+	require.Equal(t, "pending", w.checkoutStatus(id).text("status"))
+	_, cookie = w.person(tn, workspace.Admin)
+	require.Equal(t, 303, w.visit(session(cookie), page+"/cancel", url.Values{}).status)
+}
+
+// Members see, and owners and admins act: a route that names members reads, or ends the caller's
+// own membership.
+func TestRoutesForMembersChangeNothing(t *testing.T) {
+	w := newWorld(t)
+	for _, r := range w.server.table {
+		if slices.Contains(r.roles, workspace.Member) && r.path != "/api/dashboard/members/leave" {
+			require.Equal(t, "GET", r.method, r.path)
+		}
+	}
+}
+
 func TestCheckoutEnds(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
@@ -266,7 +295,7 @@ func TestCheckoutAddressesAreGivenOnce(t *testing.T) {
 	}
 	newest := w.newCheckout(tenants[0], "").text("session", "id")
 	list = w.ok(w.get(tenants[0].all, checkoutPath))
-	require.Len(t, list.at("data"), shownSessions)
+	require.Len(t, list.at("data"), defaultLimit)
 	require.Equal(t, newest, list.text("data", 0, "id"))
 }
 

@@ -15,10 +15,16 @@ import (
 	"purser/persistence/money"
 )
 
+// conversionRoutes returns the routes of currency conversions and their quotes. Server.allRoutes
+// collects them.
 func (h *currencyHandlers) conversionRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/mca/quotes", auth: authKeyOrSession, scope: "write:treasury", roles: managers,
 			converts: true, idempotency: keyRequired, handle: h.createConversionQuote},
+		{method: "GET", path: "/api/mca/quotes/{id}", auth: authKeyOrSession, scope: "read:treasury",
+			roles: anyMember, handle: h.getConversionQuote},
+		{method: "GET", path: "/api/mca/conversions", auth: authKeyOrSession, scope: "read:treasury",
+			roles: anyMember, query: pageQuery, handle: h.listConversions},
 		{method: "POST", path: "/api/mca/conversions", auth: authKeyOrSession, scope: "write:treasury", roles: managers,
 			converts: true, kyb: true, idempotency: keyRequired, handle: h.createConversion},
 		{method: "GET", path: "/api/mca/conversions/{id}", auth: authKeyOrSession, scope: "read:treasury",
@@ -86,11 +92,25 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 			}
 			return quote, err
 		}}, func(q balance.ConversionQuote) (answer, error) {
-		return replyWith(fasthttp.StatusCreated, conversionQuoteDocument{ID: q.ID, Status: q.Status,
-			Sell: newAmountView(q.Sell),
-			Buy:  newAmountView(q.Buy), Rate: q.Rate, RateDisplay: displayRate(q.Sell.Currency, q.Rate, q.Buy.Currency),
-			IncludesOurFee: true, Hold: newAmountView(q.Sell), LockExpiresAt: q.LockExpiresAt, ServerNow: q.CreatedAt})
+		return replyWith(fasthttp.StatusCreated, showConversionQuote(q, q.Status, q.CreatedAt))
 	})
+}
+
+// showConversionQuote shows a quote in a status at a time of the server. It never fails.
+func showConversionQuote(q balance.ConversionQuote, status string, now decision.Stamp) conversionQuoteDocument {
+	return conversionQuoteDocument{ID: q.ID, Status: status, Sell: newAmountView(q.Sell), Buy: newAmountView(q.Buy),
+		Rate: q.Rate, RateDisplay: displayRate(q.Sell.Currency, q.Rate, q.Buy.Currency), IncludesOurFee: true,
+		Hold: newAmountView(q.Sell), LockExpiresAt: q.LockExpiresAt, ServerNow: now}
+}
+
+// getConversionQuote handles GET /api/mca/quotes/{id}: the quote is locked, used or expired at the
+// time of the request. Another workspace's quote is not_found.
+func (h *currencyHandlers) getConversionQuote(c *call) (answer, error) {
+	q, err := readOwn(h.edge, c, query.ConversionQuotes, c.params["id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(showConversionQuote(q, q.StatusAt(c.now), decision.StampOf(c.now)))
 }
 
 // createConversion handles POST /api/mca/conversions: it orders a conversion at a quote. A repeat
@@ -131,18 +151,41 @@ var conversionLabels = map[string]string{
 	balance.ConversionAbandoned: "No answer from our partner; the money is back in the balance",
 }
 
-// getConversion handles GET /api/mca/conversions/{id}. The bought amount is 0 once the conversion
-// has ended without buying. Another workspace's conversion is not_found.
+// conversionDocument is a conversion in the interface.
+type conversionDocument struct {
+	ID        string         `json:"id"`
+	Status    string         `json:"status"`
+	Label     string         `json:"label"`
+	Sell      amountView     `json:"sell"`
+	Buy       amountView     `json:"buy"`
+	CreatedAt decision.Stamp `json:"createdAt"`
+}
+
+// showConversion shows a conversion. The bought amount is 0 once the conversion has ended without
+// buying. It never fails.
+func showConversion(v balance.Conversion) (any, error) {
+	switch v.Status {
+	case balance.ConversionRejected, balance.ConversionFailed, balance.ConversionCancelled, balance.ConversionAbandoned:
+		v.Buy.AmountMinor = 0
+	}
+	return conversionDocument{ID: v.ID, Status: v.Status, Label: conversionLabels[v.Status],
+		Sell: newAmountView(v.Sell), Buy: newAmountView(v.Buy), CreatedAt: v.CreatedAt}, nil
+}
+
+// listConversions handles GET /api/mca/conversions, newest first. It fails like listRecords.
+func (h *currencyHandlers) listConversions(c *call) (answer, error) {
+	return listRecords(h.edge, c, query.Conversions, "", showConversion)
+}
+
+// getConversion handles GET /api/mca/conversions/{id}. Another workspace's conversion is not_found.
 func (h *currencyHandlers) getConversion(c *call) (answer, error) {
 	v, err := readOwn(h.edge, c, query.Conversions, c.params["id"])
 	if err != nil {
 		return answer{}, err
 	}
-	switch v.Status {
-	case balance.ConversionRejected, balance.ConversionFailed, balance.ConversionCancelled, balance.ConversionAbandoned:
-		v.Buy.AmountMinor = 0
+	shown, err := showConversion(v)
+	if err != nil {
+		return answer{}, err
 	}
-	return reply(map[string]any{"id": v.ID, "status": v.Status, "label": conversionLabels[v.Status],
-		"sell": newAmountView(v.Sell),
-		"buy":  newAmountView(v.Buy), "createdAt": v.CreatedAt})
+	return reply(shown)
 }

@@ -29,7 +29,7 @@ func TestAConversion(t *testing.T) {
 	w := newWorld(t)
 	tn := w.setUp("mine")
 	q := w.quoteConversion(tn, "EUR", "JPY", "10000")
-	require.Equal(t, "100.00 EUR for 16254 JPY, holding 100.00 EUR",
+	require.Equal(t, "100.00 EUR for 16253 JPY, holding 100.00 EUR",
 		fmt.Sprintf("%s for %s, holding %s", q.text("sell", "display"), q.text("buy", "display"),
 			q.text("hold", "display")))
 	lock, err := time.Parse(time.RFC3339, q.text("lockExpiresAt"))
@@ -38,12 +38,16 @@ func TestAConversion(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 30*time.Second, lock.Sub(now))
 	require.Equal(t, "100000", w.available(tn, "EUR"), "a quote holds nothing")
+	shown := func(id string) testReply { return w.ok(w.get(tn.all, "/api/mca/quotes/"+id)) }
+	require.JSONEq(t, q.raw, shown(q.text("id")).raw)
 	who := tn.all.once()
 	body := fmt.Sprintf(`{"quoteId":%q}`, q.text("id"))
 	r := w.post(who, "/api/mca/conversions", body)
 	require.Equal(t, "202 held", fmt.Sprint(r.status, " ", r.text("status")))
 	require.Equal(t, r.raw, w.post(who, "/api/mca/conversions", body).raw, "a repeat is answered the same")
 	w.fails(w.convertNow(tn, q.text("id")), 422, "quote_used")
+	require.Equal(t, "used", shown(q.text("id")).text("status"))
+	late := w.quoteConversion(tn, "EUR", "JPY", "10000").text("id")
 	require.Equal(t, "90000", w.available(tn, "EUR"))
 	id := r.text("orderId")
 	w.awaitCondition(func() bool {
@@ -53,11 +57,31 @@ func TestAConversion(t *testing.T) {
 		w.ok(w.report(fmt.Sprintf(`{"id":"fx-%s","type":"conversion.completed","data":{"conversionId":%q}}`, id, id)))
 	}
 	done := w.ok(w.get(tn.all, "/api/mca/conversions/"+id))
-	require.Equal(t, "completed Converted 16254 JPY",
+	require.Equal(t, "completed Converted 16253 JPY",
 		done.text("status")+" "+done.text("label")+" "+done.text("buy", "display"))
-	require.Equal(t, []string{"90000", "16254"}, []string{w.available(tn, "EUR"), w.available(tn, "JPY")})
+	require.Equal(t, []string{"90000", "16253"}, []string{w.available(tn, "EUR"), w.available(tn, "JPY")})
 	lines := w.ok(w.get(tn.all, "/api/mca/activity?currency=EUR")).at("data").([]any)
 	require.Len(t, lines, 4, "the pay-in, the hold, its end, the sale")
+	w.clock.turn(31 * time.Second)
+	require.Equal(t, "expired", shown(late).text("status"))
+}
+
+// The list has every conversion once, newest first, and no other workspace's.
+func TestTheListOfConversions(t *testing.T) {
+	w := newWorld(t)
+	tn, other := w.setUp("mine"), w.newTenant("other")
+	var made []string
+	for range 3 {
+		made = append(made, w.convert(tn, w.quoteConversion(tn, "EUR", "JPY", "100").text("id")).text("orderId"))
+	}
+	first := w.ok(w.get(tn.all, "/api/mca/conversions?limit=2"))
+	rest := w.ok(w.get(tn.owner(), "/api/mca/conversions?limit=2&cursor="+first.text("nextCursor")))
+	var listed []string
+	for _, row := range append(first.at("data").([]any), rest.at("data").([]any)...) {
+		listed = append(listed, row.(map[string]any)["id"].(string))
+	}
+	require.Equal(t, []string{made[2], made[1], made[0]}, listed)
+	require.Empty(t, w.ok(w.get(other.all, "/api/mca/conversions")).at("data"))
 }
 
 // Every other final status releases the hold and reports it.
@@ -85,7 +109,7 @@ func TestFailedConversionsReleaseTheHold(t *testing.T) {
 	w.awaitCondition(func() bool { return status() == "abandoned" })
 	require.Equal(t, "100000", w.available(tn, "EUR"))
 	w.ok(w.report(fmt.Sprintf(`{"id":"fx-3","type":"conversion.completed","data":{"conversionId":%q}}`, silent)))
-	require.Equal(t, []string{"80000", "32508"}, []string{w.available(tn, "EUR"), w.available(tn, "JPY")},
+	require.Equal(t, []string{"80000", "32507"}, []string{w.available(tn, "EUR"), w.available(tn, "JPY")},
 		"a late report is a fact")
 }
 

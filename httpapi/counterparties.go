@@ -1,6 +1,12 @@
 package httpapi
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
 	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/counterparty"
@@ -9,12 +15,14 @@ import (
 	"purser/persistence/ident"
 )
 
+// counterpartyRoutes returns the routes of counterparties. Server.allRoutes collects them.
 func (h *treasuryHandlers) counterpartyRoutes() []route {
 	const path, read, write = "/api/treasury/counterparties", "read:treasury", "write:counterparties"
 	return []route{
 		{method: "POST", path: path, auth: authKey, scope: write, idempotency: keyRequired,
 			handle: h.createCounterparty},
-		{method: "GET", path: path, auth: authKey, scope: read, query: pageQuery, handle: h.listCounterparties},
+		{method: "GET", path: path, auth: authKey, scope: read, query: slices.Concat(counterpartyQuery, pageQuery),
+			handle: h.listCounterparties},
 		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: h.getCounterparty},
 		{method: "DELETE", path: path + "/{id}", auth: authKey, scope: write, handle: h.removeCounterparty},
 	}
@@ -39,8 +47,33 @@ func (h *treasuryHandlers) createCounterparty(c *call) (answer, error) {
 		})
 }
 
+// counterpartyQuery holds the query parameters that narrow the list of recipients.
+var counterpartyQuery = slices.Concat(periodQuery, []string{"kind", "name"})
+
+// listCounterparties handles GET /api/treasury/counterparties. The period bounds when a recipient
+// was saved, and name is the start of its name in any case. It fails with invalid_query for a bad
+// filter, limit or cursor, and with the store's error.
 func (h *treasuryHandlers) listCounterparties(c *call) (answer, error) {
-	return listRecords(h.edge, c, query.CounterpartyViews.AsStored(), "", showStored)
+	within, err := c.readListPeriod()
+	if err != nil {
+		return answer{}, err
+	}
+	kind, ofKind, err := c.readChoice("kind", counterparty.US, counterparty.International)
+	if err != nil {
+		return answer{}, err
+	}
+	name, ofName := c.query["name"]
+	if ofName && (name == "" || utf8.RuneCountInString(name) > maxFilterText) {
+		return answer{}, fault.New(fault.InvalidQuery, "name must have between 1 and 200 characters")
+	}
+	name = strings.ToLower(name)
+	list := filteredList[counterparty.View]{of: query.CounterpartyViews, filter: c.filterText(counterpartyQuery...),
+		within: within, timeOf: func(r *counterparty.View) time.Time { return r.CreatedAt.Time },
+		matches: func(r *counterparty.View) bool {
+			return (!ofKind || r.Kind == kind) && strings.HasPrefix(strings.ToLower(r.Name), name)
+		},
+		show: func(stored json.RawMessage, _ *counterparty.View) (any, error) { return stored, nil }}
+	return list.answerPage(h.edge, c)
 }
 
 func (h *treasuryHandlers) getCounterparty(c *call) (answer, error) {
@@ -52,7 +85,8 @@ func (h *treasuryHandlers) getCounterparty(c *call) (answer, error) {
 }
 
 // removeCounterparty handles DELETE /api/treasury/counterparties/{id}. Removing a recipient again
-// answers the same. An unknown or another workspace's recipient is not_found.
+// answers the same. An unknown or another workspace's recipient is not_found. Other failures are
+// those of the journal.
 func (h *treasuryHandlers) removeCounterparty(c *call) (answer, error) {
 	id := c.params["id"]
 	if _, err := ident.Parse(ident.Counterparty, id); err != nil {

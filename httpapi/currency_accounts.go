@@ -18,6 +18,8 @@ import (
 // currencyHandlers serve balances in currencies and their conversions.
 type currencyHandlers struct{ *edge }
 
+// mcaRoutes returns the routes of the multi-currency accounts, their onboarding and rates.
+// Server.allRoutes collects them.
 func (h *currencyHandlers) mcaRoutes() []route {
 	const accounts, onboarding, read = "/api/mca/accounts", "/api/mca/onboarding", "read:treasury"
 	return []route{

@@ -136,7 +136,7 @@ func TestRateEstimates(t *testing.T) {
 		return fmt.Sprint(r.status, " ", r.code())
 	}
 	for query, want := range map[string]string{
-		"from=USD&to=JPY":                                "1.00 USD for 150 JPY",
+		"from=USD&to=JPY":                                "1.00 USD for 149 JPY",
 		"from=USD&to=KWD&amount=10":                      "10.00 USD for 3.072 KWD",
 		"from=KWD&to=JPY&amount=0.001":                   "422 invalid_amount", // less than half a yen
 		"from=USD&to=JPY&amount=1000&fixedSide=buy":      "6.69 USD for 1000 JPY",

@@ -3,10 +3,12 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/user"
+	"purser/httpapi/mail"
 	"purser/httpapi/password"
 	"purser/persistence/ident"
 )
@@ -14,13 +16,17 @@ import (
 // sessionHandlers serve the users of the dashboard: sign-up, sign-in, sessions and passwords.
 type sessionHandlers struct {
 	*edge
-	accounts  accountReader
-	passwords *password.Hasher
-	delays    *delayLine
+	accounts   accountReader
+	passwords  *password.Hasher
+	delays     *delayLine
+	mails      *mail.Queue // nil without a mail server
+	challenges *challenges
 }
 
+// dashboardRoutes returns the routes of a person: sign-up, sign-in, sessions and passwords.
+// Server.allRoutes collects them.
 func (h *sessionHandlers) dashboardRoutes() []route {
-	return []route{
+	return append([]route{
 		{method: "POST", path: "/api/dashboard/signup", auth: authNone, signsIn: true, handle: h.signUp},
 		{method: "POST", path: "/api/dashboard/login", onFullDisk: true, auth: authNone, signsIn: true,
 			handle: h.logIn},
@@ -28,7 +34,7 @@ func (h *sessionHandlers) dashboardRoutes() []route {
 			handle: h.changePassword},
 		{method: "POST", path: "/api/dashboard/logout", onFullDisk: true, auth: authSession, handle: h.logOut},
 		{method: "GET", path: "/api/dashboard/me", auth: authSession, handle: h.showMe},
-	}
+	}, slices.Concat((&emailHandlers{h}).emailRoutes(), h.resetRoutes(), h.sessionRoutes(), h.factorRoutes())...)
 }
 
 // userDocument is a user in the interface.
@@ -88,22 +94,35 @@ func (h *sessionHandlers) signUp(c *call) (answer, error) {
 	if err := h.refuseTakenUnkeyed(c.ctx, body.folded); err != nil {
 		return answer{}, err
 	}
-	u, err := ident.New(h.actors.TenantSlot(body.folded), c.now, h.actors.Entropy())
+	view, err := h.registerUser(c, body, hash)
 	if err != nil {
 		return answer{}, err
+	}
+	return h.startSession(c, userDocument{ID: view.ID, Email: view.Email, CreatedAt: view.CreatedAt},
+		user.StartSession{})
+}
+
+// registerUser creates the user in the slot of the email. It fails with email_taken, without
+// entropy, and with an error of the store. signUp calls it.
+func (h *sessionHandlers) registerUser(c *call, body credentials, passwordHash string) (user.View, error) {
+	slot := h.actors.TenantSlot(body.folded)
+	u, err := ident.New(slot, c.now, h.actors.Entropy())
+	if err != nil {
+		return user.View{}, err
+	}
+	claim, err := h.accounts.claimOf(c.ctx, slot, body.folded)
+	if err != nil {
+		return user.View{}, err
 	}
 	id := u.Format(ident.User)
-	view, err := ask[user.View](c.ctx, h.actors,
-		toUser(id, user.Register{ID: id, Email: body.Email, PasswordHash: hash}))
-	if err != nil {
-		return answer{}, err
-	}
-	return h.startSession(c, userDocument{ID: id, Email: view.Email, CreatedAt: view.CreatedAt}, user.StartSession{})
+	return ask[user.View](c.ctx, h.actors, toUser(id, user.Register{ID: id, Email: body.Email,
+		PasswordHash: passwordHash, Generation: claim.Generation}))
 }
 
 // logIn handles POST /api/dashboard/login. It answers an unknown email like a wrong password, after
-// the same work, so that it discloses no accounts: both are invalid_credentials. It also fails with
-// invalid_body, rate_limited, and unavailable when the password queue is full.
+// the same work, so that it discloses no accounts: both are invalid_credentials. With a second
+// factor the answer is a challenge, and no session starts. It also fails with invalid_body,
+// rate_limited, and unavailable when the password queue is full.
 func (h *sessionHandlers) logIn(c *call) (answer, error) {
 	body, err := h.readCredentials(c)
 	if err != nil {
@@ -133,8 +152,12 @@ func (h *sessionHandlers) logIn(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return h.startSession(c, userDocument{ID: id, Email: credential.Email, CreatedAt: view.CreatedAt},
-		user.StartSession{Changes: credential.Changes, Places: places})
+	who := userDocument{ID: id, Email: credential.Email, CreatedAt: view.CreatedAt}
+	start := user.StartSession{Changes: credential.Changes, Places: places}
+	if view.Factor != nil {
+		return h.challengeSignIn(c, who, start)
+	}
+	return h.startSession(c, who, start)
 }
 
 // changePassword handles POST /api/dashboard/password: it replaces the password of the session's
@@ -148,22 +171,11 @@ func (h *sessionHandlers) changePassword(c *call) (answer, error) {
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	if err := h.guardChange(c); err != nil {
-		return answer{}, err
-	}
-	credential, err := h.accounts.readCredential(c.ctx, c.who.user)
+	credential, err := h.matchPassword(c, "currentPassword", body.CurrentPassword)
 	if err != nil {
 		return answer{}, err
 	}
-	from := password.Caller{Address: c.peer, Known: true}
-	matches, err := h.passwords.Matches(c.ctx, from, credential.PasswordHash, body.CurrentPassword)
-	if err != nil {
-		return answer{}, passwordFault(err)
-	}
-	if !matches {
-		return answer{}, fault.New(fault.InvalidCredentials, "currentPassword is wrong")
-	}
-	hash, err := h.passwords.Hash(c.ctx, from, body.NewPassword)
+	hash, err := h.passwords.Hash(c.ctx, password.Caller{Address: c.peer, Known: true}, body.NewPassword)
 	if err != nil {
 		return answer{}, passwordFault(err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestSignUpInAndOut(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, func(c *Config) { c.DerivePassword = nil }) // argon2id
 	r := w.ok(w.signup("Ada@Example.com"))
 	require.Equal(t, "Ada@Example.com", r.text("user", "email"))
 	attributes := strings.ToLower(r.header("Set-Cookie"))

@@ -31,6 +31,9 @@
 // under another name: it has the route's scope, passes the same checks, runs the same handler and
 // returns the same bytes. A new tool is a row in mcp.go.
 //
+// The pages of the dashboard (package dashboard) read and act through the same table, as the
+// session of the browser. dashboard_pages.go is the connection.
+//
 // # Files
 //
 // A group of resources has one type of handlers, and each resource has one file with its handlers
@@ -47,9 +50,10 @@
 //	endpointHandlers    webhook_endpoints
 //	reportHandlers      partner_reports
 //	toolHandlers        mcp
+//	pageHandlers        dashboard_pages
 //
 // All of them embed edge (edge.go), which checks requests and writes answers: auth, session, body,
 // decode, limits, asks, idempotency, lists, records, errors, requests. server.go and routes.go put
-// the groups together. A new resource is a file with its handlers and rows in one of the groups, and
-// its paths in openapi/openapi.yaml; a test fails when a row and the description differ.
+// the groups together. A new resource is a file with its handlers and rows in one of the groups,
+// and its paths in openapi/openapi.yaml; a test fails when a row and the description differ.
 package httpapi

@@ -27,6 +27,8 @@ type edge struct {
 	limits   *requestLimits
 	keys     *keyCache
 	keyUsage *keyUsage
+	requests *requestLog
+	streams  *eventStreams
 	metrics  *metrics
 
 	base   context.Context // parent of every request's context; Shutdown cancels it after the drain
@@ -46,9 +48,9 @@ func newEdge(c Config) (*edge, error) {
 	}
 	e := &edge{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host,
 		secure: base.Scheme == "https", openapi: description, limits: newRequestLimits(c),
-		keys: newKeyCache(maxCachedKeys)}
+		keys: newKeyCache(maxCachedKeys), requests: newRequestLog()}
 	e.base, e.cancel = context.WithCancel(context.Background())
-	e.keyUsage = newKeyUsage(e)
+	e.keyUsage, e.streams = newKeyUsage(e), newEventStreams(e.base, c.Streams)
 	return e, nil
 }
 
@@ -99,6 +101,8 @@ func (e *edge) checkPermissions(c *call) error {
 		return fault.New(fault.SandboxOnly, "")
 	case r.ramp && e.cfg.NoRamp:
 		return fault.New(fault.CapabilityUnavailable, "the ramp is not connected")
+	case r.mail && e.cfg.Mail == nil:
+		return fault.New(fault.CapabilityUnavailable, "this server sends no mail; its operator makes a link")
 	case r.kyb && access.Mode != modeSandbox && access.KYBStatus != kybApproved:
 		return &fault.Error{Code: fault.KYBRequired, KYBStatus: access.KYBStatus}
 	case r.physical && e.cfg.NoPhysical:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"purser/httpapi/dashboard"
 	"purser/httpapi/web"
 )
 
@@ -28,6 +29,7 @@ type entryLink struct {
 
 // entryPlaces lists the first routes that a new user needs, in the order of use.
 var entryPlaces = []struct{ rel, name, method, path string }{
+	{"dashboard", "The dashboard", "GET", dashboard.Root},
 	{"guides", "Guides", "GET", "/docs"},
 	{"description", "The interface, as OpenAPI 3.1", "GET", "/api/v1/openapi.json"},
 	{"signup", "Sign up", "POST", "/api/dashboard/signup"},

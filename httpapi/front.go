@@ -52,6 +52,9 @@ func (f *Front) Counts() drain.Counts { return f.httpServer.Counts() }
 // It shuts down the server too. It returns the context's error when requests are still running
 // then.
 func (f *Front) Shutdown(ctx context.Context) error {
+	if s := f.server.Load(); s != nil {
+		s.streams.endStreams()
+	}
 	err := f.httpServer.Shutdown(ctx)
 	if s := f.server.Load(); s != nil {
 		s.stopBackground()

@@ -19,8 +19,8 @@ import (
 var docs embed.FS
 
 // guideNames lists the guides in the order of the list beside each page.
-var guideNames = []string{"quickstart", "cards-and-decisions", "treasury-and-payouts", "currencies", "ramp",
-	"agents", "checkout", "webhooks", "errors", "limits", "sandbox", "operating", "security"}
+var guideNames = []string{"quickstart", "dashboard", "cards-and-decisions", "treasury-and-payouts", "currencies",
+	"ramp", "agents", "checkout", "webhooks", "errors", "limits", "sandbox", "operating", "security"}
 
 // newLibrary renders the guides. The guides of errors and of limits end with tables of the code. It
 // fails only for a defect of the embedded guides. newDocuments calls it at the start.
@@ -57,7 +57,8 @@ func (h *checkoutHandlers) showGuides(ctx *fasthttp.RequestCtx, _ *call) error {
 	return h.writeGuide(ctx, web.Guide{Title: "Guides"})
 }
 
-// showGuide handles GET /docs/{guide}. An unknown guide shows a page with status 404.
+// showGuide handles GET /docs/{guide}. An unknown guide shows a page with status 404. It fails only
+// when the page cannot be written.
 func (h *checkoutHandlers) showGuide(ctx *fasthttp.RequestCtx, c *call) error {
 	guide, ok := h.library.Guide(c.params["guide"])
 	if !ok {
@@ -69,7 +70,8 @@ func (h *checkoutHandlers) showGuide(ctx *fasthttp.RequestCtx, c *call) error {
 }
 
 // searchGuides handles GET /docs/search: it searches titles, headings and paragraphs for every word
-// of the query.
+// of the query. A query without a result shows an empty page. It fails only when the page cannot be
+// written.
 func (h *checkoutHandlers) searchGuides(ctx *fasthttp.RequestCtx, _ *call) error {
 	query := guides.Trim(string(ctx.QueryArgs().Peek("q")))
 	ctx.Response.Header.SetContentType("text/html; charset=utf-8")

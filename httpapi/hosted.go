@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -21,17 +19,10 @@ import (
 	"purser/authorizer/drain"
 	"purser/httpapi/web"
 	"purser/persistence/ident"
-	"purser/persistence/money"
 )
 
-// Limits of the hosted pages.
-const (
-	maxForm     = 4 << 10 // bytes of the form
-	maxStreams  = 2_000   // pages with server-sent events; the others poll
-	streamFor   = 10 * time.Second
-	streamEvery = 500 * time.Millisecond
-	streamRetry = time.Second
-)
+// maxForm bounds the form of a hosted page, in bytes.
+const maxForm = 4 << 10
 
 // hostedFiles is the path of the page's style sheets and scripts.
 const hostedFiles = "/checkout/files/"
@@ -109,10 +100,15 @@ func (h *checkoutHandlers) showRefusal(ctx *fasthttp.RequestCtx) {
 	ctx.Response.SetBody(body.Bytes())
 }
 
-// hostedFile serves a script or style of the hosted pages by its versioned name, which
+// hostedFile handles the scripts and styles of the hosted pages by their versioned names, which
 // browsers cache for a year. An unknown name is not_found.
 func (h *checkoutHandlers) hostedFile(ctx *fasthttp.RequestCtx, c *call) error {
-	file, ok := h.site.File(c.params["name"])
+	return writeFile(ctx, h.site.Files, c.params["name"])
+}
+
+// writeFile writes a file that pages load. An unknown name is not_found.
+func writeFile(ctx *fasthttp.RequestCtx, files *web.Files, name string) error {
+	file, ok := files.File(name)
 	if !ok {
 		return fault.New(fault.NotFound, "")
 	}
@@ -183,63 +179,26 @@ func pathID(c *call) string {
 	return "unknown"
 }
 
-// streamHosted sends the status route's answer at every change, as server-sent events. A stream
-// ends after streamFor, before the server's write timeout, and the browser opens the next. It
-// handles GET /checkout/{id}/events. It fails with not_found for an unknown link, and with
-// unavailable when Config.Streams are open.
+// streamHosted sends the status route's answer at every change, as server-sent events. It handles
+// GET /checkout/{id}/events. It fails with not_found for an unknown link, and like
+// eventStreams.send.
 func (h *checkoutHandlers) streamHosted(ctx *fasthttp.RequestCtx, c *call) error {
 	if _, err := h.publicCheckout(c); err != nil {
 		return err
 	}
-	ctx.Response.Header.SetContentType("text/event-stream")
-	if ctx.IsHead() {
-		return nil
-	}
-	if h.streams.Add(1) > int64(h.cfg.Streams) {
-		h.streams.Add(-1)
-		return fault.New(fault.Unavailable, "Too many pages are open; ask for the status instead.")
-	}
-	ctx.SetBodyStreamWriter(func(w *bufio.Writer) {
-		defer h.streams.Add(-1)
-		within, cancel := context.WithTimeout(h.base, h.streamFor)
-		defer cancel()
-		follow := *c
-		follow.ctx = within
-		h.streamStatus(&follow, w)
-	})
-	return nil
-}
-
-// streamStatus writes the link's status to w at once and at every change, until the call's context
-// ends, the connection closes or the store fails. It looks every streamEvery. streamHosted runs it.
-func (h *checkoutHandlers) streamStatus(c *call, w *bufio.Writer) {
-	ticker := time.NewTicker(streamEvery)
-	defer ticker.Stop()
 	last := ""
-	fmt.Fprintf(w, "retry: %d\n\n", streamRetry.Milliseconds())
-	for {
+	return h.streams.send(ctx, c, "", func(c *call) (string, error) {
 		state, err := h.publicCheckout(c)
 		if err != nil {
-			return
+			return "", err
 		}
 		status, err := json.Marshal(state.CustomerView(h.actors.Clock()))
-		if err != nil {
-			return
+		if err != nil || string(status) == last {
+			return "", err
 		}
-		// A comment line at every tick makes a closed connection fail the write.
-		line := ":\n\n"
-		if string(status) != last {
-			last, line = string(status), "data: "+string(status)+"\n\n"
-		}
-		if _, err := w.WriteString(line); err != nil || w.Flush() != nil {
-			return
-		}
-		select {
-		case <-ticker.C:
-		case <-c.ctx.Done():
-			return
-		}
-	}
+		last = string(status)
+		return "data: " + last + "\n\n", nil
+	})
 }
 
 // hostedPage builds the page of a session from the committed state. It fails with not_found for an
@@ -262,16 +221,16 @@ func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 		return page, err
 	}
 	page = web.Page{ID: state.ID, State: string(status), Step: stepOf(&state, c.now), Merchant: merchant.Name,
-		Description: text.Description, Reference: text.MerchantReference, Amount: formatDollars(state.AmountUsdCents),
+		Description: text.Description, Reference: text.MerchantReference, Amount: web.Dollars(state.AmountUsdCents),
 		Sandbox: state.Sandbox, Expires: state.End(), Now: c.now, Coins: coinsOf(&state), Seen: state.Confirmations(),
 		Of: checkout.ShownConfirmations, SuccessURL: text.SuccessURL, CancelURL: text.CancelURL}
 	if received := state.Money(); received.ReceivedCents > 0 {
-		page.Received = formatDollars(received.ReceivedCents)
+		page.Received = web.Dollars(received.ReceivedCents)
 		if received.DueCents > 0 {
-			page.Due = formatDollars(received.DueCents)
+			page.Due = web.Dollars(received.DueCents)
 		}
 		if received.DueCents < 0 {
-			page.Over = formatDollars(-received.DueCents)
+			page.Over = web.Dollars(-received.DueCents)
 		}
 	}
 	describePayments(&page, &state)
@@ -356,13 +315,4 @@ func paymentLink(p checkout.Pair, units, coins string) string {
 		return fmt.Sprintf("ethereum:%s@%d?value=%s", p.Address, network.ID, units)
 	}
 	return fmt.Sprintf("ethereum:%s@%d/transfer?address=%s&uint256=%s", token, network.ID, p.Address, units)
-}
-
-// formatDollars formats cents as $1,234.56.
-func formatDollars(cents money.Cents) string {
-	whole := fmt.Sprint(cents / 100)
-	for i := len(whole) - 3; i > 0; i -= 3 {
-		whole = whole[:i] + "," + whole[i:]
-	}
-	return fmt.Sprintf("$%s.%02d", whole, cents%100)
 }

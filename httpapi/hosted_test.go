@@ -226,7 +226,7 @@ func TestHostedFilesAndPart(t *testing.T) {
 func TestHostedPageStreamsStatusChanges(t *testing.T) {
 	w := newWorld(t)
 	// The server aborts an answer that takes longer than WriteTimeout.
-	w.server.checkouts.streamFor, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor
+	w.server.streams.lasting, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor
 	tn := w.newTenant("merchant")
 	id := w.newCheckout(tn, "").text("session", "id")
 	conn, err := w.listen.Dial()
@@ -254,7 +254,7 @@ func TestHostedPageStreamsStatusChanges(t *testing.T) {
 // Pages beyond Config.Streams get 503 and poll, so that pages leave connections to other callers.
 func TestHostedPagesBeyondTheirShareGetNoStream(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Streams = 1 })
-	w.server.checkouts.streamFor, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor
+	w.server.streams.lasting, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor
 	id := w.newCheckout(w.newTenant("merchant"), "").text("session", "id")
 	conn, err := w.listen.Dial()
 	require.NoError(t, err)

@@ -230,7 +230,7 @@ func TestRightsLostDuringTheRequest(t *testing.T) {
 	by := workspace.Principal{UserID: owner}
 	revoke := workspace.RevokeKey{ID: parent.text("apiKey", "id"), By: workspace.Principal{KeyID: tn.keyID(w)}}
 	remove := workspace.RemoveMember{UserID: me, By: by}
-	demote := workspace.Invite{UserID: me, Role: workspace.Member, By: by}
+	demote := workspace.ChangeRole{UserID: me, Role: workspace.Member, By: by}
 	newKey := readyRequest{who: late, method: "POST", path: "/api/auth/keys",
 		body: `{"label":"late","scopes":["read:cards"]}`}
 	add := readyRequest{who: late, method: "POST", path: members, body: `{"email":"olga@example.com","role":"member"}`}

@@ -10,9 +10,12 @@ import (
 	"purser/actors/query"
 	"purser/actors/user"
 	"purser/actors/workspace"
+	"purser/httpapi/dashboard"
 	"purser/persistence/ident"
 )
 
+// invitationRoutes returns the routes of invitations, for the workspace's owner and the invited
+// user. Server.allRoutes collects them.
 func (h *workspaceHandlers) invitationRoutes() []route {
 	const path = "/api/dashboard/invitations"
 	owner := []string{workspace.Owner}
@@ -40,28 +43,13 @@ func showToOwner(i workspace.Invitation, email string) invitationDocument {
 		ExpiresAt: i.ExpiresAt}
 }
 
-// memberOrInvitation is the answer to POST of a member: the member whose role changed, or a new
-// invitation with its token.
-type memberOrInvitation struct {
-	Member     *memberDocument     `json:"member"`
-	Invitation *invitationDocument `json:"invitation"`
-	Token      *string             `json:"token"`
-
-	RevokedKeys      []string `json:"revokedKeys"`
-	RemovedEndpoints []string `json:"removedEndpoints"`
-}
-
 // inviteMember handles POST /api/dashboard/members: it invites the holder of an email. The answer
-// does not disclose whether an account exists. It is the only answer with the token. A member with
-// that email gets the role at once. It fails with invalid_body, with not_found for an unknown kept
-// endpoint, and with the workspace's refusal.
+// does not disclose whether an account exists. It is the only answer with the token. It fails with
+// invalid_body, with already_member, and with the workspace's refusal.
 func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 	var body struct {
 		Email string `json:"email"`
 		Role  string `json:"role"`
-
-		KeepKeys      []string `json:"keepKeys"`
-		KeepEndpoints []string `json:"keepEndpoints"`
 	}
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
@@ -76,28 +64,13 @@ func (h *workspaceHandlers) inviteMember(c *call) (answer, error) {
 	}
 	invite.Email, invite.EmailHash, invite.Role, invite.By = body.Email, user.EmailHash(folded), body.Role,
 		c.who.asPrincipal()
-	invite.KeepKeys, invite.KeepEndpoints = body.KeepKeys, body.KeepEndpoints
-	var credential user.Credential
-	if invite.UserID, credential, err = h.accounts.credentialOf(c.ctx, folded); err != nil {
+	if invite.UserID, _, err = h.accounts.credentialOf(c.ctx, folded); err != nil {
 		return answer{}, err
 	}
-	endpoints := []string{}
-	if invite.UserID != "" && !workspace.Manages(invite.Role) {
-		if endpoints, err = h.endingEndpoints(c, invite.UserID, invite.KeepEndpoints); err != nil {
-			return answer{}, err
-		}
-	}
-	owned := c.who.workspace()
-	return askIdempotent(h.edge, c, toWorkspace(owned, invite),
-		func(r workspace.InviteReply) (answer, error) {
-			if r.Invitation != nil {
-				shown := showToOwner(*r.Invitation, body.Email)
-				return reply(memberOrInvitation{Invitation: &shown, Token: &token, RevokedKeys: []string{},
-					RemovedEndpoints: []string{}})
-			}
-			return reply(memberOrInvitation{Member: &memberDocument{UserID: r.Person.UserID, Email: credential.Email,
-				Role: r.Person.Role, Since: r.Person.Since},
-				RevokedKeys: append([]string{}, r.Revoked...), RemovedEndpoints: endpoints})
+	return askIdempotent(h.edge, c, toWorkspace(c.who.workspace(), invite),
+		func(i workspace.Invitation) (answer, error) {
+			return reply(map[string]any{"invitation": showToOwner(i, body.Email), "token": token,
+				"url": h.cfg.BaseURL + dashboard.Root + "/invitation?token=" + token})
 		})
 }
 
@@ -139,7 +112,7 @@ func (h *workspaceHandlers) listInvitations(c *call) (answer, error) {
 }
 
 // invitedEmail returns the email of a pending invitation, or "" when the invitation has ended since
-// it was listed.
+// it was listed. It fails when the record cannot be read.
 func (h *workspaceHandlers) invitedEmail(ctx context.Context, owned, id string) (string, error) {
 	document, err := query.Invitations.Read(ctx, h.actors, owned, id)
 	if fault.Is(err, fault.NotFound) {
@@ -170,6 +143,7 @@ type receivedDocument struct {
 	WorkspaceID   string         `json:"workspaceId"`
 	WorkspaceName string         `json:"workspaceName"`
 	Role          string         `json:"role"`
+	InviterEmail  string         `json:"inviterEmail"`
 	Status        string         `json:"status"`
 	ExpiresAt     decision.Stamp `json:"expiresAt"`
 }
@@ -229,6 +203,11 @@ func (h *workspaceHandlers) answerInvitation(c *call, command func(workspace.Inv
 		return answer{}, err
 	}
 	i := invited.Invitation
+	inviter, err := h.accounts.readCredential(c.ctx, i.InvitedBy)
+	if err != nil {
+		return answer{}, err
+	}
 	return reply(map[string]any{"invitation": receivedDocument{ID: i.ID, WorkspaceID: invited.Workspace,
-		WorkspaceName: invited.Name, Role: i.Role, Status: i.Status, ExpiresAt: i.ExpiresAt}})
+		WorkspaceName: invited.Name, Role: i.Role, InviterEmail: inviter.Email, Status: i.Status,
+		ExpiresAt: i.ExpiresAt}})
 }

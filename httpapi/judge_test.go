@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"purser/httpapi/dashboard"
 	"purser/httpapi/openapi/openapitest"
 	"purser/httpapi/web"
 )
@@ -42,7 +43,7 @@ func (w *world) judgeAnswers(s *Server) {
 	s.httpServer.http.Handler = func(ctx *fasthttp.RequestCtx) {
 		serve(ctx)
 		if path := string(ctx.URI().PathOriginal()); strings.HasPrefix(path, "/checkout/") || path == web.FaviconPath ||
-			path == "/docs" || strings.HasPrefix(path, "/docs/") {
+			path == "/docs" || strings.HasPrefix(path, "/docs/") || strings.HasPrefix(path, dashboard.Root) {
 			return // HTML, or a stream
 		}
 		method := string(ctx.Method())

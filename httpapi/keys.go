@@ -13,6 +13,7 @@ import (
 // prefixChars is the number of characters of a secret that a list shows.
 const prefixChars = 12
 
+// keyRoutes returns the routes of API keys. Server.allRoutes collects them.
 func (h *workspaceHandlers) keyRoutes() []route {
 	const path, dashboard = "/api/auth/keys", "/api/dashboard/keys"
 	ownerOrAdmin := []string{workspace.Owner, workspace.Admin}
@@ -23,6 +24,7 @@ func (h *workspaceHandlers) keyRoutes() []route {
 		{method: "DELETE", path: path, auth: authKey, scope: "write:api_keys", query: []string{"id"},
 			handle: h.revokeKey},
 		{method: "GET", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: pageQuery, handle: h.listKeys},
+		{method: "GET", path: dashboard + "/{id}", auth: authSession, roles: ownerOrAdmin, handle: h.getKey},
 		{method: "DELETE", path: dashboard, auth: authSession, roles: ownerOrAdmin, query: []string{"id"},
 			handle: h.revokeKey},
 	}
@@ -58,7 +60,8 @@ func replyKey(document map[string]any, key workspace.APIKey, secret string) (ans
 }
 
 // createKey handles POST /api/auth/keys: it creates an API key, whose secret only this answer
-// holds. It fails with invalid_body, like handsOut, and with the workspace's refusal.
+// holds. It fails with invalid_body, like handsOut and countKeyChange, and with the workspace's
+// refusal.
 func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 	var body struct {
 		Label  string   `json:"label"`
@@ -68,6 +71,9 @@ func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if err := c.who.handsOut(body.Scopes); err != nil {
+		return answer{}, err
+	}
+	if err := h.limits.countKeyChange(c); err != nil {
 		return answer{}, err
 	}
 	slot, err := c.slot()
@@ -104,12 +110,30 @@ func (h *workspaceHandlers) listKeys(c *call) (answer, error) {
 	return listRecords(h.edge, c, query.APIKeys.AsStored(), "", showStored)
 }
 
+// getKey handles GET /api/dashboard/keys/{id}: a key, and the live keys that are revoked with it.
+// An unknown key is not_found.
+func (h *workspaceHandlers) getKey(c *call) (answer, error) {
+	key, err := readOwn(h.edge, c, query.APIKeys, c.params["id"])
+	if err != nil {
+		return answer{}, err
+	}
+	state, err := readOwn(h.edge, c, query.Workspaces, c.who.workspace())
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"apiKey": key, "descendants": state.Descendants(key.ID)})
+}
+
 // revokeKey handles DELETE of an API key, for keys and for the dashboard. It fails with
-// invalid_query without an id, and with the workspace's refusal of an unknown key.
+// invalid_query without an id, like countKeyChange, and with the workspace's refusal of an unknown
+// key.
 func (h *workspaceHandlers) revokeKey(c *call) (answer, error) {
 	key := c.query["id"]
 	if key == "" {
 		return answer{}, fault.New(fault.InvalidQuery, "id is required")
+	}
+	if err := h.limits.countKeyChange(c); err != nil {
+		return answer{}, err
 	}
 	revoked, err := ask[workspace.Revoked](c.ctx, h.actors, toWorkspace(c.who.workspace(),
 		workspace.RevokeKey{ID: key, By: c.who.asPrincipal()}))

@@ -11,6 +11,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/actors/decision"
+	"purser/actors/query"
 	"purser/persistence"
 	"purser/persistence/money"
 )
@@ -52,7 +53,7 @@ func (b *bookedLines) book(made, booked int, cents money.Cents, after *money.Cen
 
 func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
 	b := &bookedLines{}
-	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws"}
+	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws", read: new(int)}
 	cents := func(n money.Cents) *money.Cents { return &n }
 	b.book(1, -1, 100, nil)         // older version
 	b.book(2, -1, 20, nil)          // another one
@@ -61,6 +62,9 @@ func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
 	b.book(23, 26, 1, cents(124))   // made on the first day, booked on the second
 	b.book(26, 26, 10, cents(134))  // the second day
 	b.book(50, 50, 500, cents(634)) // the third
+	_, err := ledger.readPage(query.Page{Limit: 5})
+	require.NoError(t, err)
+	require.Equal(t, 5*lineBytes, *ledger.read, "what is read counts, whether it is shown or not")
 	at := func(day int) uint64 {
 		place, err := ledger.firstOf(time.Date(2026, 11, 20+day, 0, 0, 0, 0, time.UTC))
 		require.NoError(t, err)
@@ -94,7 +98,7 @@ func TestStatementLinesAreBounded(t *testing.T) {
 	for range maxStatementLines + 1 {
 		b.book(1, -1, 1, nil)
 	}
-	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws"}
+	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws", read: new(int)}
 	_, err := ledger.entriesBetween(1, 1<<40)
 	require.ErrorContains(t, err, "at most 50000 lines")
 	b.lines = b.lines[1:]
@@ -110,7 +114,7 @@ func TestStablecoinLinesAreSkipped(t *testing.T) {
 	for range maxStatementLines + 1 {
 		b.book(2, 2, 1, nil)
 	}
-	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws"}
+	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws", read: new(int)}
 	sum, err := ledger.balanceBefore(1 << 40)
 	require.NoError(t, err)
 	require.Equal(t, cents, sum)

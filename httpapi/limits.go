@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"purser/actors"
 	"purser/actors/fairshare"
 	"purser/actors/fault"
 	"purser/authorizer/drain"
@@ -23,15 +24,22 @@ const (
 // quotesPerMinute bounds the quotes of a workspace, for conversions and for the ramp separately.
 const quotesPerMinute = 30
 
+// keyChangesPerMinute bounds the API keys that the keys of a workspace create and revoke, and those
+// that a user of the dashboard creates and revokes. A stolen key therefore cannot use up the
+// revocations of a signed-in owner. Each change commits the state of all keys of the workspace.
+const keyChangesPerMinute = 60
+
 // Limits of bytes. The memory, disk and processor time of a request grow with the bytes of its body
-// and answer. An admitted request therefore counts bytes/byteUnit units, rounded down, against its
-// key, its workspace and its address. One request counts at most unitsPerKey, so that no single
-// answer uses up the share of others.
+// and answer, of records that it reads and does not show, and of its commits beyond freeCommit. An
+// admitted request therefore counts bytes/byteUnit units, rounded down, against its key or user, its
+// workspace and its address. One request counts at most unitsPerKey, so that no single answer uses
+// up the share of others.
 const (
 	byteUnit          = 16 << 10
-	unitsPerKey       = 160   // per minute: 2.5 MiB
-	unitsPerWorkspace = 640   // per minute: 10 MiB
-	unitsPerAddress   = 1_280 // per minute: 20 MiB
+	freeCommit        = 16 << 10 // bytes of a request's commits that count as part of the request
+	unitsPerKey       = 160      // per minute: 2.5 MiB
+	unitsPerWorkspace = 640      // per minute: 10 MiB
+	unitsPerAddress   = 1_280    // per minute: 20 MiB
 	// runsPerWorkspace bounds the concurrent reads of a workspace, and its writes. The bytes of a
 	// request are known only after it has run, so an unbounded burst would run before any of it
 	// counts.
@@ -45,13 +53,15 @@ type requestLimits struct {
 	counts   *limiter
 	reads    *fairshare.Limit       // handlers that read, per workspace
 	writes   *fairshare.Limit       // handlers that write, per workspace
+	scans    *fairshare.Limit       // long scans of all workspaces, one of each
 	refusals *prometheus.CounterVec // by the kind of the count
 }
 
 func newRequestLimits(c Config) *requestLimits {
 	return &requestLimits{rates: c.RateLimits, counts: newLimiter(maxWindows, c.Elapsed),
 		reads:  fairshare.New(maxConnections, runsPerWorkspace),
-		writes: fairshare.New(maxConnections, runsPerWorkspace)}
+		writes: fairshare.New(maxConnections, runsPerWorkspace),
+		scans:  fairshare.New(max(1, c.Processors-1), 1)}
 }
 
 // countAddress counts a request of an address, before its caller is known. It fails with
@@ -70,19 +80,25 @@ type byteLimit struct {
 	units  int
 }
 
-func (c *call) byteLimits() [3]byteLimit {
-	return [...]byteLimit{
+// byteLimits returns the counts of a request's bytes: those of the key or the session's user, the
+// address, and the workspace that the request concerns, if any.
+func (c *call) byteLimits() []byteLimit {
+	limits := []byteLimit{
 		{"bytes-" + c.who.rateCaller(), unitsPerKey},
-		{"bytes-workspace/" + c.who.workspace(), unitsPerWorkspace},
 		{"bytes-address/" + c.peer, unitsPerAddress},
 	}
+	if c.who.workspace() != "" {
+		limits = append(limits, byteLimit{"bytes-workspace/" + c.who.workspace(), unitsPerWorkspace})
+	}
+	return limits
 }
 
-// checkBytes refuses a request with rate_limited when its key, workspace or address has used up the
-// units (of byteUnit bytes) of the last minute. A DELETE is never refused: it may revoke the key
-// that uses them up.
+// checkBytes refuses a request with rate_limited when its key or user, its workspace or its address
+// has used up the units (of byteUnit bytes) of the last minute. A DELETE is never refused: it may
+// revoke the key that uses them up. Nor is a session's request that protects the account, such as
+// the end of its other sessions.
 func (l *requestLimits) checkBytes(c *call) error {
-	if c.method == fasthttp.MethodDelete {
+	if c.method == fasthttp.MethodDelete || c.who.workspace() == "" && c.route.onFullDisk {
 		return nil
 	}
 	for _, b := range c.byteLimits() {
@@ -93,8 +109,8 @@ func (l *requestLimits) checkBytes(c *call) error {
 	return nil
 }
 
-// chargeBytes counts the bytes of a request and its answer against the key, the workspace and the
-// address, in whole units of byteUnit. It never refuses.
+// chargeBytes counts the bytes of a request against the counts of byteLimits, in whole units of
+// byteUnit. It never refuses.
 func (l *requestLimits) chargeBytes(c *call, bytes int) {
 	units := min(bytes/byteUnit, unitsPerKey)
 	if units == 0 {
@@ -106,9 +122,10 @@ func (l *requestLimits) chargeBytes(c *call, bytes int) {
 }
 
 // runHandler runs the handler of an admitted request within the limits of concurrency and bytes.
-// They apply to requests that concern a workspace; partners' reports and anonymous requests concern
-// none. It fails with unavailable when the workspace's other requests do not leave a place before
-// the call's time ends, with rate_limited, and with the handler's error. checkAndRun calls it last.
+// They apply to requests of keys and sessions, not to partners' reports and anonymous requests. It
+// fails with unavailable when other requests of the workspace, or of a user outside any workspace,
+// do not leave a place before the call's time ends. It also fails with rate_limited, and with the
+// handler's error. checkAndRun calls it last.
 func (l *requestLimits) runHandler(c *call) (answer, error) {
 	if !l.countsBytes(c) {
 		return c.route.handle(c)
@@ -117,21 +134,25 @@ func (l *requestLimits) runHandler(c *call) (answer, error) {
 	if c.route.method == fasthttp.MethodGet || c.route.rpc {
 		running = l.reads
 	}
-	done, err := running.Acquire(c.ctx, c.who.workspace())
+	done, err := running.Acquire(c.ctx, c.who.keyScope())
 	if err != nil {
-		return answer{}, fault.New(fault.Unavailable, "other requests of the workspace are running; nothing changed")
+		return answer{}, fault.New(fault.Unavailable,
+			"other requests of the workspace or the user are running; nothing changed")
 	}
 	defer done()
 	if err := l.checkBytes(c); err != nil {
 		return answer{}, err
 	}
+	var commits actors.CommitMeter
+	c.ctx = actors.WithCommitMeter(c.ctx, &commits)
 	a, err := c.route.handle(c)
-	l.chargeBytes(c, len(c.body)+len(a.body)-c.charged)
+	l.chargeBytes(c, len(c.body)+len(a.body)+c.readBytes()+max(0, commits.Bytes()-freeCommit)-c.charged)
 	return a, err
 }
 
-// countsBytes reports whether the limits of bytes apply to a request.
-func (l *requestLimits) countsBytes(c *call) bool { return !l.rates.Off && c.who.workspace() != "" }
+// countsBytes reports whether the limits of bytes apply to a request: its caller is a key or a
+// session.
+func (l *requestLimits) countsBytes(c *call) bool { return !l.rates.Off && c.who.keyScope() != "" }
 
 // countCaller counts the key (or the user of a session), then its workspace. It fails with
 // rate_limited for the first that is over its limit, and with rate_limit_unavailable when the
@@ -205,6 +226,19 @@ func (l *requestLimits) countQuote(c *call, kind string) error {
 	return l.countRequest(kind+"/"+c.who.workspace(), quotesPerMinute)
 }
 
+// countKeyChange counts the creation or revocation of an API key: at most keyChangesPerMinute by
+// the keys of a workspace together, and by the user of a session. It fails like countRequest. The
+// routes of keys call it before they ask the workspace.
+func (l *requestLimits) countKeyChange(c *call) error {
+	if l.rates.Off {
+		return nil
+	}
+	if c.who.user != "" {
+		return l.countRequest("key-changes-user/"+c.who.user, keyChangesPerMinute)
+	}
+	return l.countRequest("key-changes/"+c.who.workspace(), keyChangesPerMinute)
+}
+
 // checkReports refuses an address with rate_limited after badReportsPerAddress reports in the last
 // minute that failed verification. admitHead calls it for partners' routes.
 func (l *requestLimits) checkReports(peer string) error {
@@ -228,10 +262,11 @@ func (l *requestLimits) countAgain(c *call) error {
 	return l.checkBytes(c)
 }
 
-// chargeTool counts the bytes of a tool's answer before the next tool of an MCP batch is called. It
-// never refuses.
-func (l *requestLimits) chargeTool(c *call, bytes int) {
-	if l.countsBytes(c) {
+// chargeTool counts the bytes of a tool's answer, and those that the tool has read, before the next
+// tool of an MCP batch is called. It never refuses.
+func (l *requestLimits) chargeTool(c *call, answered, read int) {
+	c.read += read
+	if bytes := answered + read; l.countsBytes(c) {
 		c.charged += bytes
 		l.chargeBytes(c, bytes)
 	}

@@ -34,18 +34,15 @@ func (h *toolHandlers) mcpRoutes() []route {
 	return []route{{method: "POST", path: "/api/mcp", auth: authKey, rpc: true, onFullDisk: true, handle: h.answerRPC}}
 }
 
-// toolTable lists the tools. Each reads through a route's handler, except the ledger, which has no
-// route and reads the list of the treasury's entries. It panics for a tool without its route.
-// addTools calls it at the start.
-func toolTable(table []route, listLedger func(*call) (answer, error)) []tool {
-	ledger := &route{method: fasthttp.MethodGet, path: "/api/treasury", auth: authKey, scope: "read:treasury", query: pageQuery,
-		handle: listLedger}
+// toolTable lists the tools. Each reads through a route's handler. It panics for a tool without its
+// route. addTools calls it at the start.
+func toolTable(table []route) []tool {
 	return []tool{
 		newTool(table, "get_treasury", "/api/treasury",
 			"Dollar and stablecoin balances, the month's spend and the newest 25 ledger entries. "+
 				"Amounts are in cents."),
-		{route: ledger, Tool: mcp.Tool{Name: "list_ledger_entries", Arguments: pageArguments,
-			Description: "Credits and debits of the dollar ledger with their sources, newest first. Amounts are in cents."}},
+		newTool(table, "list_ledger_entries", "/api/treasury/ledger",
+			"Credits and debits of the dollar ledger with their sources, newest first. Amounts are in cents."),
 		newTool(table, "list_payouts", "/api/treasury/payouts",
 			"Payouts with their rail, status and history, newest first."),
 		newTool(table, "list_counterparties", "/api/treasury/counterparties",
@@ -67,7 +64,7 @@ func toolTable(table []route, listLedger func(*call) (answer, error)) []tool {
 			"The newest 50 payment intents an agent has submitted, refused ones "+
 				"with the reason.", idOf("agentId", "The agent's id", "agt_01kagj5fkve16r6sydcvyx2dnv")),
 		newTool(table, "list_checkout_sessions", "/api/v1/checkout/sessions",
-			"The newest 50 checkout sessions with their status and what was "+
+			"Checkout sessions, newest first, with their status and what was "+
 				"received and is due. Amounts are in cents."),
 		newTool(table, "get_checkout_session", "/api/v1/checkout/sessions/{id}",
 			"One checkout session with its addresses and payments.",
@@ -103,10 +100,10 @@ func newTool(table []route, name, path, description string, arguments ...mcp.Arg
 
 // addTools adds the tools that read through a table of routes. Call it once, before the first
 // request.
-func (h *toolHandlers) addTools(table []route, listLedger func(*call) (answer, error)) {
+func (h *toolHandlers) addTools(table []route) {
 	h.byName = map[string]tool{}
 	var shown []mcp.Tool
-	for _, t := range toolTable(table, listLedger) {
+	for _, t := range toolTable(table) {
 		h.byName[t.Name] = t
 		shown = append(shown, t.Tool)
 	}
@@ -180,10 +177,10 @@ func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMes
 	}
 	c := t.routeCall(name, arguments)
 	a, err := c.route.handle(c)
+	t.handlers.limits.chargeTool(t.call, len(a.body), c.readBytes())
 	if err != nil {
 		return nil, t.toolError(err)
 	}
-	t.handlers.limits.chargeTool(t.call, len(a.body))
 	return a.body, nil
 }
 
@@ -192,6 +189,7 @@ func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMes
 func (t *toolCaller) routeCall(name string, arguments map[string]string) *call {
 	c := *t.call
 	c.route, c.method, c.body, c.key = t.handlers.byName[name].route, fasthttp.MethodGet, nil, ""
+	c.read, c.passed = 0, 0
 	c.path, c.params, c.query = c.route.path, map[string]string{}, map[string]string{}
 	for argument, value := range arguments {
 		if argument == "limit" || argument == "cursor" {

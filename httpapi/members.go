@@ -13,12 +13,14 @@ import (
 	"purser/actors/workspace"
 )
 
+// memberRoutes returns the routes of a workspace's members. Server.allRoutes collects them.
 func (h *workspaceHandlers) memberRoutes() []route {
 	const path = "/api/dashboard/members"
 	owner := []string{workspace.Owner}
 	return []route{
 		{method: "GET", path: path, auth: authSession, roles: owner, query: pageQuery, handle: h.listMembers},
 		{method: "POST", path: path, auth: authSession, roles: owner, idempotency: keyOptional, handle: h.inviteMember},
+		{method: "PATCH", path: path + "/{userId}", auth: authSession, roles: owner, handle: h.changeMember},
 		{method: "DELETE", path: path + "/{userId}", auth: authSession, roles: owner,
 			query: []string{"keepKeys", "keepEndpoints"}, handle: h.removeMember},
 		{method: "POST", path: path + "/leave", onFullDisk: true, auth: authSession, roles: anyRole(),
@@ -34,11 +36,17 @@ type memberDocument struct {
 	Email  string         `json:"email"`
 	Role   string         `json:"role"`
 	Since  decision.Stamp `json:"since"`
+	// EmailChangedAt is the time of the last change of the email, nil for the email of the sign-up.
+	EmailChangedAt *decision.Stamp `json:"emailChangedAt"`
 }
 
 func (h *workspaceHandlers) showMember(c *call, p workspace.Person) (memberDocument, error) {
 	credential, err := h.accounts.readCredential(c.ctx, p.UserID)
-	return memberDocument{UserID: p.UserID, Email: credential.Email, Role: p.Role, Since: p.Since}, err
+	shown := memberDocument{UserID: p.UserID, Email: credential.Email, Role: p.Role, Since: p.Since}
+	if !credential.EmailChangedAt.IsZero() {
+		shown.EmailChangedAt = &credential.EmailChangedAt
+	}
+	return shown, err
 }
 
 // listMembers handles GET /api/dashboard/members, for owners. It fails like listInState.
@@ -89,6 +97,30 @@ func comesAfter(p, cursor query.Place) bool {
 	return p.Position < cursor.Position || p.Position == cursor.Position && p.Ordinal < cursor.Ordinal
 }
 
+// changeMember handles PATCH /api/dashboard/members/{userId}: it gives a member another role. It
+// fails with invalid_body, with not_found for an unknown member or kept endpoint, and with the
+// workspace's refusal, such as for its last owner.
+func (h *workspaceHandlers) changeMember(c *call) (answer, error) {
+	var body struct {
+		Role          string   `json:"role"`
+		KeepKeys      []string `json:"keepKeys"`
+		KeepEndpoints []string `json:"keepEndpoints"`
+	}
+	if err := h.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	command := workspace.ChangeRole{UserID: c.params["userId"], Role: body.Role, KeepKeys: body.KeepKeys,
+		KeepEndpoints: body.KeepEndpoints, By: c.who.asPrincipal()}
+	endpoints, err := h.endingEndpoints(c, command.UserID, command.KeepEndpoints)
+	if err != nil {
+		return answer{}, err
+	}
+	if workspace.Manages(body.Role) {
+		endpoints = []string{}
+	}
+	return h.answerEnded(c, command, endpoints)
+}
+
 // removeMember handles DELETE /api/dashboard/members/{userId}: it removes a user from the
 // workspace. Once it is answered, the user's sessions have no access, the keys that descend from
 // the user are revoked, except the kept ones, and no delivery to the user's webhook endpoints
@@ -135,19 +167,26 @@ func (h *workspaceHandlers) endMembership(c *call, command workspace.RemoveMembe
 	if err != nil {
 		return answer{}, err
 	}
-	removed, err := ask[workspace.Removed](c.ctx, h.actors, toWorkspace(c.who.workspace(), command))
+	return h.answerEnded(c, command, endpoints)
+}
+
+// answerEnded sends the command that removes a member or changes the role, and answers what ended
+// with it. It fails with the workspace's refusal. endMembership and changeMember call it.
+func (h *workspaceHandlers) answerEnded(c *call, command any, endpoints []string) (answer, error) {
+	ended, err := ask[workspace.MemberEnded](c.ctx, h.actors, toWorkspace(c.who.workspace(), command))
 	if err != nil {
 		return answer{}, err
 	}
-	shown, err := h.showMember(c, removed.Person)
+	shown, err := h.showMember(c, ended.Person)
 	if err != nil {
 		return answer{}, err
 	}
-	return reply(map[string]any{"member": shown, "revokedKeys": removed.Revoked, "removedEndpoints": endpoints})
+	return reply(map[string]any{"member": shown, "revokedKeys": ended.Revoked, "removedEndpoints": endpoints})
 }
 
 // endingEndpoints lists the ids of the webhook endpoints that a member made and that are not kept,
-// oldest first. A kept id that is no endpoint of the workspace is not_found.
+// oldest first. A kept id that is no endpoint of the workspace is not_found. endMembership and
+// changeMember call it.
 func (h *workspaceHandlers) endingEndpoints(c *call, member string, keep []string) ([]string, error) {
 	records, err := query.Endpoints.List(c.ctx, h.actors, c.who.workspace(), "",
 		query.Page{Limit: webhook.MaxPerWorkspace})

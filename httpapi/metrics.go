@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"purser/httpapi/mail"
 	"purser/httpapi/password"
 )
 
@@ -19,6 +20,8 @@ type metrics struct {
 	limited   *prometheus.CounterVec
 	unmatched prometheus.Counter
 	late      prometheus.Counter
+
+	droppedMails *prometheus.CounterVec
 }
 
 // newMetrics makes and registers the metrics of the REST port. It fails when the registry already
@@ -38,13 +41,18 @@ func newMetrics(r *prometheus.Registry, l *limiter, h *password.Hasher) (*metric
 			Help: "Partner reports that matched nothing and were kept."}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_payouts_settled_after_release_total",
 			Help: "Payouts that the bank reported settled after their reservation was released: an alarm."}),
+		droppedMails: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "purser_mails_dropped_total",
+			Help: "Mails that were not sent, by the reason."}, []string{"reason"}),
+	}
+	for _, reason := range mail.DropReasons() {
+		m.droppedMails.WithLabelValues(reason)
 	}
 	windows := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_rate_limit_windows",
 		Help: "Callers counted by the rate limiter."}, func() float64 { return float64(l.windowCount()) })
 	hashes := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "purser_password_hashes",
 		Help: "Password hashes that are queued or run."}, func() float64 { return float64(h.Waiting()) })
 	for _, c := range []prometheus.Collector{m.requests, m.latency, m.inFlight, m.limited, m.unmatched, m.late,
-		windows, hashes} {
+		m.droppedMails, windows, hashes} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("httpapi: metrics: %w", err)
 		}

@@ -17,6 +17,8 @@ func (h *treasuryHandlers) fxRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/treasury/fx-quotes", auth: authKey, scope: "write:payouts", kyb: true,
 			idempotency: keyRequired, handle: h.createQuote},
+		{method: "GET", path: "/api/treasury/fx-quotes/{id}", auth: authKey, scope: "read:treasury",
+			handle: h.getQuote},
 		{method: "GET", path: "/api/treasury/fx-rates", auth: authKey, scope: "read:treasury", handle: h.listRates},
 	}
 }
@@ -44,11 +46,22 @@ func showAmount(a balance.Amount) amountDocument {
 	return amountDocument{Currency: a.Currency, AmountMinor: money.FormatMinor(a.AmountMinor)}
 }
 
-func showQuote(q balance.Quote) quoteDocument {
-	return quoteDocument{ID: q.ID, Status: q.Status, CounterpartyID: q.CounterpartyID, Sell: showAmount(q.Sell),
+// showQuote shows a quote in a status at a time of the server. It never fails.
+func showQuote(q balance.Quote, status string, now decision.Stamp) quoteDocument {
+	return quoteDocument{ID: q.ID, Status: status, CounterpartyID: q.CounterpartyID, Sell: showAmount(q.Sell),
 		Buy: showAmount(q.Buy), Rate: q.Rate, RateDisplay: fmt.Sprintf("1 %s = %s %s", q.Sell.Currency, q.Rate,
 			q.Buy.Currency),
-		LockExpiresAt: q.LockExpiresAt, ServerNow: q.CreatedAt}
+		LockExpiresAt: q.LockExpiresAt, ServerNow: now}
+}
+
+// getQuote handles GET /api/treasury/fx-quotes/{id}: the quote is locked, used or expired at the
+// time of the request. Another workspace's quote is not_found.
+func (h *treasuryHandlers) getQuote(c *call) (answer, error) {
+	q, err := readOwn(h.edge, c, query.PayoutQuotes, c.params["id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"quote": showQuote(q, q.StatusAt(c.now), decision.StampOf(c.now))})
 }
 
 // createQuote handles POST /api/treasury/fx-quotes: it locks the desk's rate for an international
@@ -86,7 +99,7 @@ func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 			lock.Rate, err = h.actors.FirmRate(ctx, lock.Buy.Currency)
 			return lock, err
 		}}, func(q balance.Quote) (answer, error) {
-		return reply(map[string]any{"quote": showQuote(q)})
+		return reply(map[string]any{"quote": showQuote(q, q.Status, q.CreatedAt)})
 	})
 }
 

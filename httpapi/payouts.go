@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,12 +20,14 @@ import (
 	"purser/persistence/money"
 )
 
+// payoutRoutes returns the routes of payouts. Server.allRoutes collects them.
 func (h *treasuryHandlers) payoutRoutes() []route {
 	const path, read, write = "/api/treasury/payouts", "read:treasury", "write:payouts"
 	return []route{
 		{method: "POST", path: path, auth: authKey, scope: write, kyb: true, idempotency: keyRequired,
 			handle: h.createPayout},
-		{method: "GET", path: path, auth: authKey, scope: read, query: pageQuery, handle: h.listPayouts},
+		{method: "GET", path: path, auth: authKey, scope: read, query: slices.Concat(payoutQuery, pageQuery),
+			handle: h.listPayouts},
 		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: h.getPayout},
 		{method: "GET", path: path + "/{id}/tracking", auth: authKey, scope: read, handle: h.trackPayout},
 		{method: "POST", path: path + "/{id}/release", auth: authKey, scope: write, kyb: true, idempotency: keyOptional,
@@ -109,7 +113,7 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 	if err := h.decode(c, &body); err != nil {
 		return answer{}, err
 	}
-	create := balance.CreatePayout{Workspace: c.who.workspace(), Key: c.who.asPrincipal().KeyID, Rail: body.Rail,
+	create := balance.CreatePayout{Workspace: c.who.workspace(), Key: c.who.author(), Rail: body.Rail,
 		SameDay: body.SameDay, AmountCents: body.AmountCents, Description: body.Description, Limits: h.cfg.PayoutLimits,
 		ExpectedOn: h.calendar.ArrivalDay(c.now, body.Rail, body.SameDay).Format(time.DateOnly)}
 	if err := create.CheckBody(body.QuoteID != ""); err != nil {
@@ -137,7 +141,7 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 }
 
 // payoutNamed reads the payout of the path with its description. Another workspace's payout is
-// not_found.
+// not_found. The routes of one payout call it.
 func (h *treasuryHandlers) payoutNamed(c *call) (balance.Payout, string, error) {
 	p, err := readOwn(h.edge, c, query.Payouts, c.params["id"])
 	if err != nil {
@@ -152,11 +156,39 @@ func (h *treasuryHandlers) payoutDescription(c *call, p balance.Payout) (string,
 	return text.Description, err
 }
 
+// payoutQuery holds the query parameters that narrow the list of payouts.
+var payoutQuery = slices.Concat(periodQuery, []string{"status", "reference", "counterpartyId"})
+
+// listPayouts handles GET /api/treasury/payouts. The period bounds when a payout was ordered. It
+// fails with invalid_query for a bad filter, limit or cursor, with not_found for another
+// workspace's recipient, and with the store's error.
 func (h *treasuryHandlers) listPayouts(c *call) (answer, error) {
-	return listRecords(h.edge, c, query.Payouts, "", func(p balance.Payout) (any, error) {
-		description, err := h.payoutDescription(c, p)
-		return showPayout(p, description), err
-	})
+	within, err := c.readListPeriod()
+	if err != nil {
+		return answer{}, err
+	}
+	status, ofStatus, err := c.readChoice("status", balance.PayoutStatuses...)
+	if err != nil {
+		return answer{}, err
+	}
+	recipient, ofRecipient := c.query["counterpartyId"]
+	if ofRecipient {
+		if _, err := readOwn(h.edge, c, query.Counterparties, recipient); err != nil {
+			return answer{}, err
+		}
+	}
+	reference, ofReference := c.query["reference"]
+	list := filteredList[balance.Payout]{of: query.Payouts, filter: c.filterText(payoutQuery...), within: within,
+		timeOf: func(p *balance.Payout) time.Time { return p.CreatedAt.Time },
+		matches: func(p *balance.Payout) bool {
+			return (!ofStatus || p.Status == status) && (!ofRecipient || p.CounterpartyID == recipient) &&
+				(!ofReference || p.Reference == reference)
+		},
+		show: func(_ json.RawMessage, p *balance.Payout) (any, error) {
+			description, err := h.payoutDescription(c, *p)
+			return showPayout(*p, description), err
+		}}
+	return list.answerPage(h.edge, c)
 }
 
 func (h *treasuryHandlers) getPayout(c *call) (answer, error) {

@@ -23,6 +23,7 @@ const (
 	mostShippingDays  = 7
 )
 
+// physicalRoutes returns the routes of orders of physical cards. Server.allRoutes collects them.
 func (h *cardHandlers) physicalRoutes() []route {
 	const path = "/api/physical-cards"
 	return []route{

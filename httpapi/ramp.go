@@ -18,6 +18,8 @@ import (
 // rampHandlers serve the ramp between dollars and USDC: quotes, orders, withdrawals and wallets.
 type rampHandlers struct{ *edge }
 
+// rampRoutes returns the routes of the ramp: its account, quotes, orders, withdrawals and sessions.
+// Server.allRoutes collects them.
 func (h *rampHandlers) rampRoutes() []route {
 	const account, orders, read, write = "/api/ramp/account", "/api/ramp/orders", "read:treasury", workspace.WriteRamps
 	const sessions = "/api/ramp/onramp/sessions"
@@ -28,6 +30,7 @@ func (h *rampHandlers) rampRoutes() []route {
 		{method: "GET", path: account, auth: authKey, scope: read, handle: h.getRampAccount},
 		{method: "POST", path: "/api/ramp/quotes", auth: authKey, scope: write, sandboxOnly: true, ramp: true,
 			idempotency: keyOptional, handle: h.createRampQuote},
+		{method: "GET", path: "/api/ramp/quotes/{id}", auth: authKey, scope: read, handle: h.getRampQuote},
 		{method: "POST", path: orders, auth: authKey, scope: write, sandboxOnly: true, ramp: true,
 			idempotency: keyOptional,
 			handle:      h.createRampOrder},
@@ -121,10 +124,36 @@ func (h *rampHandlers) createRampQuote(c *call) (answer, error) {
 			err := h.offerRamp(ctx, c, &quote)
 			return quote, err
 		}}, func(q balance.RampQuote) (answer, error) {
-		return reply(map[string]any{"quote": rampQuoteDocument{ID: q.ID, Direction: q.Direction,
-			Amount: money.FormatDollars(q.AmountCents), Receive: money.FormatDollars(q.ReceiveCents),
-			MaxFee: money.FormatDollars(q.MaxFeeCents), Rate: rampRate, ExpiresAt: q.ExpiresAt}})
+		return reply(map[string]any{"quote": showRampQuote(q)})
 	})
+}
+
+// showRampQuote shows a quote. It never fails.
+func showRampQuote(q balance.RampQuote) rampQuoteDocument {
+	return rampQuoteDocument{ID: q.ID, Direction: q.Direction, Amount: money.FormatDollars(q.AmountCents),
+		Receive: money.FormatDollars(q.ReceiveCents), MaxFee: money.FormatDollars(q.MaxFeeCents), Rate: rampRate,
+		ExpiresAt: q.ExpiresAt}
+}
+
+// rampQuoteState is a quote as it is read later. WalletID is null except for a withdrawal.
+type rampQuoteState struct {
+	rampQuoteDocument
+	Status   string  `json:"status"`
+	WalletID *string `json:"walletId"`
+}
+
+// getRampQuote handles GET /api/ramp/quotes/{id}: the quote is locked, used or expired at the time
+// of the request. Another workspace's quote is not_found.
+func (h *rampHandlers) getRampQuote(c *call) (answer, error) {
+	q, err := readOwn(h.edge, c, query.RampQuotes, c.params["id"])
+	if err != nil {
+		return answer{}, err
+	}
+	d := rampQuoteState{rampQuoteDocument: showRampQuote(q), Status: q.StatusAt(c.now)}
+	if q.WalletID != "" {
+		d.WalletID = &q.WalletID
+	}
+	return reply(map[string]any{"quote": d})
 }
 
 // readRampQuote reads the body. Only a withdrawal names a wallet, and it must. It fails with
@@ -188,14 +217,16 @@ func (h *rampHandlers) offerRamp(ctx context.Context, c *call, quote *balance.Qu
 	return err
 }
 
-// rampOrderDocument is a ramp order in the interface.
+// rampOrderDocument is a ramp order in the interface. Only the route of one order shows its
+// History.
 type rampOrderDocument struct {
-	ID        string         `json:"id"`
-	Direction string         `json:"direction"`
-	Status    string         `json:"status"`
-	Amount    string         `json:"amount"`
-	Fee       string         `json:"fee"`
-	CreatedAt decision.Stamp `json:"createdAt"`
+	ID        string               `json:"id"`
+	Direction string               `json:"direction"`
+	Status    string               `json:"status"`
+	Amount    string               `json:"amount"`
+	Fee       string               `json:"fee"`
+	CreatedAt decision.Stamp       `json:"createdAt"`
+	History   []balance.PayoutStep `json:"history,omitempty"`
 }
 
 // withdrawalDocument is a withdrawal in the interface. TxHash is null until it is completed.
@@ -205,12 +236,12 @@ type withdrawalDocument struct {
 	TxHash   *string `json:"txHash"`
 }
 
-// showRampOrder shows an order, and of a withdrawal also its wallet and transaction. It never
-// fails.
-func showRampOrder(o balance.RampOrder) any {
+// showRampOrder shows an order with a history, or without one for nil. Of a withdrawal it also
+// shows the wallet and the transaction. It never fails.
+func showRampOrder(o balance.RampOrder, history []balance.PayoutStep) any {
 	d := rampOrderDocument{ID: o.ID, Direction: o.Direction, Status: o.Status,
 		Amount: money.FormatDollars(o.AmountCents),
-		Fee:    money.FormatDollars(o.FeeCents), CreatedAt: o.CreatedAt}
+		Fee:    money.FormatDollars(o.FeeCents), CreatedAt: o.CreatedAt, History: history}
 	if o.Direction != balance.RampWithdraw {
 		return d
 	}
@@ -256,13 +287,13 @@ func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answ
 			create.Quote, err = readQuote(h.edge, c, query.RampQuotes, body.QuoteID)
 			return create, err
 		}}, func(o balance.RampOrder) (answer, error) {
-		return reply(map[string]any{name: showRampOrder(o)})
+		return reply(map[string]any{name: showRampOrder(o, nil)})
 	})
 }
 
 func (h *rampHandlers) listRampOrders(c *call) (answer, error) {
 	return listRecords(h.edge, c, query.RampOrders, "",
-		func(o balance.RampOrder) (any, error) { return showRampOrder(o), nil })
+		func(o balance.RampOrder) (any, error) { return showRampOrder(o, nil), nil })
 }
 
 func (h *rampHandlers) getRampOrder(c *call) (answer, error) {
@@ -270,7 +301,7 @@ func (h *rampHandlers) getRampOrder(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return reply(map[string]any{"order": showRampOrder(o)})
+	return reply(map[string]any{"order": showRampOrder(o, o.History)})
 }
 
 // rampSessionDocument is a session of the retired routes in the interface.

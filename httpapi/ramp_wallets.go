@@ -11,6 +11,7 @@ import (
 	"purser/persistence/ident"
 )
 
+// rampWalletRoutes returns the routes of wallets for withdrawals. Server.allRoutes collects them.
 func (h *rampHandlers) rampWalletRoutes() []route {
 	const dashboard = "/api/dashboard/ramp/wallets"
 	return []route{
@@ -18,6 +19,7 @@ func (h *rampHandlers) rampWalletRoutes() []route {
 			ramp:        true,
 			idempotency: keyOptional, handle: h.addWallet},
 		{method: "GET", path: dashboard, auth: authSession, roles: anyMember, query: pageQuery, handle: h.listWallets},
+		{method: "GET", path: dashboard + "/{id}", auth: authSession, roles: anyMember, handle: h.getWallet},
 		{method: "POST", path: dashboard + "/{id}/proof", auth: authSession, roles: managers, sandboxOnly: true,
 			ramp:        true,
 			idempotency: keyOptional, handle: h.proveWallet},
@@ -74,10 +76,25 @@ func (h *rampHandlers) addWallet(c *call) (answer, error) {
 	return askIdempotent(h.edge, c, toRamp(add.Workspace, add), replyWallet)
 }
 
+func showChallenge(w ramp.Wallet) (any, error) {
+	return challengeDocument{walletDocument: showWallet(w), Challenge: w.Challenge}, nil
+}
+
 func (h *rampHandlers) listWallets(c *call) (answer, error) {
-	return listRecords(h.edge, c, query.RampWallets, "", func(w ramp.Wallet) (any, error) {
-		return challengeDocument{walletDocument: showWallet(w), Challenge: w.Challenge}, nil
-	})
+	return listRecords(h.edge, c, query.RampWallets, "", showChallenge)
+}
+
+// getWallet handles GET /api/dashboard/ramp/wallets/{id}. Another workspace's wallet is not_found.
+func (h *rampHandlers) getWallet(c *call) (answer, error) {
+	w, err := readOwn(h.edge, c, query.RampWallets, c.params["id"])
+	if err != nil {
+		return answer{}, err
+	}
+	shown, err := showChallenge(w)
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"wallet": shown})
 }
 
 // proveWallet handles POST /api/dashboard/ramp/wallets/{id}/proof: it takes the signed challenge of

@@ -35,13 +35,16 @@ func (h *checkoutHandlers) showReceipt(ctx *fasthttp.RequestCtx, c *call) error 
 	return nil
 }
 
-// showFavicon serves the icon under a fixed path; browsers cache it for a day.
+// showFavicon serves the icon under a fixed path; browsers cache it for a day. It never fails.
 func (h *checkoutHandlers) showFavicon(ctx *fasthttp.RequestCtx, _ *call) error {
-	icon := h.site.Favicon()
+	writeFavicon(ctx, h.site.Favicon())
+	return nil
+}
+
+func writeFavicon(ctx *fasthttp.RequestCtx, icon web.File) {
 	ctx.Response.Header.SetContentType(icon.ContentType)
 	ctx.Response.Header.Set("Cache-Control", "public, max-age=86400")
 	ctx.Response.SetBody(icon.Content)
-	return nil
 }
 
 // describePayments adds to a page the payments, and how the link was completed.
@@ -51,7 +54,7 @@ func describePayments(page *web.Page, state *checkout.State) {
 	}
 	page.Simulated = state.Simulated
 	if state.ShortfallCents > 0 {
-		page.Shortfall = formatDollars(state.ShortfallCents)
+		page.Shortfall = web.Dollars(state.ShortfallCents)
 	}
 	for i := range state.Payments {
 		if p := &state.Payments[i]; p.Received() {
@@ -67,15 +70,16 @@ func describePayments(page *web.Page, state *checkout.State) {
 func shownPayment(state *checkout.State, p *checkout.Payment) web.Payment {
 	units, _ := new(big.Int).SetString(p.Units, 10)
 	return web.Payment{Coins: checkout.CoinsOf(p.Asset, units), Asset: p.Asset, Network: networkName(p.Chain),
-		Address: p.Address, From: p.From, TxHash: p.TxHash, Explorer: explorerLink(state, p), Sent: p.SentAt.Time}
+		Address: p.Address, From: p.From, TxHash: p.TxHash, Sent: p.SentAt.Time,
+		Explorer: explorerLink(state.Sandbox, p.Chain, p.TxHash)}
 }
 
 // explorerLink returns the public page of a payment's transaction. It is "" for a sandbox link,
 // whose transactions are usually on no public chain.
-func explorerLink(state *checkout.State, p *checkout.Payment) string {
-	explorer := chain.Networks()[p.Chain].Explorer
-	if state.Sandbox || explorer == "" {
+func explorerLink(sandbox bool, network, txHash string) string {
+	explorer := chain.Networks()[network].Explorer
+	if sandbox || explorer == "" {
 		return ""
 	}
-	return explorer + url.PathEscape(p.TxHash)
+	return explorer + url.PathEscape(txHash)
 }

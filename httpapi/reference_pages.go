@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"github.com/valyala/fasthttp"
 
@@ -21,7 +22,7 @@ type apiReference struct {
 }
 
 // newAPIReference renders the reference of both ports. It fails only for a defect of the embedded
-// descriptions. New calls it through newDocuments.
+// descriptions. newDocuments calls it.
 func newAPIReference(description *openapi.Document) (*apiReference, error) {
 	groups, err := reference.New(description.JSON())
 	if err != nil {
@@ -38,19 +39,33 @@ func newAPIReference(description *openapi.Document) (*apiReference, error) {
 	return &apiReference{groups: append(groups, ofNetwork...), network: network}, nil
 }
 
+// documents are the guides and the API reference. They are immutable.
+type documents struct {
+	library   *guides.Library
+	reference *apiReference
+}
+
+// renderedDocuments returns the documents of the process, which its first call renders. It fails
+// only for a defect of the embedded texts. New calls it.
+var renderedDocuments = sync.OnceValues(newDocuments)
+
 // newDocuments renders the guides and the reference. The search of the guides finds operations too.
-// It fails only for a defect of the embedded texts. New calls it.
-func newDocuments(description *openapi.Document) (*guides.Library, *apiReference, error) {
+// It fails only for a defect of the embedded texts.
+func newDocuments() (*documents, error) {
+	description, err := openapi.Load()
+	if err != nil {
+		return nil, err
+	}
 	library, err := newLibrary()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	r, err := newAPIReference(description)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	library.AddPassages(r.passages()...)
-	return library, r, nil
+	return &documents{library, r}, nil
 }
 
 // passages returns a passage for each operation, for the search of the guides.
@@ -69,6 +84,7 @@ func (h *checkoutHandlers) showReference(ctx *fasthttp.RequestCtx, _ *call) erro
 }
 
 // showReferenceGroup handles GET /docs/api/{group}. An unknown group shows a page with status 404.
+// It fails only when the page cannot be written.
 func (h *checkoutHandlers) showReferenceGroup(ctx *fasthttp.RequestCtx, c *call) error {
 	name := c.params["group"]
 	at := slices.IndexFunc(h.reference.groups, func(g reference.Group) bool { return g.Name == name })
@@ -88,7 +104,8 @@ func (h *checkoutHandlers) writeReference(ctx *fasthttp.RequestCtx, page web.Ref
 	})
 }
 
-// showNetworkDescription answers with the OpenAPI description of the card network's port.
+// showNetworkDescription answers with the OpenAPI description of the card network's port. It never
+// fails.
 func (h *checkoutHandlers) showNetworkDescription(ctx *fasthttp.RequestCtx, _ *call) error {
 	ctx.Response.Header.SetContentType("application/json")
 	ctx.Response.SetBodyRaw(h.reference.network)

@@ -51,7 +51,7 @@ func (w *world) fillList(id string, most int, entry user.Membership) {
 	require.NoError(w.t, err)
 	var state user.State
 	require.NoError(w.t, json.Unmarshal(record.Document, &state))
-	for i := 0; user.HasRoom(state.Workspaces, entry.Foreign); i++ {
+	for i := 0; i < most && user.HasRoom(state.Workspaces, entry.Foreign); i++ {
 		entry.ID = ident.Derive(slot, time.UnixMilli(1), fmt.Sprint("listed ", i)).Format(ident.Workspace)
 		state.Workspaces = append(state.Workspaces, entry)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/fault"
+	"purser/persistence/ident"
 )
 
 // lines stores the lines that a logger writes.
@@ -67,6 +68,11 @@ func TestEveryAnswerHasARequestID(t *testing.T) {
 	f("a b", "")
 	f("ada@example.com", "")
 	f(tn.secret, "")
+	for _, prefix := range ident.SecretPrefixes() {
+		f(prefix+"_0123", "")
+		f("retry."+prefix+"_0123", "")
+	}
+	f("used_0123", "used_0123")
 	first, second := w.get(nil, "/api/nothing"), w.get(nil, "/api/nothing")
 	require.NotEqual(t, first.header("X-Request-Id"), second.header("X-Request-Id"))
 	require.NotEmpty(t, w.do(tn.all, "PUT", "/api/cards", "").header("X-Request-Id"), "405")

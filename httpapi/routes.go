@@ -10,6 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors/workspace"
+	"purser/httpapi/dashboard"
 	"purser/httpapi/openapi"
 )
 
@@ -47,6 +48,7 @@ type route struct {
 	converts     bool // needs conversions between currencies
 	unavailable  bool // refused as capability_unavailable before any other check of the request
 	ramp         bool // needs the ramp connected
+	mail         bool // needs a mail server
 	idempotency  idempotencyKind
 	query        []string // the query parameters
 	use          string   // the replacement of a retired route, refused as gone before any other check of the request
@@ -86,12 +88,13 @@ func (s *Server) allRoutes(treasury *treasuryHandlers, cards *cardHandlers) []ro
 		cards.cardRoutes, cards.physicalRoutes, cards.cardholderRoutes,
 		agents.agentRoutes,
 		cards.authorizationRoutes, cards.simulateRoutes,
-		treasury.treasuryRoutes, treasury.statementRoutes, treasury.counterpartyRoutes, treasury.payoutRoutes,
+		treasury.treasuryRoutes, treasury.ledgerRoutes, treasury.statementRoutes, treasury.counterpartyRoutes, treasury.payoutRoutes,
 		treasury.fxRoutes,
 		currencies.mcaRoutes, currencies.conversionRoutes, ramp.rampRoutes, ramp.rampWalletRoutes,
 		treasury.paymentRoutes, s.checkouts.checkoutRoutes, s.reports.webhookRoutes,
 		s.sessions.dashboardRoutes, workspaces.memberRoutes, workspaces.invitationRoutes,
-		endpoints.webhookEndpointRoutes, s.tools.mcpRoutes, s.descriptionRoutes, s.entryRoutes,
+		endpoints.webhookEndpointRoutes, (&requestLogHandlers{s.edge}).requestLogRoutes,
+		s.tools.mcpRoutes, s.descriptionRoutes, s.entryRoutes,
 	} {
 		all = append(all, resource()...)
 	}
@@ -140,7 +143,8 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 		mountRoute(r, row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serveRoute(ctx, row) })
 	}
 	s.checkouts.mountHosted(r)
-	literal := literalPaths(table)
+	s.pages.mountPages(r, s.checkouts.hostedHandler)
+	literal, dropSlash := literalPaths(table), s.checkouts.hostedHandler(redirectWithoutSlash)
 	return func(ctx *fasthttp.RequestCtx) {
 		path := ctx.URI().PathOriginal()
 		if string(path) == "*" || bytes.Contains(path, []byte("//")) {
@@ -153,8 +157,32 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 			s.methodNotAllowed(ctx)
 			return
 		}
+		if (ctx.IsGet() || ctx.IsHead()) && isPageWithSlash(string(path)) {
+			dropSlash(ctx)
+			return
+		}
 		r.Handler(ctx)
 	}
+}
+
+// isPageWithSlash reports whether a path is one below those of pages, and ends in a slash, which
+// the path of no page does.
+func isPageWithSlash(path string) bool {
+	roots := []string{dashboard.Root, "/docs", "/checkout"}
+	return strings.HasSuffix(path, "/") && slices.ContainsFunc(roots,
+		func(root string) bool { return strings.HasPrefix(path, root+"/") })
+}
+
+// redirectWithoutSlash answers 308 with the request's address without the slash at the end of its
+// path. It never fails.
+func redirectWithoutSlash(ctx *fasthttp.RequestCtx, _ *call) error {
+	location := strings.TrimRight(string(ctx.URI().PathOriginal()), "/")
+	if query := ctx.URI().QueryString(); len(query) > 0 {
+		location += "?" + string(query)
+	}
+	ctx.SetStatusCode(fasthttp.StatusPermanentRedirect)
+	ctx.Response.Header.Set("Location", location)
+	return nil
 }
 
 // literalPaths maps each path that a path with parameters also matches to its methods. Such a path

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ import (
 	"purser/actors/query"
 	"purser/actors/reports"
 	"purser/authorizer/drain"
+	"purser/httpapi/dashboard"
+	"purser/httpapi/mail"
 	"purser/httpapi/password"
 	"purser/httpapi/web"
 	"purser/httpapi/webhook"
@@ -50,6 +53,7 @@ type Actors interface {
 	Ask(ctx context.Context, e actors.Envelope) (reply any, err error)
 	query.Reader
 	WaitRelayed(ctx context.Context, workspace string)
+	ChangedSince(ctx context.Context, workspace string, after uint64) (changed bool, next uint64, err error)
 	TenantSlot(name string) ident.Slot
 	Claimed(ctx context.Context, slot ident.Slot, scope, key string) (bool, error)
 	Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error)
@@ -92,14 +96,16 @@ type Config struct {
 	// The server's URL for browsers. Its scheme and host are "same origin"; https makes cookies
 	// Secure.
 	BaseURL string
-	// PartnerSecrets lists the secrets of each of reports.Partners. A report is valid when any of them
-	// signs it.
+	// PartnerSecrets lists the secrets of each of reports.Partners. A report is valid when any of
+	// them signs it.
 	PartnerSecrets map[string][]string
 	// PartnerSignatures are the signature versions that are accepted; zero accepts both.
 	PartnerSignatures webhook.Versions
 	// Full returns the refusal of a request that the given level of free space does not admit; a
 	// nil Full admits every request. It is called for every request that may store data.
-	Full         func(FullDisk) error
+	Full func(FullDisk) error
+	// Mail sends the mails with links to reset a password; nil offers none.
+	Mail         mail.Sender
 	SignupClosed bool                 // no new users
 	Issuer       string               // IssuerFixture (default) or IssuerConnected
 	NoPhysical   bool                 // the product of physical cards is not configured
@@ -118,9 +124,11 @@ type Config struct {
 	DerivePassword password.Deriver
 	// WebhookGuard decides which addresses webhook endpoints may have; nil allows public ones.
 	WebhookGuard *webhook.Guard
-	// Streams is how many hosted pages may have server-sent events at once, so that they leave
-	// connections to other callers; zero allows maxStreams.
+	// Streams is how many pages may have server-sent events at once, so that they leave connections
+	// to other callers; zero allows maxStreams.
 	Streams int
+	// Processors is the number of processors; zero is GOMAXPROCS. Long scans leave one free.
+	Processors int
 	// Edge bounds connections and bodies when the server listens without a Front.
 	Edge     drain.Options
 	Registry *prometheus.Registry
@@ -131,6 +139,9 @@ type Config struct {
 func (c *Config) ensureDefaults() {
 	if c.PartnerSignatures == 0 {
 		c.PartnerSignatures = webhook.V1 | webhook.V2
+	}
+	if c.Processors == 0 {
+		c.Processors = runtime.GOMAXPROCS(0)
 	}
 	if c.Streams == 0 {
 		c.Streams = maxStreams
@@ -203,6 +214,7 @@ type Server struct {
 	checkouts  *checkoutHandlers
 	reports    *reportHandlers
 	tools      *toolHandlers
+	pages      *pageHandlers
 	handler    fasthttp.RequestHandler
 	site       *web.Site
 	httpServer *httpServer
@@ -228,7 +240,11 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	library, reference, err := newDocuments(e.openapi)
+	pages, err := dashboard.New()
+	if err != nil {
+		return nil, err
+	}
+	rendered, err := renderedDocuments()
 	if err != nil {
 		return nil, err
 	}
@@ -242,14 +258,20 @@ func New(c Config) (*Server, error) {
 	e.limits.refusals = e.metrics.limited
 	s := &Server{edge: e, site: site,
 		sessions: &sessionHandlers{edge: e, accounts: accountReader{c.Actors}, passwords: passwords,
-			delays: newDelayLine()},
-		checkouts: &checkoutHandlers{edge: e, site: site, streamFor: streamFor, library: library,
-			reference: reference},
+			delays: newDelayLine(), challenges: newChallenges()},
+		checkouts: &checkoutHandlers{edge: e, site: site,
+			library: rendered.library, reference: rendered.reference},
 		reports: &reportHandlers{e, reports.NewProcessor(c.Actors, c.Logger)}}
+	if c.Mail != nil {
+		s.sessions.mails = mail.NewQueue(mail.Options{Sender: c.Mail, Log: c.Logger,
+			Dropped: func(reason string) { e.metrics.droppedMails.WithLabelValues(reason).Inc() }})
+	}
 	treasury := newTreasuryHandlers(e, calendar)
 	s.tools = &toolHandlers{edge: e}
 	s.table = s.allRoutes(treasury, &cardHandlers{edge: e, calendar: calendar})
-	s.tools.addTools(s.table, treasury.listLedger)
+	s.tools.addTools(s.table)
+	s.pages = &pageHandlers{edge: e, site: pages, accounts: accountReader{c.Actors}}
+	s.pages.addRoutes(s.table)
 	s.handler = s.newRouter(s.table)
 	s.httpServer = newHTTPServer(s.handler, s.refuseMalformed, c.Logger, c.Edge)
 	if s.secure {
@@ -265,18 +287,23 @@ func (s *Server) Serve(ln net.Listener) error {
 	return s.httpServer.Serve(ln)
 }
 
-// Shutdown stops accepting requests and waits for the running ones, at most until the context ends.
-// It returns the context's error when requests are still running then.
+// Shutdown stops accepting requests, ends the open streams of events and waits for the running
+// requests, at most until the context ends. It returns the context's error when requests are still
+// running then.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.streams.endStreams()
 	err := s.httpServer.Shutdown(ctx)
 	s.stopBackground()
 	return err
 }
 
 // stopBackground cancels the work that requests started in the background, and waits until the
-// records of key use are written.
+// records of key use are written. Mails that wait are dropped.
 func (s *Server) stopBackground() {
 	s.cancel()
+	if s.sessions.mails != nil {
+		s.sessions.mails.Close()
+	}
 	s.keyUsage.waitIdle()
 }
 
@@ -301,6 +328,7 @@ func (s *Server) serveRoute(ctx *fasthttp.RequestCtx, r *route) {
 	}
 	s.writeAnswer(ctx, a)
 	s.recordRequest(id, r, a, s.actors.Clock().Sub(start))
+	s.requests.add(c, a)
 }
 
 // countRefusal counts a refusal with a status below 500 against the client's address. Server errors

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,15 +18,12 @@ import (
 	"purser/httpapi/openapi"
 )
 
-var sharedDescription = func() func(t testing.TB) *openapi.Document {
-	load := sync.OnceValues(openapi.Load)
-	return func(t testing.TB) *openapi.Document {
-		t.Helper()
-		d, err := load()
-		require.NoError(t, err)
-		return d
-	}
-}()
+func sharedDescription(t testing.TB) *openapi.Document {
+	t.Helper()
+	d, err := openapi.Load()
+	require.NoError(t, err)
+	return d
+}
 
 func TestTheTableAndTheDescriptionAgree(t *testing.T) {
 	w := newWorld(t)

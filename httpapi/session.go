@@ -55,6 +55,9 @@ func (e *edge) sessionOf(c *call) (hash, owner string, err error) {
 	if !document.ExpiresAt.After(c.now) {
 		return "", "", nil
 	}
+	if document.UseDue(c.now) {
+		e.keyUsage.noteUse(toUser(document.UserID, user.NoteSession{SecretHash: hash}))
+	}
 	return hash, document.UserID, nil
 }
 

@@ -28,6 +28,7 @@ const (
 	statementsAtOnce  = 4
 	statementTurn     = time.Second // the longest wait for a place of statementsAtOnce
 	statementPage     = query.MaxPage
+	lineBytes         = 256 // about the size of a stored line, counted for each that is read
 )
 
 // statementFormats maps the names of the file formats to their writers.
@@ -130,7 +131,7 @@ func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error
 	if err != nil {
 		return err
 	}
-	ledger := ledgerReader{actors: h.actors, ctx: c.ctx, workspace: of.Account}
+	ledger := ledgerReader{actors: h.actors, ctx: c.ctx, workspace: of.Account, read: &c.read}
 	first, err := ledger.firstOf(of.From)
 	if err != nil {
 		return err
@@ -179,47 +180,31 @@ type ledgerReader struct {
 	actors    Actors
 	ctx       context.Context
 	workspace string
+	read      *int // is raised by about the bytes of the lines that are read; call.read
 }
 
 // ledgerRecord is a line as it is stored.
 type ledgerRecord = query.Record[balance.LedgerEntry]
 
-// readPage returns a page of the lines.
+// readPage returns a page of the lines, and counts their bytes. It fails only with an error of the
+// store.
 func (l ledgerReader) readPage(page query.Page) ([]ledgerRecord, error) {
-	return query.LedgerEntries.List(l.ctx, l.actors, l.workspace, "", page)
-}
-
-// newestBefore returns the newest line before a place, or none; place 0 is behind the newest line.
-func (l ledgerReader) newestBefore(place uint64) ([]ledgerRecord, error) {
-	return l.readPage(query.Page{After: query.Place{Position: place}, Limit: 1})
+	records, err := query.LedgerEntries.List(l.ctx, l.actors, l.workspace, "", page)
+	*l.read += len(records) * lineBytes
+	return records, err
 }
 
 // firstOf returns the place of the first line that was booked at or after a time. Booking times
 // rise with positions, so it searches by bisection. Without such a line it returns the place behind
 // the newest. It fails only with an error of the store.
 func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
-	newest, err := l.newestBefore(0)
-	if err != nil || len(newest) == 0 {
-		return 1, err
-	}
-	low, high := uint64(1), newest[0].Place.Position+1
-	if bookedAt(newest[0].Document).Before(at) {
-		return high, nil
-	}
-	// Every line before low was booked before at; the newest line before high was not.
-	for high-low > 1 {
-		middle := low + (high-low)/2
-		line, err := l.newestBefore(middle)
-		switch {
-		case err != nil:
-			return 0, err
-		case len(line) == 0 || bookedAt(line[0].Document).Before(at):
-			low = middle
-		default:
-			high = line[0].Place.Position + 1
+	return firstPlaceSince(at, func(before uint64) (time.Time, uint64, error) {
+		line, err := l.readPage(query.Page{After: query.Place{Position: before}, Limit: 1})
+		if err != nil || len(line) == 0 {
+			return time.Time{}, 0, err
 		}
-	}
-	return low, nil
+		return bookedAt(line[0].Document), line[0].Place.Position, nil
+	})
 }
 
 // balanceBefore returns the dollar balance before a place, from the newest line that states one.

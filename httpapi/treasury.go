@@ -24,10 +24,12 @@ type treasuryHandlers struct {
 	*edge
 	calendar   *bankday.Calendar
 	statements *fairshare.Limit // statements in progress
+	totals     *totalsCache
 }
 
 func newTreasuryHandlers(e *edge, calendar *bankday.Calendar) *treasuryHandlers {
-	return &treasuryHandlers{edge: e, calendar: calendar, statements: fairshare.New(statementsAtOnce, 1)}
+	return &treasuryHandlers{edge: e, calendar: calendar, statements: fairshare.New(statementsAtOnce, 1),
+		totals: newTotalsCache()}
 }
 
 func (h *treasuryHandlers) treasuryRoutes() []route {
@@ -57,15 +59,6 @@ func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 		ledger[i] = c.stripPrefix(r.Document)
 	}
 	return reply(map[string]any{"balances": view.Balances, "snapshot": view.Snapshot, "ledger": ledger})
-}
-
-// listLedger lists the whole ledger, of which the treasury shows the newest entries. The MCP tool
-// list_ledger_entries calls it. It fails like listRecords.
-func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
-	h.actors.WaitRelayed(c.ctx, c.who.workspace())
-	return listRecords(h.edge, c, query.LedgerEntries.AsStored(), "", func(entry json.RawMessage) (any, error) {
-		return json.RawMessage(c.stripPrefix(entry)), nil
-	})
 }
 
 // createDeposit handles POST /api/treasury/deposits of a sandbox workspace: it announces a deposit

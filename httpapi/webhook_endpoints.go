@@ -16,6 +16,8 @@ import (
 // endpointHandlers serve webhook endpoints and their deliveries.
 type endpointHandlers struct{ *edge }
 
+// webhookEndpointRoutes returns the routes of webhook endpoints and their deliveries.
+// Server.allRoutes collects them.
 func (h *endpointHandlers) webhookEndpointRoutes() []route {
 	const path = "/api/webhooks/endpoints"
 	return []route{
@@ -28,6 +30,7 @@ func (h *endpointHandlers) webhookEndpointRoutes() []route {
 			handle: h.listDeliveries},
 		{method: "POST", path: path + "/{id}/test", auth: authSession, roles: managers, idempotency: keyOptional,
 			handle: h.pingEndpoint},
+		{method: "GET", path: "/api/webhooks/deliveries/{id}", auth: authSession, roles: managers, handle: h.getDelivery},
 		{method: "POST", path: "/api/webhooks/deliveries/{id}/replay", auth: authSession, roles: managers,
 			idempotency: keyOptional,
 			handle:      h.replayDelivery},
@@ -83,7 +86,7 @@ func (c *call) askEndpoint(id string, command any) actors.Envelope {
 	return actors.Envelope{Kind: actors.KindWebhook, Stream: id, Workspace: c.who.workspace(), Command: command}
 }
 
-// endpointID returns the endpoint id of the path.
+// endpointID returns the endpoint id of the path. A malformed one is not_found.
 func (c *call) endpointID() (string, error) {
 	if _, err := ident.Parse(ident.Endpoint, c.params["id"]); err != nil {
 		return "", fault.New(fault.NotFound, "")
@@ -101,6 +104,7 @@ func (h *endpointHandlers) getEndpoint(c *call) (answer, error) {
 
 // removeEndpoint handles DELETE /api/webhooks/endpoints/{id}: no delivery attempt begins after the
 // answer. Removing an endpoint again answers the same. A malformed or unknown id is not_found.
+// Other failures are those of the journal.
 func (h *endpointHandlers) removeEndpoint(c *call) (answer, error) {
 	id, err := c.endpointID()
 	if err != nil {
@@ -124,6 +128,16 @@ func (h *endpointHandlers) listDeliveries(c *call) (answer, error) {
 	}
 	return listRecords(h.edge, c, query.Deliveries, id,
 		func(d webhook.Delivery) (any, error) { return d.View(), nil })
+}
+
+// getDelivery handles GET /api/webhooks/deliveries/{id}, also for a delivery of a removed endpoint.
+// An unknown delivery is not_found.
+func (h *endpointHandlers) getDelivery(c *call) (answer, error) {
+	d, err := readOwn(h.edge, c, query.Deliveries, c.params["id"])
+	if err != nil {
+		return answer{}, err
+	}
+	return replyDelivery(d.View())
 }
 
 func replyDelivery(delivery webhook.DeliveryView) (answer, error) {

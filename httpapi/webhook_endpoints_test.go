@@ -70,6 +70,9 @@ func TestAnEndpointIsRegisteredListedAndRemoved(t *testing.T) {
 	require.Equal(t, "ping", pinged.text("delivery", "payload", "type"))
 	deliveries := w.ok(w.get(who, endpointsPath+"/"+id+"/deliveries"))
 	require.Equal(t, pinged.at("delivery"), deliveries.at("data", 0))
+	delivery := "/api/webhooks/deliveries/" + pinged.text("delivery", "id")
+	require.Equal(t, pinged.at("delivery"), w.ok(w.get(who, delivery)).at("delivery"))
+	w.fails(w.get(session(w.newTenant("zoe").cookie), delivery), 404, "not_found")
 	replayed := w.ok(w.post(who, "/api/webhooks/deliveries/"+pinged.text("delivery", "id")+"/replay", ""))
 	require.Equal(t, pinged.at("delivery"), replayed.at("delivery"), "a pending delivery is answered as it stands")
 
@@ -80,6 +83,7 @@ func TestAnEndpointIsRegisteredListedAndRemoved(t *testing.T) {
 	w.fails(w.get(who, endpointsPath+"/"+id), 404, "not_found")
 	w.fails(w.get(who, endpointsPath+"/"+id+"/deliveries"), 404, "not_found")
 	w.fails(w.post(who, endpointsPath+"/"+id+"/test", ""), 404, "not_found")
+	require.Equal(t, pinged.at("delivery"), w.ok(w.get(who, delivery)).at("delivery"))
 	w.fails(w.post(who, "/api/webhooks/deliveries/"+pinged.text("delivery", "id")+"/replay", ""), 404, "not_found")
 }
 

@@ -28,14 +28,34 @@ func (h *workspaceHandlers) workspaceRoutes() []route {
 			idempotency: keyOptional,
 			handle:      h.createWorkspace},
 		{method: "GET", path: "/api/workspaces", auth: authKey, handle: h.getWorkspace},
+		{method: "GET", path: "/api/dashboard/workspace", auth: authSession, roles: managers, handle: h.getWorkspace},
+		{method: "PATCH", path: "/api/dashboard/workspace", auth: authSession, roles: managers,
+			handle: h.renameWorkspace},
 	}
 }
 
-// getWorkspace handles GET /api/workspaces: the workspace of the API key. It fails only with an
-// error of the store.
+// getWorkspace handles GET /api/workspaces and GET /api/dashboard/workspace: the workspace of the
+// API key or of the session. It fails only with an error of the store.
 func (h *workspaceHandlers) getWorkspace(c *call) (answer, error) {
 	id := c.who.workspace()
 	view, err := ask[workspace.View](c.ctx, h.actors, toWorkspace(id, decision.Read{}))
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(map[string]any{"workspace": view})
+}
+
+// renameWorkspace handles PATCH /api/dashboard/workspace. The lists of the members show the new
+// name soon after the answer. It fails with invalid_body, and with role_required for a member.
+func (h *workspaceHandlers) renameWorkspace(c *call) (answer, error) {
+	var body struct {
+		Name string `json:"name"`
+	}
+	if err := h.decode(c, &body); err != nil {
+		return answer{}, err
+	}
+	view, err := ask[workspace.View](c.ctx, h.actors,
+		toWorkspace(c.who.workspace(), workspace.Rename{Name: body.Name, By: c.who.asPrincipal()}))
 	if err != nil {
 		return answer{}, err
 	}
@@ -113,26 +133,24 @@ func (h *workspaceHandlers) ownersOfNew(c *call) (owners []string, founder strin
 	return owners, founder, h.roomAmong(c, owners, founder)
 }
 
-// roomAmong returns limit_exceeded when the founder already has user.MaxOwn own workspaces. Without
-// a founder, it returns limit_exceeded when the lists of all owners are full. A workspace without a
-// founder is never an owner's own. Other errors are the store's.
+// roomAmong returns limit_exceeded when the founder already has user.MaxOwn own workspaces, or when
+// another owner has user.MaxGiven workspaces of other people: an owner's list keeps places for
+// invitations. Other errors are the store's.
 func (h *workspaceHandlers) roomAmong(c *call, owners []string, founder string) error {
 	for _, owner := range owners {
-		if founder != "" && owner != founder {
-			continue
-		}
 		state, err := query.Users.Read(c.ctx, h.actors, owner, owner)
-		if fault.Is(err, fault.NotFound) {
-			return nil
-		}
-		if err != nil {
+		switch {
+		case fault.Is(err, fault.NotFound):
+		case err != nil:
 			return err
-		}
-		if user.HasRoom(state.Workspaces, founder == "") {
-			return nil
+		case owner == founder && !user.HasRoom(state.Workspaces, false):
+			return fault.New(fault.LimitExceeded, fmt.Sprintf("a user makes at most %d workspaces", user.MaxOwn))
+		case owner != founder && !user.HasRoomForGiven(state.Workspaces):
+			return fault.New(fault.LimitExceeded, fmt.Sprintf("an owner of the key's workspace has %d workspaces of "+
+				"others, and keys make no more; a session still does", user.MaxGiven))
 		}
 	}
-	return fault.New(fault.LimitExceeded, fmt.Sprintf("a user makes at most %d workspaces", user.MaxOwn))
+	return nil
 }
 
 // listAtOnce adds the new workspace to its user's list before the answer. The reaction to

@@ -3,10 +3,13 @@ package httpapi
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +32,7 @@ import (
 	"purser/actors/workspace"
 	"purser/authorizer"
 	"purser/authorizer/network"
+	"purser/httpapi/password"
 	"purser/httpapi/webhook"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -58,6 +62,7 @@ type world struct {
 	journal persistence.Journal
 	chains  *sandbox.Chains
 	ramp    *quietRamp
+	mails   mailbox
 	people  int // users of person
 	n       int // a number for unique names
 	close   func()
@@ -206,14 +211,16 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 		Ramp: w.ramp, Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
 		WatchEvery: 10 * time.Millisecond, Issuer: sandbox.Issuer{},
 		Config: actors.Config{Journal: journal, Authorizer: w.engine, FollowedWithin: waitFor, RelayedWithin: waitFor,
-			Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 10 * time.Millisecond, Fatal: fatal,
+			Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 50 * time.Millisecond, Fatal: fatal,
 			Logger: suiteLog.logger()}})
 	require.NoError(t, err)
 	w.actors = &hooked{Actors: w.system}
 	network, stopNetwork := w.newNetwork()
 	config := Config{Actors: w.actors, Network: network, BaseURL: "http://purser.test", PartnerSecrets: onePartnerSecret(testSecret),
 		RateLimits: RateLimits{Off: true}, Elapsed: w.clock.elapsed, Convert: true, DepositDelay: 2 * time.Second,
-		Logger: suiteLog.logger()}
+		DerivePassword: deriveCheaply, Logger: suiteLog.logger()}
+	w.mails = make(mailbox, mailboxSize)
+	config.Mail = w.mails
 	config.WebhookGuard = webhook.NewGuard(false, publicHosts{})
 	for _, c := range change {
 		c(&config)
@@ -223,12 +230,12 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	w.judgeAnswers(w.server)
 	w.listen = fasthttputil.NewInmemoryListener()
 	done := make(chan error, 1)
-	go func() { done <- w.server.Serve(w.listen) }()
+	go func() { done <- w.server.Serve(closedOnce{w.listen}) }()
 	w.client = dial(w.listen)
 	w.close = sync.OnceFunc(func() {
 		w.client.CloseIdleConnections()
+		stopListening(t, w.listen, done)
 		require.NoError(t, w.server.Shutdown(context.Background()))
-		require.NoError(t, <-done)
 		stopNetwork()
 		w.system.Stop()
 		require.NoError(t, w.engine.Close())
@@ -237,6 +244,34 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	})
 	t.Cleanup(w.close)
 	return w
+}
+
+// deriveCheaply derives a key like argon2id, but without its 19 MiB and two passes. The tests of
+// httpapi/password, TestSignUpInAndOut and the program derive keys with argon2id.
+func deriveCheaply(d password.Derivation) ([]byte, error) {
+	key := sha256.Sum256(slices.Concat(d.Salt, d.Password))
+	return key[:], nil
+}
+
+// closedOnce is a listener whose later Close calls do nothing.
+type closedOnce struct{ *fasthttputil.InmemoryListener }
+
+// Close implements net.Listener. The only error of an InmemoryListener is that it is closed
+// already.
+func (l closedOnce) Close() error {
+	_ = l.InmemoryListener.Close()
+	return nil
+}
+
+// stopListening ends a server's Serve before its shutdown, because a shutdown that finds it running
+// looks again after 100 ms only.
+func stopListening(t testing.TB, ln *fasthttputil.InmemoryListener, served <-chan error) {
+	t.Helper()
+	require.NoError(t, closedOnce{ln}.Close())
+	require.NoError(t, <-served)
+	for range 100 {
+		runtime.Gosched() // the goroutines of the closed connections end
+	}
 }
 
 // never is the deadline of a swipe, so that a slow machine never answers "timeout".
@@ -252,12 +287,12 @@ func (w *world) newNetwork() (Network, func()) {
 	require.NoError(w.t, err)
 	ln := fasthttputil.NewInmemoryListener()
 	done := make(chan error, 1)
-	go func() { done <- server.Serve(ln) }()
+	go func() { done <- server.Serve(closedOnce{ln}) }()
 	client := dial(ln)
 	return &testNetwork{engine: w.engine, client: client}, func() {
 		client.CloseIdleConnections()
+		stopListening(w.t, ln, done)
 		require.NoError(w.t, server.Shutdown(context.Background()))
-		require.NoError(w.t, <-done)
 	}
 }
 

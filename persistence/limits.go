@@ -101,10 +101,9 @@ func (b *Batch) checkNames() error {
 	return nil
 }
 
-// checkBytes fails with ErrTooLarge for a payload, document or answer over MaxPayload bytes, or a
-// batch over MaxBatchBytes.
-func (b *Batch) checkBytes() error {
-	total, largest := 0, 0
+// Bytes returns the bytes of the batch's payloads, documents and stored answers together, and of
+// the longest of them. It allocates nothing.
+func (b *Batch) Bytes() (total, largest int) {
 	count := func(n int) { total, largest = total+n, max(largest, n) }
 	for i := range b.Events {
 		count(len(b.Events[i].Payload))
@@ -115,6 +114,13 @@ func (b *Batch) checkBytes() error {
 	for i := range b.Onces {
 		count(len(b.Onces[i].Answer))
 	}
+	return total, largest
+}
+
+// checkBytes fails with ErrTooLarge for a payload, document or answer over MaxPayload bytes, or a
+// batch over MaxBatchBytes.
+func (b *Batch) checkBytes() error {
+	total, largest := b.Bytes()
 	if largest > MaxPayload {
 		return tooLarge("bytes of a payload", largest, MaxPayload)
 	}

@@ -34,3 +34,61 @@ export async function judge(page, name, go, picture, expected = null) {
     if (["serious", "critical"].includes(violation.impact)) fault(text); else console.log(`${name}: (${text})`);
   }
 }
+
+// activate presses Enter on an element. A live page may replace it before it gets the focus: then its successor gets it.
+export async function activate(element) {
+  for (let i = 0; i < 10; i++) {
+    await element.focus();
+    if (await element.evaluate((e) => e === document.activeElement)) break;
+  }
+  await element.page().keyboard.press("Enter");
+}
+
+// leave goes to an address from a page that reloads itself. A reload ends the way that has begun, and it begins again.
+export async function leave(page, address) {
+  for (let tries = 5; ; tries--) {
+    try { return await page.goto(address); } catch (error) { if (tries === 1 || !/ERR_ABORTED|interrupted/.test(error.message)) throw error; }
+  }
+}
+
+// enter writes a text into a field in the place of what is there, from the keyboard.
+export async function enter(field, text) {
+  await field.press("ControlOrMeta+A");
+  await field.press("Delete");
+  await field.page().keyboard.insertText(text);
+}
+
+// choose turns a list of choices to a value, from the keyboard.
+export async function choose(list, value) {
+  await list.press("Home");
+  for (let i = await list.locator("option").count(); i > 0 && (await list.inputValue()) !== value; i--) await list.press("ArrowDown");
+  if ((await list.inputValue()) !== value) throw new Error(`no choice is ${value}`);
+}
+
+// tick checks a box or a radio button, from the keyboard.
+export async function tick(box) {
+  if (!(await box.isChecked())) await box.press("Space");
+  if (!(await box.isChecked())) throw new Error("a box is not checked by the space bar");
+}
+
+// tabThrough presses Tab around the page and returns what it never came to, or came to without a visible mark. A group of radio
+// buttons has one stop.
+export async function tabThrough(page) {
+  const stops = await page.evaluate(() => {
+    const seen = new Set();
+    const reached = (e) => e.checkVisibility() && !e.disabled && e.tabIndex >= 0 && (e.type !== "radio" || (!seen.has(e.name) && seen.add(e.name)));
+    document.activeElement?.blur();
+    window.toReach = new Set([...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")].filter(reached));
+    document.addEventListener("focusin", ({ target: e }) => {
+      const marked = getComputedStyle(e).outlineStyle !== "none";
+      for (const one of window.toReach) if (marked && (one === e || (e.type === "radio" && one.name === e.name))) window.toReach.delete(one);
+    });
+    return window.toReach.size;
+  });
+  // A date has a stop for each of its parts.
+  for (let i = 0; i < stops * 4 && await page.evaluate(() => [...window.toReach].some((e) => e.isConnected)); i++) await page.keyboard.press("Tab");
+  // A live page may have replaced some before the first Tab.
+  const missed = await page.evaluate(() => [...window.toReach].filter((e) => e.isConnected).map((e) => e.outerHTML.slice(0, 120)));
+  await page.evaluate(() => document.activeElement?.blur());
+  return missed;
+}

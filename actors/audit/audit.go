@@ -60,10 +60,12 @@ type AuthorizerSnapshot interface {
 	Close() error
 }
 
-// Funds are the terms of a workspace's spendable dollars, in cents.
+// Funds are the terms of a workspace's spendable dollars, in cents. Sequence is the workspace's
+// number of the last log entry that Card has.
 type Funds struct {
 	Workspace              ident.UUID
 	Ledger, Card, Reserved money.Cents
+	Sequence               uint64
 }
 
 // Hold is an authorization as the authorizer stores it, in cents. MonthCents is the part of Held

@@ -144,7 +144,7 @@ func entry(seq int, kind, decision string, cardDelta, holdDelta, spendDelta, pos
 	status string) string {
 	return fmt.Sprintf(`{"seq":%d,"workspaceSeq":%d,"kind":%q,"decision":%q,"shard":18,"workspaceId":%q,"cardId":%q,
 		"cardDeltaCents":%d,"holdDeltaCents":%d,"spendDeltaCents":%d,"postedCents":%d,"month":202311,"monthSpendCents":%d,
-		"authorization":{"id":%q,"cardId":%q,"workspaceId":%q,"expiresAt":"2023-11-21T00:00:00Z","month":202311,"monthCents":%d,
+		"authorization":{"id":%q,"amountCents":5000,"cardId":%q,"workspaceId":%q,"expiresAt":"2023-11-21T00:00:00Z","month":202311,"monthCents":%d,
 		"heldCents":%d,"clearedCents":%d,"refundedCents":%d,"decision":"approved","reason":"approved","status":%q}}`,
 		seq, seq, kind, decision, workspace, card, cardDelta, holdDelta, spendDelta, posted, spend, auth, card,
 		workspace, held,
@@ -203,20 +203,20 @@ func newAuditedStores() *auditedStores {
 	s.record("tally_card", workspace, 0, fmt.Sprintf(`{"count":1,"first":%q}`, card))
 	s.record("deposit", deposit, 0, fmt.Sprintf(`{"id":%q,"status":"settled","amountUsdCents":100000}`, deposit))
 	s.record("deposit", pending, 0, fmt.Sprintf(`{"id":%q,"status":"pending","amountUsdCents":700}`, pending))
-	for _, line := range []struct {
-		group, direction string
-		cents            int
-	}{{"in", "credit", 100000}, {"out", "debit", 3000}, {"back", "credit", 500}} {
+	// The first line is of an earlier version, without a balance after it.
+	for _, line := range []struct{ group, direction, amounts string }{{"in", "credit", `"amountCents":100000`},
+		{"out", "debit", `"amountCents":3000,"balanceCents":97000`},
+		{"back", "credit", `"amountCents":500,"balanceCents":97500`}} {
 		s.record("ledger_entry", id(ident.LedgerEntry, line.group), 0,
-			fmt.Sprintf(`{"direction":%q,"amountCents":%d,"transferGroup":%q}`, line.direction, line.cents,
+			fmt.Sprintf(`{"direction":%q,%s,"transferGroup":%q}`, line.direction, line.amounts,
 				id(ident.TransferGroup, line.group)))
 	}
-	s.record("authorization", auth, 0, fmt.Sprintf(`{"id":%q,"heldCents":2000,"clearedCents":3000,"refundedCents":500,
+	s.record("authorization", auth, 0, fmt.Sprintf(`{"id":%q,"amountCents":5000,"heldCents":2000,"clearedCents":3000,"refundedCents":500,
 		"decision":"approved","reason":"approved","status":"partially_cleared"}`, auth))
 	s.record("authorization_index", auth, 0, fmt.Sprintf(`{"authorizationId":%q}`, auth))
 	s.record("card_spend", card, 0, `{"month":202311,"cents":5000}`)
 
-	s.funds = []audit.Funds{{Workspace: uuid("ws"), Ledger: 100000, Card: -2500}}
+	s.funds = []audit.Funds{{Workspace: uuid("ws"), Ledger: 100000, Card: -2500, Sequence: 4}}
 	expiry := time.Date(2023, 11, 21, 0, 0, 0, 0, time.UTC).UnixMilli()
 	s.holds = []audit.Hold{{ID: uuid("auth"), Card: uuid("card"), Workspace: uuid("ws"), Cleared: 3000, Refunded: 500,
 		Month: 202311, ExpiresAt: expiry, Status: "cleared"}}
@@ -333,8 +333,13 @@ func TestEveryCorruptionIsNamed(t *testing.T) {
 		"ledger lines gone":       {dropRecords("ledger_entry"), "ledger_entry", "line of the transfer"},
 		"authorization record": {editDocument("authorization", `"heldCents":2000`, `"heldCents":0`), "authorization",
 			"document"},
-		"authorization index gone": {dropRecords("authorization_index"), "authorization_index", "record"},
-		"card spend record":        {editDocument("card_spend", "5000", "4999"), "card_spend", "document"},
+		"authorization record's amount": {editDocument("authorization", `"amountCents":5000`, `"amountCents":6000`),
+			"authorization", "document"},
+		"balance after a ledger line": {editDocument("ledger_entry", `"balanceCents":97000`, `"balanceCents":97001`),
+			"ledger_entry", "balance after"},
+		"ledger line of no direction": {editDocument("ledger_entry", "credit", "credis"), "ledger_entry", "direction"},
+		"authorization index gone":    {dropRecords("authorization_index"), "authorization_index", "record"},
+		"card spend record":           {editDocument("card_spend", "5000", "4999"), "card_spend", "document"},
 		"posting": {editPayload(3, `"cents":-100000`, `"cents":-99999`), "transfer",
 			"sum of postings"},
 		"posting of euros": {editPayload(3, `"account":"usd"`, `"account":"usd","currency":"EUR"`), "transfer",
@@ -356,6 +361,7 @@ func TestEveryCorruptionIsNamed(t *testing.T) {
 		"hole in the log":       {func(s *auditedStores) { s.log = nil }, "log", "entry 4"},
 		"ledger term":           {func(s *auditedStores) { s.funds[0].Ledger++ }, "funds", "ledger cents"},
 		"card term":             {func(s *auditedStores) { s.funds[0].Card-- }, "funds", "card cents"},
+		"workspace sequence":    {func(s *auditedStores) { s.funds[0].Sequence-- }, "funds", "workspace sequence"},
 		"reserved term": {func(s *auditedStores) { s.funds[0].Reserved = 7 }, "funds",
 			"reserved cents"},
 		"funds gone":    {func(s *auditedStores) { s.funds = nil }, "funds", "ledger cents"},
@@ -410,12 +416,13 @@ func withAuthorizationIndex() *auditedStores {
 	s.event("balance", workspace, "balance.relayed.v1", fmt.Sprintf(`{"entries":[%s,%s],"postings":[]}`, declined(4,
 		first),
 		declined(5, second)))
+	s.funds[0].Sequence = 6
 	s.synced, s.log[0] = 6, strings.ReplaceAll(s.log[0], `eq":4`, `eq":6`)
 	s.version("balance", 5)
 	editDocument("balance", `"wsSeq":3`, `"wsSeq":5`)(s)
 	for _, id := range []string{first, second} {
 		s.record("authorization", id, 0,
-			fmt.Sprintf(`{"id":%q,"decision":"approved","reason":"approved","status":"declined"}`, id))
+			fmt.Sprintf(`{"id":%q,"amountCents":5000,"decision":"approved","reason":"approved","status":"declined"}`, id))
 	}
 	s.record("authorization_index", first, 0, fmt.Sprintf(`{"authorizationIds":[%q,%q]}`, first, second))
 	return s

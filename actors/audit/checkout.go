@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"purser/persistence"
 	"purser/persistence/money"
@@ -21,13 +22,44 @@ const tallyOpenLinks = "tally_checkout_open"
 // linkTallies recount the open links of the workspaces of a shard.
 type linkTallies struct{ *shardTotals }
 
-// sessionCreated counts a new link as open. A link of an earlier version is never counted. It fails
-// when the payload does not decode. foldEvent calls it.
-func (b linkTallies) sessionCreated(e *persistence.Event) error {
-	var p struct{ Counted bool }
+// checkoutEvent folds an event of a checkout session. It fails when the payload does not decode.
+// foldEvent calls it.
+func (b *shardTotals) checkoutEvent(e *persistence.Event) error {
+	switch e.Type {
+	case "checkout.created.v1":
+		return b.sessionCreated(e)
+	case "checkout.selected.v1":
+		b.linkOf(e.Stream).Status = "awaiting_payment"
+	case "checkout.cancelled.v1":
+		return b.sessionCancelled(e)
+	case "checkout.moved.v1":
+		return b.sessionMoved(e)
+	case "checkout.payment_seen.v1":
+		return b.paymentSeen(e)
+	case "checkout.payment_confirmed.v1":
+		return b.sightingChanged(e, func(s *linkSighting, shown int) { s.Shown, s.Withdrawn = shown, false })
+	case "checkout.payment_withdrawn.v1":
+		return b.sightingChanged(e, func(s *linkSighting, _ int) { s.Withdrawn = true })
+	case "checkout.completed.v1":
+		return b.sessionCompleted(e)
+	case "checkout.credited.v1":
+		return b.sessionCredited(e)
+	}
+	return nil
+}
+
+// sessionCreated takes the terms of a new link, and counts it as open. A link of an earlier version
+// is never counted. It fails when the payload does not decode. checkoutEvent calls it.
+func (b *shardTotals) sessionCreated(e *persistence.Event) error {
+	var p struct {
+		linkTerms
+		At string
+	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
+	p.linkTerms.CreatedAt = p.At
+	b.links[e.Stream] = &checkoutLink{linkTerms: p.linkTerms, Status: "pending"}
 	if p.Counted {
 		b.openLinks[e.Stream] = true
 		b.incrementTally(tallyOpenLinks, e)
@@ -35,14 +67,26 @@ func (b linkTallies) sessionCreated(e *persistence.Event) error {
 	return nil
 }
 
-// sessionMoved counts a link that its new status opens or closes. It fails when the payload does
-// not decode. foldEvent calls it.
-func (b linkTallies) sessionMoved(e *persistence.Event) error {
+// sessionCancelled folds the cancellation of a link. It fails when the payload does not decode.
+// checkoutEvent calls it.
+func (b *shardTotals) sessionCancelled(e *persistence.Event) error {
+	var p struct{ At string }
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return err
+	}
+	b.linkOf(e.Stream).CancelledAt = p.At
+	return nil
+}
+
+// sessionMoved folds the new status of a link, and counts a link that it opens or closes. It fails
+// when the payload does not decode. checkoutEvent calls it.
+func (b *shardTotals) sessionMoved(e *persistence.Event) error {
 	var p struct{ To string }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.recountLink(e, p.To == "pending" || p.To == "awaiting_payment" || p.To == "confirming")
+	b.linkOf(e.Stream).Status = p.To
+	linkTallies{b}.recountLink(e, p.To == "pending" || p.To == "awaiting_payment" || p.To == "confirming")
 	return nil
 }
 
@@ -62,17 +106,46 @@ func (b linkTallies) recountLink(e *persistence.Event, opens bool) {
 	b.openLinks[e.Stream] = opens
 }
 
-// sessionCompleted folds the completion of a link, and compares it with an earlier one. It fails
-// when the payload does not decode. foldEvent calls it.
+// sessionCompleted folds the completion of a link, and compares it with an earlier one, with the
+// link's terms and with its payments. It fails when the payload does not decode. checkoutEvent
+// calls it.
 func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
 	linkTallies{b}.recountLink(e, false)
-	var p struct{ AmountUsdCents, ShortfallCents money.Cents }
+	var p struct {
+		AmountUsdCents money.Cents
+		At             string
+		linkCompletion
+	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
 	b.expectEqual("checkout", e.Stream, "completed before", checkoutSession{}, b.sessions[e.Stream])
 	b.sessions[e.Stream] = checkoutSession{completed: p.AmountUsdCents - p.ShortfallCents}
+	l := b.linkOf(e.Stream)
+	b.expectEqual("checkout", e.Stream, "completed amount", l.AmountUsdCents, p.AmountUsdCents)
+	l.Status, l.CompletedAt, l.linkCompletion = "completed", p.At, p.linkCompletion
+	b.checkCompletion(e.Stream, l)
 	return nil
+}
+
+// checkCompletion checks that a completed link's shortfall is within its tolerance, and that its
+// confirmed payments cover the rest of its amount. A simulated completion needs no payments.
+// Differences are findings. sessionCompleted calls it.
+func (b *shardTotals) checkCompletion(session string, l *checkoutLink) {
+	if l.ShortfallCents < 0 || l.ShortfallCents > l.ToleranceCents {
+		b.expectEqual("checkout", session, "shortfall", fmt.Sprintf("0 to %d", l.ToleranceCents), l.ShortfallCents)
+	}
+	if l.Simulated {
+		return
+	}
+	confirmed, err := l.confirmedCents()
+	if err != nil {
+		b.expectEqual("checkout", session, "confirmed payments", "readable", err)
+		return
+	}
+	if least := l.AmountUsdCents - l.ShortfallCents; confirmed < least {
+		b.expectEqual("checkout", session, "confirmed payments", fmt.Sprintf("at least %d", least), confirmed)
+	}
 }
 
 // checkoutCredited folds the credit of a paid link to the stablecoin balance. A wrong amount or
@@ -96,9 +169,12 @@ func (b *shardTotals) checkoutCredited(e *persistence.Event) error {
 }
 
 // sessionCredited folds the link's own record of its credit, and compares it with the completion.
-// It fails when the payload does not decode. foldEvent calls it.
+// It fails when the payload does not decode. checkoutEvent calls it.
 func (b *shardTotals) sessionCredited(e *persistence.Event) error {
-	var p struct{ AmountUsdCents, ShortfallCents money.Cents }
+	var p struct {
+		AmountUsdCents, ShortfallCents money.Cents
+		At                             string
+	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
@@ -107,6 +183,7 @@ func (b *shardTotals) sessionCredited(e *persistence.Event) error {
 		credited: credited}, s)
 	s.sessionCredited = true
 	b.sessions[e.Stream] = s
+	b.linkOf(e.Stream).CreditedAt = p.At
 	return nil
 }
 
@@ -125,18 +202,32 @@ func (b *shardTotals) stablecoinReceived(e *persistence.Event) error {
 	return nil
 }
 
-// checkoutRecord compares the end of a session in its record with the events; a difference is a
-// finding. It fails when the document does not decode. compareStates calls it for each session.
+// checkoutRecord compares the record of a session with its events; differences are findings. It
+// fails when the document does not decode. compareStates calls it for each session.
 func (b *shardTotals) checkoutRecord(r *persistence.Record) error {
-	var d struct {
-		Status     string
-		CreditedAt *string
-	}
-	if err := json.Unmarshal(r.Document, &d); err != nil {
+	var got checkoutLink
+	if err := json.Unmarshal(r.Document, &got); err != nil {
 		return err
 	}
-	s := b.sessions[r.ID]
-	b.expectEqual("checkout", r.ID, "completed", s.completed != 0, d.Status == "completed")
-	b.expectEqual("checkout", r.ID, "credited", s.sessionCredited, d.CreditedAt != nil)
+	s, want := b.sessions[r.ID], b.linkOf(r.ID)
+	b.expectEqual("checkout", r.ID, "completed", s.completed != 0, got.Status == "completed")
+	b.expectEqual("checkout", r.ID, "credited", s.sessionCredited, got.CreditedAt != "")
+	for _, part := range []struct {
+		what           string
+		expected, have any
+	}{
+		{"amount", want.AmountUsdCents, got.AmountUsdCents},
+		{"tolerance", want.ToleranceCents, got.ToleranceCents},
+		{"prices", want.Prices, got.Prices},
+		{"pairs", want.Pairs, got.Pairs},
+		{"counted", want.Counted, got.Counted},
+		{"creation and expiry", [2]string{want.CreatedAt, want.ExpiresAt}, [2]string{got.CreatedAt, got.ExpiresAt}},
+		{"status", want.Status, got.Status},
+		{"payments", want.Payments, got.Payments},
+		{"completion", want.linkCompletion, got.linkCompletion},
+		{"times of its end", want.linkTimes, got.linkTimes},
+	} {
+		b.expectEqual("checkout", r.ID, part.what, part.expected, part.have)
+	}
 	return nil
 }

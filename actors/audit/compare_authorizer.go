@@ -48,8 +48,9 @@ func compareAuthorizer(a AuthorizerSnapshot, all map[ident.Shard]*shardTotals) e
 // totalsOf returns the totals of an id's shard; nil when the shard is not compared now.
 func (c *authorizerCheck) totalsOf(id ident.UUID) *shardTotals { return c.totals[id.Shard()] }
 
-// compareReservation adds a reservation to its workspace's sum and reports it as a finding. Its
-// error is always nil. compareAuthorizer calls it for each reservation.
+// compareReservation adds a reservation to its workspace's sum and reports it as a finding: with
+// the server at rest none may be open. Its error is always nil, as the authorizer's iterator of
+// reservations requires. compareAuthorizer calls it for each reservation.
 func (c *authorizerCheck) compareReservation(r Reservation) error {
 	b := c.totalsOf(r.Workspace)
 	if b == nil {
@@ -105,6 +106,7 @@ func (c *authorizerCheck) compareFunds(f Funds) error {
 	b.expectEqual("funds", id, "ledger cents", a.followed, f.Ledger)
 	b.expectEqual("funds", id, "card cents", a.card, f.Card)
 	b.expectEqual("funds", id, "reserved cents", c.reserved[f.Workspace], f.Reserved)
+	b.expectEqual("funds", id, "workspace sequence", a.wsSeq, f.Sequence)
 	return nil
 }
 
@@ -115,6 +117,7 @@ func (c *authorizerCheck) missingFunds() error {
 		func(b *shardTotals, id string, a *account) {
 			b.expectEqual("funds", id, "ledger cents", a.followed, 0)
 			b.expectEqual("funds", id, "card cents", a.card, 0)
+			b.expectEqual("funds", id, "workspace sequence", a.wsSeq, 0)
 		})
 }
 

@@ -49,6 +49,9 @@ func (k *recordCheck) compareDocuments(ctx context.Context, journal persistence.
 	if err := matchAll(ctx, k.shardTotals, journal, "payout", maps.Clone(k.payouts)); err != nil {
 		return err
 	}
+	if err := matchAll(ctx, k.shardTotals, journal, "fx_quote", maps.Clone(k.fxQuotes)); err != nil {
+		return err
+	}
 	if err := k.currencies.compareCurrencies(ctx, journal); err != nil {
 		return err
 	}
@@ -60,7 +63,8 @@ func (k *recordCheck) compareDocuments(ctx context.Context, journal persistence.
 	}
 	authorizations := map[string]authorizationDocument{}
 	for id, a := range k.authorizations {
-		authorizations[id] = authorizationDocument{id, a.Held, a.Cleared, a.Refunded, a.Decision, a.Reason, a.Status}
+		authorizations[id] = authorizationDocument{id, a.Asked, a.Held, a.Cleared, a.Refunded, a.Decision, a.Reason,
+			a.Status}
 	}
 	if err := matchAll(ctx, k.shardTotals, journal, "authorization", authorizations); err != nil {
 		return err
@@ -80,6 +84,7 @@ func (k *recordCheck) compareDocuments(ctx context.Context, journal persistence.
 // authorizationDocument is the part of an authorization's record that has money.
 type authorizationDocument struct {
 	ID            string      `json:"id"`
+	AmountCents   money.Cents `json:"amountCents"`
 	HeldCents     money.Cents `json:"heldCents"`
 	ClearedCents  money.Cents `json:"clearedCents"`
 	RefundedCents money.Cents `json:"refundedCents"`
@@ -214,6 +219,7 @@ func (k *recordCheck) balanceRecord(r *persistence.Record) error {
 
 		OpenDeposits, OpenPayouts int
 		IncomingCents             money.Cents
+		PaidOut                   dayTotal
 		// An earlier version stored the open orders in the state.
 		Deposits []deposit
 		Payouts  []payout
@@ -241,6 +247,7 @@ func (k *recordCheck) balanceRecord(r *persistence.Record) error {
 	for _, p := range d.Payouts {
 		k.expectEqual("balance", r.ID, "open payout", k.payouts[p.ID], p)
 	}
+	k.expectEqual("balance", r.ID, "paid out", a.paidOut, d.PaidOut)
 	k.expectEqual("balance", r.ID, "pending deposits", a.pendingDeposits, d.OpenDeposits+len(d.Deposits))
 	k.expectEqual("balance", r.ID, "incoming", a.pending, incoming)
 	if err := k.ramp.compareOpenRamp(r); err != nil {
@@ -255,6 +262,7 @@ func (k *recordCheck) ledgerRecord(r *persistence.Record, seen map[string]bool) 
 	var line struct {
 		Direction, TransferGroup string
 		AmountCents              money.Cents
+		BalanceCents             *money.Cents // nil in lines of other accounts and of earlier versions
 	}
 	if err := json.Unmarshal(r.Document, &line); err != nil {
 		return err
@@ -262,6 +270,7 @@ func (k *recordCheck) ledgerRecord(r *persistence.Record, seen map[string]bool) 
 	if line.Direction == "debit" {
 		line.AmountCents = -line.AmountCents
 	}
+	k.checkDirection("ledger_entry", r.ID, line.Direction)
 	t, known := k.transfers[line.TransferGroup]
 	if !known {
 		k.expectEqual("ledger_entry", r.ID, "transfer", "one of the events", line.TransferGroup)
@@ -271,7 +280,22 @@ func (k *recordCheck) ledgerRecord(r *persistence.Record, seen map[string]bool) 
 	seen[line.TransferGroup] = true
 	k.expectEqual("ledger_entry", r.ID, "workspace", t.workspace, r.Workspace)
 	k.expectEqual("ledger_entry", r.ID, "amount", t.usd+t.suspense+t.coins, line.AmountCents)
+	switch {
+	case line.BalanceCents == nil:
+	case t.after == nil:
+		k.expectEqual("ledger_entry", r.ID, "balance after", "none", *line.BalanceCents)
+	default:
+		k.expectEqual("ledger_entry", r.ID, "balance after", *t.after, *line.BalanceCents)
+	}
 	return nil
+}
+
+// checkDirection reports a line of a ledger that is neither a debit nor a credit. The comparisons
+// of ledger lines and of activity lines call it.
+func (b *shardTotals) checkDirection(kind, id, direction string) {
+	if direction != "debit" {
+		b.expectEqual(kind, id, "direction", "credit", direction)
+	}
 }
 
 // matchAll compares the records of a kind with the expected documents, one record each; differences

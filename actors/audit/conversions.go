@@ -15,6 +15,41 @@ type conversion struct {
 	Buy    amount `json:"buy"`
 }
 
+// conversionQuote is a firm rate by its events; its record must equal it.
+type conversionQuote struct {
+	ID            string `json:"id"`
+	Status        string `json:"status"`
+	Sell          amount `json:"sell"`
+	Buy           amount `json:"buy"`
+	Rate          string `json:"rate"`
+	LockExpiresAt string `json:"lockExpiresAt"`
+	CreatedAt     string `json:"createdAt"`
+}
+
+// conversionQuoted folds a new quote. It fails when the payload does not decode. foldEvent calls
+// it.
+func (cb *currencyTotals) conversionQuoted(e *persistence.Event) error {
+	var p struct{ Quote conversionQuote }
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return err
+	}
+	cb.expectEqual("conversion_quote", p.Quote.ID, "made before", conversionQuote{}, cb.quotes[p.Quote.ID])
+	cb.expectEqual("conversion_quote", p.Quote.ID, "made", "locked", p.Quote.Status)
+	cb.quotes[p.Quote.ID] = p.Quote
+	return nil
+}
+
+// useQuote marks the quote of a new conversion as used. A conversion of other amounts than the
+// quote's is a finding. conversionCreated calls it.
+func (cb *currencyTotals) useQuote(id string, c conversion) {
+	q := cb.quotes[id]
+	cb.expectEqual("conversion", c.ID, "quote used before", "", cb.users[id])
+	cb.expectEqual("conversion", c.ID, "amounts of its quote", [2]amount{q.Sell, q.Buy}, [2]amount{c.Sell, c.Buy})
+	cb.users[id] = c.ID
+	q.ID, q.Status = id, "used"
+	cb.quotes[id] = q
+}
+
 // conversionOpen reports whether money is held for a conversion of a status.
 func conversionOpen(status string) bool {
 	return status == "held" || status == "provider_submitted" || status == "outcome_unknown"
@@ -48,8 +83,8 @@ func (cb *currencyTotals) conversionCreated(e *persistence.Event) error {
 	c := p.Conversion.conversion
 	cb.expectEqual("conversion", c.ID, "created before", conversion{}, cb.conversions[c.ID])
 	cb.expectEqual("conversion", c.ID, "created", "held", c.Status)
-	cb.expectEqual("conversion", c.ID, "quote used before", "", cb.quotes[p.Conversion.QuoteID])
-	cb.conversions[c.ID], cb.quotes[p.Conversion.QuoteID] = c, c.ID
+	cb.useQuote(p.Conversion.QuoteID, c)
+	cb.conversions[c.ID] = c
 	cb.addOpen(e.Workspace, 0, 1)
 	cb.addIncoming(e.Workspace, c.Buy, false)
 	cb.expectCurrencyPostings(e, p.Postings, map[bookAccount]money.Minor{

@@ -15,9 +15,10 @@ type currencyTotals struct {
 	*shardTotals
 	holdings map[currencyHolding]*holdingAmounts
 	payins   map[string]payin
-	// conversions are by id; quotes name the conversion that used each.
+	// conversions and quotes are by id; users name the conversion that used each quote.
 	conversions map[string]conversion
-	quotes      map[string]string
+	quotes      map[string]conversionQuote
+	users       map[string]string
 	// lines are the changes of available balances by transfer, which activity lines must show.
 	lines map[transferCurrency]activityTotal
 	open  map[string]openCounts // by workspace
@@ -83,8 +84,9 @@ type payin struct {
 
 func newCurrencyTotals(b *shardTotals) *currencyTotals {
 	return &currencyTotals{shardTotals: b, holdings: map[currencyHolding]*holdingAmounts{}, payins: map[string]payin{},
-		conversions: map[string]conversion{}, quotes: map[string]string{}, lines: map[transferCurrency]activityTotal{},
-		open: map[string]openCounts{}, incoming: map[currencyHolding]incomingAmounts{}}
+		conversions: map[string]conversion{}, quotes: map[string]conversionQuote{}, users: map[string]string{},
+		lines: map[transferCurrency]activityTotal{},
+		open:  map[string]openCounts{}, incoming: map[currencyHolding]incomingAmounts{}}
 }
 
 func (cb *currencyTotals) amountsOf(workspace, currency string) *holdingAmounts {
@@ -256,6 +258,7 @@ func (cb *currencyTotals) compareCurrencies(ctx context.Context, journal persist
 		if line.Direction == "debit" {
 			line.AmountMinor = -line.AmountMinor
 		}
+		cb.checkDirection("currency_activity", r.ID, line.Direction)
 		part := transferCurrency{r.Workspace, line.Transfer, line.Currency}
 		was, known := left[part]
 		cb.expectEqual("currency_activity", r.ID, "transfer of the events", true, known)
@@ -273,6 +276,9 @@ func (cb *currencyTotals) compareCurrencies(ctx context.Context, journal persist
 			left[part])
 	}
 	if err := matchAll(ctx, cb.shardTotals, journal, "conversion", maps.Clone(cb.conversions)); err != nil {
+		return err
+	}
+	if err := matchAll(ctx, cb.shardTotals, journal, "conversion_quote", maps.Clone(cb.quotes)); err != nil {
 		return err
 	}
 	return matchAll(ctx, cb.shardTotals, journal, "payin", maps.Clone(cb.payins))

@@ -33,30 +33,31 @@ func withCurrencies() *auditedStores {
 	event("payin_arrived",
 		fmt.Sprintf(`{"payin":%q,"amount":{"currency":"EUR","amountMinor":50000},"postings":[%s,%s]}`, paidIn,
 			leg("t1", "bank", "EUR", -50000), leg("t1", "currency", "EUR", 50000)))
-	// 12
+	event("conversion_quoted", `{"quote":{"id":"mcq_1","status":"locked",`+sides+`,"rate":"1.6"}}`) // 12
 	event("conversion_created",
 		fmt.Sprintf(`{"conversion":{"id":%q,"quoteId":"mcq_1","status":"held",%s},"postings":[%s,%s]}`,
 			converted, sides, leg("t2", "currency", "EUR", -10000), leg("t2", "currency_held", "EUR", 10000)))
 	event("conversion_moved",
 		fmt.Sprintf(`{"conversion":%q,"from":"held","to":"provider_submitted",%s,"postings":[]}`, converted,
-			sides)) // 13
+			sides)) // 14
 	event("conversion_moved",
 		fmt.Sprintf(`{"conversion":%q,"from":"provider_submitted","to":"completed",%s,"postings":[%s,%s,%s,%s,%s,%s]}`, converted,
 			sides, leg("t3", "currency_held", "EUR", -10000), leg("t3", "currency", "EUR", 10000),
 			leg("t3", "currency", "EUR", -10000), leg("t3", "fx", "EUR", 10000), leg("t3", "fx", "JPY", -16000),
-			leg("t3", "currency", "JPY", 16000))) // 14
-	s.follow = 14
+			leg("t3", "currency", "JPY", 16000))) // 15
+	s.follow = 15
 	s.rules[0].Version, s.rules[0].State = 2, "frozen"
 	editDocument("balance", `"usdCents":97500`,
 		`"currencies":[{"currency":"EUR","availableMinor":40000},{"currency":"JPY","availableMinor":16000}],"usdCents":97500`)(s)
 	for i := range s.records {
 		if s.records[i].Kind == "balance" {
-			s.records[i].Version = 11
+			s.records[i].Version = 12
 		}
 	}
 	s.record("payin", paidIn, 0,
 		fmt.Sprintf(`{"id":%q,"status":"arrived","amount":{"currency":"EUR","amountMinor":50000}}`,
 			paidIn))
+	s.record("conversion_quote", "mcq_1", 0, `{"id":"mcq_1","status":"used",`+sides+`,"rate":"1.6"}`)
 	s.record("conversion", converted, 0, fmt.Sprintf(`{"id":%q,"status":"completed",%s}`, converted, sides))
 	for i, line := range []struct {
 		transfer, currency, direction string
@@ -89,18 +90,27 @@ func TestEveryCorruptionOfACurrencyIsNamed(t *testing.T) {
 		"payin's record says more": {editDocument("payin", "50000", "50001"), "payin", "document"},
 		"more arrives": {editPayload(11, `"amountMinor":50000`, `"amountMinor":50001`), "payin",
 			"arrived from"},
-		"a leg is off": {editPayload(14, `"cents":16000`, `"cents":16001`), "transfer",
+		"a leg is off": {editPayload(15, `"cents":16000`, `"cents":16001`), "transfer",
 			"sum of postings in JPY"},
-		"another account": {editPayload(14, `"fx","currency":"JPY"`, `"bank","currency":"JPY"`), "event",
+		"another account": {editPayload(15, `"fx","currency":"JPY"`, `"bank","currency":"JPY"`), "event",
 			"postings to fx in JPY"},
-		"less is held": {editPayload(12, `"cents":10000`, `"cents":9999`), "event",
+		"less is held": {editPayload(13, `"cents":10000`, `"cents":9999`), "event",
 			"postings to currency_held in EUR"},
-		"a move that is not": {editPayload(14, `"from":"provider_submitted"`, `"from":"held"`), "conversion",
+		"a move that is not": {editPayload(15, `"from":"provider_submitted"`, `"from":"held"`), "conversion",
 			"moved from"},
-		"an end that is not": {editPayload(13, `"to":"provider_submitted"`, `"to":"completed"`), "conversion",
+		"an end that is not": {editPayload(14, `"to":"provider_submitted"`, `"to":"completed"`), "conversion",
 			"may go from held to completed"},
 		"conversion's record gone": {dropRecords("conversion"), "conversion", "record"},
 		"conversion's record":      {editDocument("conversion", "completed", "failed"), "conversion", "document"},
+		"a quote sells less":       {editDocument("conversion_quote", "10000", "9000"), "conversion_quote", "document"},
+		"a quote buys more": {editDocument("conversion_quote", "16000", "86000"),
+			"conversion_quote", "document"},
+		"a quote's rate": {editDocument("conversion_quote", "1.6", "2.6"), "conversion_quote", "document"},
+		"a quote unused": {editDocument("conversion_quote", "used", "locked"),
+			"conversion_quote", "document"},
+		"more than its quote": {editPayload(12, "16000", "15999"), "conversion", "amounts of its quote"},
+		"a line of no direction": {editDocument("currency_activity", "credit", "credis"), "currency_activity",
+			"direction"},
 		"a line is gone": {dropRecords("currency_activity"), "currency_activity",
 			"remainder of the lines in EUR"},
 		"a line says more": {editDocument("currency_activity", "50000", "50001"), "currency_activity",

@@ -24,6 +24,7 @@
 //	entries.go              the stored structs, and the folds of the authorizer's log
 //	payouts.go, physical_cards.go, checkout.go, currencies.go, conversions.go, ramp.go
 //	                        folds and comparisons of one movement each
+//	checkout_link.go        the terms and payments of a checkout session
 //	rules.go                the terms of cards against the rules of the authorizer
 //	compare_records.go      records against the sums
 //	compare_authorizer.go   the authorizer against the sums

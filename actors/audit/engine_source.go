@@ -71,8 +71,9 @@ func (e *engineSnapshot) Log(shard ident.Shard, after uint64, visit func(entry [
 // WalkFunds visits the funds of every workspace. It fails with visit's error, or when the engine's
 // store cannot be read. compareAuthorizer calls it.
 func (e *engineSnapshot) WalkFunds(visit func(Funds) error) error {
-	return e.Snapshot.WalkFunds(func(workspace ident.UUID, f authorizer.Funds, _ uint64) error {
-		return visit(Funds{Workspace: workspace, Ledger: f.LedgerCents, Card: f.CardCents, Reserved: f.ReservedCents})
+	return e.Snapshot.WalkFunds(func(workspace ident.UUID, f authorizer.Funds, sequence uint64) error {
+		return visit(Funds{Workspace: workspace, Ledger: f.LedgerCents, Card: f.CardCents, Reserved: f.ReservedCents,
+			Sequence: sequence})
 	})
 }
 

@@ -54,6 +54,7 @@ type authorization struct {
 	ID         string      `json:"id"`
 	Card       string      `json:"cardId"`
 	Workspace  string      `json:"workspaceId"`
+	Asked      money.Cents `json:"amountCents"`
 	Held       money.Cents `json:"heldCents"`
 	Cleared    money.Cents `json:"clearedCents"`
 	Refunded   money.Cents `json:"refundedCents"`

@@ -23,6 +23,7 @@ type tallyEvents struct{ record, more, less string }
 // stateKinds has a row for each kind of actor.
 var stateKinds = map[string]stateKind{
 	"user":      {},
+	"address":   {},
 	"workspace": {},
 	"agent":     {tallies: []tallyEvents{{record: "tally_agent", more: "agent.registered.v1"}}},
 	"card": {

@@ -39,7 +39,8 @@ func (p *pacer) pauseIfDue() error {
 	return err
 }
 
-// countVisit counts a visited item, and may pause.
+// countVisit counts a visited item. After every visitsPerRun of them it pauses if a pause is due.
+// It fails only when the context ends in a pause. pacedVisit calls it.
 func (p *pacer) countVisit() error {
 	if p.visits++; p.visits%visitsPerRun != 0 {
 		return nil

@@ -3,6 +3,8 @@ package audit
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strings"
 
 	"purser/persistence"
 	"purser/persistence/money"
@@ -13,6 +15,69 @@ type payout struct {
 	ID          string      `json:"id"`
 	Status      string      `json:"status"`
 	AmountCents money.Cents `json:"amountCents"`
+}
+
+// payoutOrder is the UTC day on which a payout was ordered, and the API key that ordered it.
+type payoutOrder struct{ day, key string }
+
+// dayTotal is the sum of the payouts that were ordered on a UTC day, in total and by API key, in
+// cents. Cancelled and failed payouts do not count.
+type dayTotal struct {
+	Day   string                 `json:"day"`
+	Cents money.Cents            `json:"cents"`
+	Keys  map[string]money.Cents `json:"keys"`
+}
+
+// fxQuote is a firm rate of a wire abroad by its events; its record must equal it.
+type fxQuote struct {
+	ID             string `json:"id"`
+	Status         string `json:"status"`
+	CounterpartyID string `json:"counterpartyId"`
+	Sell           amount `json:"sell"`
+	Buy            amount `json:"buy"`
+	Rate           string `json:"rate"`
+	LockExpiresAt  string `json:"lockExpiresAt"`
+	CreatedAt      string `json:"createdAt"`
+}
+
+// fxQuoteLocked folds a new quote. It fails when the payload does not decode. foldEvent calls it.
+func (b *shardTotals) fxQuoteLocked(e *persistence.Event) error {
+	var p struct{ Quote fxQuote }
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return err
+	}
+	b.expectEqual("fx_quote", p.Quote.ID, "made before", fxQuote{}, b.fxQuotes[p.Quote.ID])
+	b.expectEqual("fx_quote", p.Quote.ID, "made", "locked", p.Quote.Status)
+	b.fxQuotes[p.Quote.ID] = p.Quote
+	return nil
+}
+
+// useFXQuote marks the quote of a new payout as used. Another amount than the quote sells, or a
+// quote that is not locked, is a finding. payoutCreated calls it.
+func (b *shardTotals) useFXQuote(id string, p payout) {
+	q := b.fxQuotes[id]
+	b.expectEqual("payout", p.ID, "its quote", "locked", q.Status)
+	b.expectEqual("payout", p.ID, "amount of its quote", q.Sell.AmountMinor, p.AmountCents)
+	q.ID, q.Status = id, "used"
+	b.fxQuotes[id] = q
+}
+
+// addPaidOut adds cents to the sum of a day's payouts; a later day begins a new sum. Negative cents
+// of a day that is over change nothing. payoutCreated and payoutMoved call it.
+func (b *shardTotals) addPaidOut(workspace string, o payoutOrder, cents money.Cents) {
+	a := b.accountOf(workspace)
+	switch {
+	case cents < 0 && o.day != a.paidOut.Day:
+		return
+	case o.day > a.paidOut.Day:
+		a.paidOut = dayTotal{Day: o.day}
+	}
+	if a.paidOut.Keys == nil {
+		a.paidOut.Keys = map[string]money.Cents{}
+	}
+	addChecked(b, "workspace", workspace, "paid out", &a.paidOut.Cents, cents)
+	a.paidOut.Keys[o.key] += cents
+	maps.DeleteFunc(a.paidOut.Keys, func(_ string, sum money.Cents) bool { return sum == 0 })
 }
 
 // payoutOpen reports whether dollars are reserved for a payout of a status. payoutCreated and
@@ -41,17 +106,30 @@ func payoutMoveAllowed(from, to string) bool {
 // payoutCreated folds a new payout: its dollars are reserved. It fails when the payload does not
 // decode. foldEvent calls it.
 func (b *shardTotals) payoutCreated(e *persistence.Event) error {
-	var p struct{ Payout payout }
+	var p struct {
+		Payout struct {
+			payout
+			QuoteID   string
+			Key       string
+			CreatedAt string
+		}
+	}
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	if _, known := b.payouts[p.Payout.ID]; known || !payoutOpen(p.Payout.Status) || p.Payout.AmountCents <= 0 {
-		b.expectEqual("payout", p.Payout.ID, "created", "new, open and of more than nothing", fmt.Sprintf("%+v",
-			p.Payout))
+	made := p.Payout.payout
+	if _, known := b.payouts[made.ID]; known || !payoutOpen(made.Status) || made.AmountCents <= 0 {
+		b.expectEqual("payout", made.ID, "created", "new, open and of more than nothing", fmt.Sprintf("%+v", made))
 	}
-	b.payouts[p.Payout.ID] = p.Payout
-	b.addReserved(e, p.Payout.AmountCents)
-	b.addLedgerCents(e, -p.Payout.AmountCents)
+	b.payouts[made.ID] = made
+	if p.Payout.QuoteID != "" {
+		b.useFXQuote(p.Payout.QuoteID, made)
+	}
+	day, _, _ := strings.Cut(p.Payout.CreatedAt, "T")
+	b.ordered[made.ID] = payoutOrder{day, p.Payout.Key}
+	b.addPaidOut(e.Workspace, b.ordered[made.ID], made.AmountCents)
+	b.addReserved(e, made.AmountCents)
+	b.addLedgerCents(e, -made.AmountCents)
 	return nil
 }
 
@@ -72,6 +150,9 @@ func (b *shardTotals) payoutMoved(e *persistence.Event) error {
 	ends := payoutOpen(p.From) && !payoutOpen(p.To)
 	if ends {
 		b.addReserved(e, -p.AmountCents)
+	}
+	if ends && (p.To == "cancelled" || p.To == "failed") {
+		b.addPaidOut(e.Workspace, b.ordered[p.Payout], -p.AmountCents)
 	}
 	paid := money.Cents(0)
 	switch {

@@ -23,8 +23,11 @@ type shardTotals struct {
 	accounts   map[string]*account
 	deposits   map[string]deposit
 	payouts    map[string]payout
+	ordered    map[string]payoutOrder // by payout
+	fxQuotes   map[string]fxQuote
 	physical   physicalCards
 	sessions   map[string]checkoutSession
+	links      map[string]*checkoutLink
 	openLinks  map[string]bool // by checkout session that tally_checkout_open counts: whether it is open
 	currencies *currencyTotals
 	ramp       *rampTotals
@@ -50,6 +53,7 @@ type account struct {
 	monthSpend                   money.Cents
 	pending, reserved            money.Cents
 	pendingDeposits, openPayouts int64
+	paidOut                      dayTotal
 }
 
 // cardTotals are a card's newest terms, the terms that the authorizer has applied, and its spend
@@ -61,19 +65,22 @@ type cardTotals struct {
 	cents           money.Cents
 }
 
-// transfer is the effect of one transfer on its workspace, in cents.
+// transfer is the effect of one transfer on its workspace, in cents. After is the workspace's
+// dollars after it, nil for a transfer that moves none.
 type transfer struct {
 	workspace string
 	usd       money.Cents
 	suspense  money.Cents
 	coins     money.Cents
+	after     *money.Cents
 }
 
 // newShardTotals returns empty totals of a shard. readShards calls it at each look.
 func newShardTotals(shard ident.Shard) *shardTotals {
 	b := &shardTotals{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{},
 		accounts: map[string]*account{},
-		deposits: map[string]deposit{}, payouts: map[string]payout{},
+		deposits: map[string]deposit{}, payouts: map[string]payout{}, ordered: map[string]payoutOrder{},
+		fxQuotes: map[string]fxQuote{}, links: map[string]*checkoutLink{},
 		physical: physicalCards{orders: map[string]physicalOrder{}, minted: map[string]string{}},
 		sessions: map[string]checkoutSession{}, openLinks: map[string]bool{},
 		cards: map[string]*cardTotals{}, transfers: map[string]transfer{},
@@ -179,6 +186,8 @@ func (b *shardTotals) foldEvent(e *persistence.Event) {
 		err = b.depositSettled(e)
 	case e.Type == "balance.deposit_received.v1":
 		err = b.depositReceived(e)
+	case e.Type == "balance.fx_quote_locked.v1":
+		err = b.fxQuoteLocked(e)
 	case e.Type == "balance.payout_created.v1":
 		err = b.payoutCreated(e)
 	case e.Type == "balance.payout_moved.v1":
@@ -195,6 +204,8 @@ func (b *shardTotals) foldEvent(e *persistence.Event) {
 		err = b.currencies.currencyOpened(e)
 	case e.Type == "balance.payin_announced.v1":
 		err = b.currencies.payinAnnounced(e)
+	case e.Type == "balance.conversion_quoted.v1":
+		err = b.currencies.conversionQuoted(e)
 	case e.Type == "balance.conversion_created.v1":
 		err = b.currencies.conversionCreated(e)
 	case e.Type == "balance.conversion_moved.v1":
@@ -203,14 +214,8 @@ func (b *shardTotals) foldEvent(e *persistence.Event) {
 		err = b.currencies.payinArrived(e)
 	case e.Kind == "ramp", strings.HasPrefix(e.Type, "balance.ramp_"):
 		err = b.ramp.rampEvent(e)
-	case e.Type == "checkout.created.v1":
-		err = linkTallies{b}.sessionCreated(e)
-	case e.Type == "checkout.moved.v1":
-		err = linkTallies{b}.sessionMoved(e)
-	case e.Type == "checkout.completed.v1":
-		err = b.sessionCompleted(e)
-	case e.Type == "checkout.credited.v1":
-		err = b.sessionCredited(e)
+	case e.Kind == "checkout":
+		err = b.checkoutEvent(e)
 	case e.Type == "balance.relayed.v1":
 		err = b.foldRelayed(e)
 	case e.Kind == "card":
@@ -315,6 +320,8 @@ func (b *shardTotals) addPostings(e *persistence.Event, postings []posting) (mov
 		case "usd":
 			t.usd += cents
 			addChecked(b, "workspace", e.Workspace, "usd", &a.usd, cents)
+			after := a.usd
+			t.after = &after
 		case "suspense":
 			t.suspense += cents
 			addChecked(b, "workspace", e.Workspace, "suspense", &a.suspense, cents)

@@ -11,9 +11,9 @@ import (
 )
 
 // Sides computes both amounts of a conversion at a rate (units of buy for one of sell), given the
-// amount of the fixed side, "sell" or "buy". The other is rounded half-even, once. It fails with
-// invalid_body when the other amount is zero or above money.MaxMinor. A conversion quote and the
-// estimates of GET /api/mca/rates use it.
+// amount of the fixed side, "sell" or "buy". The other is rounded once: less is bought, more is
+// sold. It fails with invalid_body when the other amount is zero or above money.MaxMinor. A
+// conversion quote and the estimates of GET /api/mca/rates use it.
 func Sides(rate money.Rate, sell, buy money.Currency, fixed string, minor money.Minor) (sold, bought Amount,
 	err error) {
 	sold, bought = Amount{sell, minor}, Amount{buy, minor}

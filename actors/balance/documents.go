@@ -34,10 +34,8 @@ type Deposit struct {
 
 // LedgerEntry is a line of the workspace's ledger. AmountCents is positive; Direction is its sign.
 type LedgerEntry struct {
-	ID string `json:"id"`
-	// Source is bank_deposit, stablecoin_deposit, checkout, card_settlement, card_refund, payout,
-	// payout_return, physical_card_fee, ramp_onramp, ramp_offramp or ramp_reversal.
-	Source        string         `json:"source"`
+	ID            string         `json:"id"`
+	Source        string         `json:"source"`    // one of LedgerSources
 	Direction     string         `json:"direction"` // debit or credit
 	AmountCents   money.Cents    `json:"amountCents"`
 	Reference     string         `json:"reference"`
@@ -49,6 +47,21 @@ type LedgerEntry struct {
 	// have none. Lines stored by an older version have neither.
 	BookedAt     *decision.Stamp `json:"bookedAt,omitempty"`
 	BalanceCents *money.Cents    `json:"balanceCents,omitempty"`
+}
+
+// LedgerSources are what a line of the ledger can come from. The ledger's filter takes them.
+var LedgerSources = []string{sourceDeposit, sourceStablecoin, sourceCheckout, sourceSettlement, sourceRefund,
+	sourcePayout, sourcePayoutReturn, sourcePhysicalFee, sourceOnramp, sourceOfframp, sourceRampReversal}
+
+// Spent is what the line adds to the dollars that the workspace spends, in cents: cleared swipes,
+// payouts and fees, less refunds and payouts that came back. Deposits and exchanges for USDC spend
+// nothing.
+func (l LedgerEntry) Spent() money.Cents {
+	switch l.Source {
+	case sourceSettlement, sourceRefund, sourcePayout, sourcePayoutReturn, sourcePhysicalFee:
+		return -l.Signed()
+	}
+	return 0
 }
 
 // Signed is the amount that the line adds to its account, in cents, negative for a debit. bookLines

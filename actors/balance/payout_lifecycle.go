@@ -26,6 +26,10 @@ const (
 	PayoutReleased   = "released" // the bank does not have the order: the dollars are free again
 )
 
+// PayoutStatuses are the states of a payout. The filter of payouts takes them.
+var PayoutStatuses = []string{PayoutHeld, PayoutReserved, PayoutSubmitting, PayoutSubmitted, PayoutUnknown,
+	PayoutSettled, PayoutFailed, PayoutReturned, PayoutCancelled, PayoutReleased}
+
 // Rails of a payout.
 const (
 	RailACH      = "ach"

@@ -144,10 +144,14 @@ func (b payouts) checkLimits(m decision.Meta, c CreatePayout) error {
 			fmt.Sprintf("at most %d keys may order payouts on one day", MaxPayoutKeys))
 	}
 	if today.Keys[c.Key] > c.Limits.KeyCents-c.AmountCents {
-		return fault.New(fault.LimitExceeded, "the payout exceeds the daily limit of the key")
+		return fault.New(fault.LimitExceeded, fmt.Sprintf(
+			"one key or person pays out at most %d cents a day; %d cents are left today",
+			c.Limits.KeyCents, c.Limits.KeyCents-today.Keys[c.Key]))
 	}
 	if today.Cents > c.Limits.WorkspaceCents-c.AmountCents {
-		return fault.New(fault.LimitExceeded, "the payout exceeds the daily limit of the workspace")
+		return fault.New(fault.LimitExceeded, fmt.Sprintf(
+			"a workspace pays out at most %d cents a day; %d cents are left today",
+			c.Limits.WorkspaceCents, c.Limits.WorkspaceCents-today.Cents))
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func otherCurrency() error {
 	return fault.New(fault.InvalidCurrency, "currency: the recipient's, and not USD")
 }
 
-// lockQuote stores a firm rate. The amount sold is rounded half-even to the cent here, once. It
+// lockQuote stores a firm rate. The amount sold is rounded up to the cent here, once. It
 // fails with CheckBody's faults, invalid_body for a recipient in the US, invalid_currency,
 // invalid_amount for a worth out of range, or limit_exceeded for too many quotes. decideCommand
 // calls it.

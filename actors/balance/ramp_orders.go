@@ -29,7 +29,9 @@ const (
 	sourceRampReversal = "ramp_reversal"
 )
 
-// RampAskEvery is the time after which an unanswered order is sent to the partner again.
+// RampAskEvery is the time after which an unanswered order is sent to the partner again. It grows
+// with the order's age, up to LapseAskEvery, so that orders which the partner does not answer leave
+// its calls to others.
 const RampAskEvery = 30 * time.Second
 
 // timerRamp is the key prefix of an open order's timer; the order's id follows. For an unanswered
@@ -252,7 +254,8 @@ func (b ramps) rampTimer(m decision.Meta, key string) (d decision.Decision, know
 	}
 	switch o, _ := b.orders.rampOrders.findOrder(id); o.Status {
 	case RampCreated:
-		d.Timers = []decision.Timer{{Key: key, Due: m.At.Add(RampAskEvery)}}
+		again := min(LapseAskEvery, max(RampAskEvery, m.At.Sub(o.CreatedAt.Time)))
+		d.Timers = []decision.Timer{{Key: key, Due: m.At.Add(again)}}
 		d.Reply = RampDue{Order: id}
 	case RampProcessing:
 		d = lapseDue(m, key, RecordRampOrder, id)

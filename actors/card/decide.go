@@ -53,7 +53,8 @@ func (s *State) mintCard(m decision.Meta, c Mint) (decision.Decision, error) {
 }
 
 // mintAgain answers a second Mint of the same physical card, because fulfilment may crash before it
-// sees the first reply.
+// sees the first reply. It never fails, but panics for a card that was minted otherwise. mintCard
+// calls it.
 func (s *State) mintAgain(c Mint) (decision.Decision, error) {
 	if !s.Physical || !c.Physical || s.Card != c.ID || s.Token != c.Token {
 		panic("BUG: card minted twice")

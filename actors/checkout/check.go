@@ -2,7 +2,6 @@ package checkout
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"strings"
 	"unicode"
@@ -11,35 +10,29 @@ import (
 	"purser/actors/fault"
 )
 
-// Check fails with invalid_body and the field's name for values that no link can have. It ignores
-// Accepted and the fields that depend on it. PrepareCheckout calls it before it takes addresses for
-// the link, and createLink calls it again.
+// Check fails with invalid_body and the names of all fields with values that no link can have. It
+// ignores Accepted and the fields that depend on it. PrepareCheckout calls it before it takes
+// addresses for the link, and createLink calls it again.
 func (c *Create) Check() error {
-	switch {
-	case c.AmountUsdCents < 1 || c.AmountUsdCents > MaxAmountCents:
-		return invalidBody("amountUsdCents: 1 to %d", MaxAmountCents)
-	case !isWebAddress(c.Text.SuccessURL):
-		return invalidBody("successUrl: an http or https address of at most %d bytes", MaxURL)
-	case c.Text.CancelURL != "" && !isWebAddress(c.Text.CancelURL):
-		return invalidBody("cancelUrl: an http or https address of at most %d bytes", MaxURL)
-	case utf8.RuneCountInString(c.Text.MerchantReference) > MaxReference:
-		return invalidBody("merchantReference: 1 to %d characters", MaxReference)
-	case utf8.RuneCountInString(c.Text.Description) > MaxDescription:
-		return invalidBody("description: at most %d characters", MaxDescription)
-	case c.Expires < MinExpires || c.Expires > MaxExpires:
-		return invalidBody("expiresInSeconds: %d to %d", int(MinExpires.Seconds()), int(MaxExpires.Seconds()))
-	case c.SettlementOption != HoldStablecoin && c.SettlementOption != ConvertToFiat:
-		return invalidBody("settlementOption: %s or %s", HoldStablecoin, ConvertToFiat)
-	}
+	var reasons fault.Reasons
+	reasons.RequireThat(c.AmountUsdCents >= 1 && c.AmountUsdCents <= MaxAmountCents,
+		"amountUsdCents: 1 to %d", MaxAmountCents)
+	reasons.RequireThat(isWebAddress(c.Text.SuccessURL),
+		"successUrl: an http or https address of at most %d bytes", MaxURL)
+	reasons.RequireThat(c.Text.CancelURL == "" || isWebAddress(c.Text.CancelURL),
+		"cancelUrl: an http or https address of at most %d bytes", MaxURL)
+	reasons.RequireThat(utf8.RuneCountInString(c.Text.MerchantReference) <= MaxReference,
+		"merchantReference: 1 to %d characters", MaxReference)
+	reasons.RequireThat(utf8.RuneCountInString(c.Text.Description) <= MaxDescription,
+		"description: at most %d characters", MaxDescription)
+	reasons.RequireThat(c.Expires >= MinExpires && c.Expires <= MaxExpires,
+		"expiresInSeconds: %d to %d", int(MinExpires.Seconds()), int(MaxExpires.Seconds()))
+	reasons.RequireThat(c.SettlementOption == HoldStablecoin || c.SettlementOption == ConvertToFiat,
+		"settlementOption: %s or %s", HoldStablecoin, ConvertToFiat)
 	metadata, err := json.Marshal(c.Text.Metadata)
-	if err != nil || len(metadata) > MaxMetadata {
-		return invalidBody("metadata: at most %d bytes of JSON", MaxMetadata)
-	}
-	return nil
-}
-
-func invalidBody(format string, args ...any) error {
-	return fault.New(fault.InvalidBody, fmt.Sprintf(format, args...))
+	reasons.RequireThat(err == nil && len(metadata) <= MaxMetadata,
+		"metadata: at most %d bytes of JSON", MaxMetadata)
+	return reasons.AsRefusal()
 }
 
 // isWebAddress reports whether a browser can be sent to an address and shows where it goes: http or

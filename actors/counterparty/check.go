@@ -1,7 +1,6 @@
 package counterparty
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -19,72 +18,67 @@ func (a Account) Normal() Account {
 	return a
 }
 
-// Check fails with invalid_body and the field's name for an account that cannot be paid to. The
-// account must be in Normal form. saveRecipient calls it.
+// Check fails with invalid_body and the names of all fields that keep an account from being paid
+// to. The account must be in Normal form. saveRecipient calls it.
 func (a *Account) Check() error {
-	if n := utf8.RuneCountInString(a.Name); n < 1 || n > MaxName {
-		return invalidBody("name: 1 to %d characters", MaxName)
-	}
+	var reasons fault.Reasons
+	n := utf8.RuneCountInString(a.Name)
+	reasons.RequireThat(n >= 1 && n <= MaxName, "name: 1 to %d characters", MaxName)
 	switch a.Kind {
 	case US:
-		return a.checkUS()
+		a.checkUS(&reasons)
 	case International:
-		return a.checkInternational()
+		a.checkInternational(&reasons)
+	default:
+		reasons.RequireThat(false, "kind: us or international")
 	}
-	return invalidBody("kind: us or international")
+	return reasons.AsRefusal()
 }
 
-// checkUS fails with invalid_body for a wrong routing number, account number or type, or with a
-// field of an account abroad. Check calls it.
-func (a *Account) checkUS() error {
-	switch {
-	case a.BIC != "" || a.IBAN != "" || a.Currency != "" || a.Address != nil:
-		return invalidBody("bic, iban, currency, address: only with kind international")
-	case !isRoutingNumber(a.RoutingNumber):
-		return invalidBody("routingNumber: nine digits with a valid ABA checksum")
-	case len(a.AccountNumber) < MinAccount || len(a.AccountNumber) > MaxUSAccount || !isDigits(a.AccountNumber):
-		return invalidBody("accountNumber: %d to %d digits", MinAccount, MaxUSAccount)
-	case a.AccountType != "checking" && a.AccountType != "savings":
-		return invalidBody("accountType: checking or savings")
-	}
-	return nil
+// checkUS adds the reasons of a wrong routing number, account number or type, and of fields of an
+// account abroad. Check calls it.
+func (a *Account) checkUS(reasons *fault.Reasons) {
+	reasons.RequireThat(a.BIC == "" && a.IBAN == "" && a.Currency == "" && a.Address == nil,
+		"bic, iban, currency, address: only with kind international")
+	reasons.RequireThat(isRoutingNumber(a.RoutingNumber),
+		"routingNumber: nine digits with a valid ABA checksum")
+	reasons.RequireThat(len(a.AccountNumber) >= MinAccount && len(a.AccountNumber) <= MaxUSAccount &&
+		isDigits(a.AccountNumber), "accountNumber: %d to %d digits", MinAccount, MaxUSAccount)
+	reasons.RequireThat(a.AccountType == "checking" || a.AccountType == "savings",
+		"accountType: checking or savings")
 }
 
-// checkInternational fails with invalid_body for a wrong currency, address, BIC, IBAN or account
-// number, for both or neither of the last two, or with a field of a US account. Check calls it.
-func (a *Account) checkInternational() error {
-	if a.RoutingNumber != "" || a.AccountType != "" {
-		return invalidBody("routingNumber, accountType: only of an account in the US")
-	}
-	if _, served := a.Currency.Exponent(); !served {
-		return invalidBody("currency: is not served")
-	}
-	if err := a.Address.validate(); err != nil {
-		return err
-	}
-	if !isBIC(a.BIC) {
-		return invalidBody("bic: 8 or 11 characters of a bank's BIC")
-	}
+// checkInternational adds the reasons of a wrong currency, address, BIC, IBAN or account number, of
+// both or neither of the last two, and of fields of a US account. Check calls it.
+func (a *Account) checkInternational(reasons *fault.Reasons) {
+	reasons.RequireThat(a.RoutingNumber == "" && a.AccountType == "",
+		"routingNumber, accountType: only of an account in the US")
+	_, served := a.Currency.Exponent()
+	reasons.RequireThat(served, "currency: is not served")
+	a.Address.checkAddress(reasons)
+	knownBIC := isBIC(a.BIC)
+	reasons.RequireThat(knownBIC, "bic: 8 or 11 characters of a bank's BIC")
 	switch {
 	case (a.IBAN == "") == (a.AccountNumber == ""):
-		return invalidBody("iban: either an IBAN or an accountNumber")
+		reasons.RequireThat(false, "iban: either an IBAN or an accountNumber")
 	case a.IBAN != "" && !isIBAN(a.IBAN):
-		return invalidBody("iban: must have its country's length and a valid checksum")
-	case a.IBAN != "" && !sharesIBAN(a.IBAN[:2], bicCountry(a.BIC)):
-		return invalidBody("bic: of the IBAN's country")
+		reasons.RequireThat(false, "iban: must have its country's length and a valid checksum")
+	case a.IBAN != "" && knownBIC:
+		reasons.RequireThat(sharesIBAN(a.IBAN[:2], bicCountry(a.BIC)), "bic: of the IBAN's country")
 	case a.IBAN == "" && !isLocalAccount(a.AccountNumber):
-		return invalidBody("accountNumber: %d to %d letters and digits", MinAccount, MaxLocalAccount)
-	case a.IBAN == "" && a.Address.Country != bicCountry(a.BIC):
-		return invalidBody("bic: of the address's country")
+		reasons.RequireThat(false, "accountNumber: %d to %d letters and digits", MinAccount,
+			MaxLocalAccount)
+	case a.IBAN == "" && knownBIC && a.Address != nil:
+		reasons.RequireThat(a.Address.Country == bicCountry(a.BIC), "bic: of the address's country")
 	}
-	return nil
 }
 
-// validate fails with invalid_body and the field's name for a missing address, a line out of
-// bounds, or a country that is not two capital letters. checkInternational calls it.
-func (a *Address) validate() error {
+// checkAddress adds the reasons of a missing address, of lines out of bounds, and of a country that
+// is not two capital letters. checkInternational calls it.
+func (a *Address) checkAddress(reasons *fault.Reasons) {
 	if a == nil {
-		return invalidBody("address: is required")
+		reasons.RequireThat(false, "address: is required")
+		return
 	}
 	for _, line := range []struct {
 		field, value string
@@ -93,14 +87,11 @@ func (a *Address) validate() error {
 		{"line1", a.Line1, 1, MaxAddressLine}, {"city", a.City, 1, MaxCity}, {"region", a.Region, 0, MaxRegion},
 		{"postalCode", a.PostalCode, 1, MaxPostalCode},
 	} {
-		if n := utf8.RuneCountInString(line.value); n < line.least || n > line.most {
-			return invalidBody("address.%s: %d to %d characters", line.field, line.least, line.most)
-		}
+		n := utf8.RuneCountInString(line.value)
+		reasons.RequireThat(n >= line.least && n <= line.most, "address.%s: %d to %d characters",
+			line.field, line.least, line.most)
 	}
-	if len(a.Country) != 2 || !isUpper(a.Country) {
-		return invalidBody("address.country: two capital letters")
-	}
-	return nil
+	reasons.RequireThat(len(a.Country) == 2 && isUpper(a.Country), "address.country: two capital letters")
 }
 
 // isRoutingNumber checks the form of an ABA routing number: nine digits with weights 3, 7, 1, and
@@ -138,8 +129,4 @@ func isUpper(text string) bool { return strings.Trim(text, "ABCDEFGHIJKLMNOPQRST
 
 func isAlphanumeric(text string) bool {
 	return strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
-}
-
-func invalidBody(format string, args ...any) error {
-	return fault.New(fault.InvalidBody, fmt.Sprintf(format, args...))
 }

@@ -140,6 +140,19 @@ func TestMistypedAccountNumberIsRefused(t *testing.T) {
 	})
 }
 
+// All faults of an account are named at once.
+func TestAllFaultsOfAnAccountAreNamed(t *testing.T) {
+	us := counterparty.Account{Kind: counterparty.US, RoutingNumber: "021000022", AccountNumber: "1",
+		AccountType: "checking"}
+	require.EqualError(t, us.Check(), "invalid_body: name: 1 to 140 characters; "+
+		"routingNumber: nine digits with a valid ABA checksum; accountNumber: 4 to 17 digits")
+	abroad := counterparty.Account{Kind: counterparty.International, Name: "N", BIC: "X", Currency: "EUR",
+		IBAN: "DE00", Address: &counterparty.Address{Line1: "1", PostalCode: "1", Country: "de"}}
+	require.EqualError(t, abroad.Check(), "invalid_body: address.city: 1 to 60 characters; "+
+		"address.country: two capital letters; bic: 8 or 11 characters of a bank's BIC; "+
+		"iban: must have its country's length and a valid checksum")
+}
+
 func changeDigit(number string, i int, off byte) string {
 	return number[:i] + string((number[i]-'0'+off)%10+'0') + number[i+1:]
 }

@@ -56,6 +56,11 @@ const (
 // ErrUnknown says that the bank has no order with the reference.
 var ErrUnknown = errors.New("the bank does not know the payment")
 
+// ErrSilent says that a call stays without an answer, and that its caller need not wait for the end
+// of its time. The sandbox's bank says so: a caller that waited would hold a place that others wait
+// for.
+var ErrSilent = errors.New("the bank does not answer")
+
 // Payments is the bank's part for outgoing payments.
 type Payments interface {
 	// Tokenize registers an account and returns the bank's token for it. ErrRefused says that the

@@ -65,7 +65,8 @@ func (b *bankOrders) callInBackground(ctx context.Context, workspace string, cal
 }
 
 // pay sends an order once and returns the bank's answer: taken, refused, or none when the bank did
-// not answer in time or already has the order. It asks for the order's reference first, because a
+// not answer in time or already has the order. The answer is "" when the bank stays silent: the
+// order's timer then makes the outcome unknown. It asks for the order's reference first, because a
 // journal that was restored to an older state lacks the orders sent since. The senders of payouts
 // and conversions call it after the balance has granted the order.
 func (b *bankOrders) pay(ctx context.Context, p partner.Payment) string {
@@ -91,6 +92,8 @@ func (b *bankOrders) pay(ctx context.Context, p partner.Payment) string {
 		return balance.AnswerTaken
 	case errors.Is(err, partner.ErrRefused), errors.Is(err, partner.ErrFull):
 		return balance.AnswerRefused
+	case errors.Is(err, partner.ErrSilent):
+		return ""
 	default:
 		b.log.Warn("the bank did not answer an order", "payout", p.Reference, "err", err)
 		return balance.AnswerNone

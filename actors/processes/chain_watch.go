@@ -65,6 +65,8 @@ type watchedAddress struct {
 	since   time.Time
 }
 
+// newChainWatch returns a chainWatch without addresses; it reads no chain yet. Without
+// Config.WatchEvery each chain is read every defaultWatchEvery. attach calls it.
 func newChainWatch(runtime Runtime, c *Config) *chainWatch {
 	every := c.WatchEvery
 	if every == 0 {

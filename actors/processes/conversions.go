@@ -54,6 +54,9 @@ func (v *conversions) sendConversion(ctx context.Context, workspace, id string) 
 	v.runtime.Go(func(ctx context.Context) {
 		defer free()
 		answer := v.orders.pay(ctx, dealOf(submission.Conversion))
+		if answer == "" {
+			return
+		}
 		v.orders.recordAnswer(ctx, workspace, id, balance.AnswerConversion{ID: id, Answer: answer})
 	})
 	return nil

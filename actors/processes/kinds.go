@@ -25,7 +25,9 @@ import (
 func Kinds() []actors.Kind {
 	return []actors.Kind{
 		{Name: actors.KindUser, New: func() actors.State { return new(user.State) },
-			Personal: []string{user.RecordCredential, user.RecordPlaces}},
+			Personal: []string{user.RecordCredential, user.RecordPlaces, user.RecordFactor, user.RecordPendingFactor,
+				user.RecordEmailLink}},
+		{Name: actors.KindAddress, New: func() actors.State { return new(user.Address) }},
 		{Name: actors.KindWorkspace, New: func() actors.State { return new(workspace.State) },
 			Personal: []string{workspace.RecordInvitation}},
 		{Name: actors.KindCardholder, New: func() actors.State { return new(cardholder.State) },

@@ -41,6 +41,12 @@ func (m *memberships) listMembership(ctx context.Context, e persistence.Event) e
 		return join(event.Workspace, event.Name, event.User, event.Role, true)
 	case workspace.MemberRoleChanged:
 		return join(event.Workspace, event.Name, event.User, event.Role, true)
+	case workspace.WorkspaceRenamed:
+		for _, member := range event.Members {
+			if err := join(event.Workspace, event.Name, member.UserID, member.Role, true); err != nil {
+				return err
+			}
+		}
 	case workspace.MemberRemoved:
 		return m.changeList(ctx, e, event.User, user.Leave{Workspace: event.Workspace})
 	}

@@ -79,6 +79,9 @@ func (p *payouts) sendPayout(ctx context.Context, e persistence.Event, id string
 	p.runtime.Go(func(ctx context.Context) {
 		defer free()
 		answer := p.orders.pay(ctx, paymentOf(payout, text.Description, token))
+		if answer == "" {
+			return
+		}
 		p.orders.recordAnswer(ctx, workspace, id, balance.AnswerPayout{ID: id, Answer: answer})
 	})
 	return nil

@@ -98,6 +98,8 @@ func OrderedCard(workspace string, order balance.PhysicalOrder, holderLabel stri
 	return d.Reply.(card.View), nil
 }
 
+// mintOf returns the command that creates the card of a physical order. MintOrdered and OrderedCard
+// call it, so that both make the same card.
 func mintOf(workspace string, order balance.PhysicalOrder, holderLabel string) card.Mint {
 	c := order.Card
 	return card.Mint{

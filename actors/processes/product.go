@@ -54,6 +54,7 @@ type processes struct {
 	deposits    *deposits
 	inquiries   *orderInquiries
 	memberships *memberships
+	emails      *emails
 	payouts     *payouts
 	physical    *PhysicalCards
 	ramps       *Ramps
@@ -115,6 +116,7 @@ func (p *Product) attach(runtime *actors.System, c *Config, calendar *bankday.Ca
 		deposits:    &deposits{c.Bank},
 		inquiries:   newOrderInquiries(runtime, c.Bank, payouts, conversions, p.OverdueOrders),
 		memberships: &memberships{runtime},
+		emails:      &emails{runtime},
 		payouts:     payouts,
 		physical:    p.PhysicalCards,
 		ramps:       p.Ramps,

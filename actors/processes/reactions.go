@@ -7,6 +7,7 @@ import (
 	"purser/actors/checkout"
 	"purser/actors/counterparty"
 	"purser/actors/decision"
+	"purser/actors/user"
 	"purser/actors/webhook"
 	"purser/actors/workspace"
 )
@@ -26,7 +27,9 @@ func (p *processes) reactions() []actors.Reaction {
 			Events: []decision.Event{balance.PhysicalCardOrdered{}}},
 		{Name: "membership", Handle: p.memberships.listMembership, Events: []decision.Event{
 			workspace.WorkspaceCreated{}, workspace.MemberAdded{}, workspace.MemberRoleChanged{},
-			workspace.MemberRemoved{}}},
+			workspace.MemberRemoved{}, workspace.WorkspaceRenamed{}}},
+		{Name: "emails", Handle: p.emails.endClaim,
+			Events: []decision.Event{user.EmailChanged{}, user.EmailChangeEnded{}}},
 		{Name: "endpoints", Handle: p.webhooks.endUnmanaged, Events: []decision.Event{
 			webhook.Registered{}, workspace.MemberRemoved{}, workspace.MemberRoleChanged{}}},
 		{Name: "agents", Handle: p.agents.mirrorChange, Events: []decision.Event{

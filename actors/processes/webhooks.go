@@ -108,7 +108,8 @@ func (w *Webhooks) attempt(ctx context.Context, due webhook.Due) error {
 	return err
 }
 
-// exceptNotFound returns nil for not_found.
+// exceptNotFound returns the error, but nil for not_found: an endpoint or delivery that has ended
+// needs nothing more.
 func exceptNotFound(err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return nil
@@ -116,6 +117,8 @@ func exceptNotFound(err error) error {
 	return err
 }
 
+// attemptOf returns the record of a delivery attempt: its failure when there was no answer, and
+// else the answer's HTTP status. Webhooks.attempt calls it.
 func attemptOf(began time.Time, took time.Duration, status int, failure string) webhook.Attempt {
 	a := webhook.Attempt{At: decision.StampOf(began), DurationMs: took.Milliseconds()}
 	if failure != "" {

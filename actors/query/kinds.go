@@ -15,6 +15,7 @@ import (
 	"purser/actors/webhook"
 	"purser/actors/workspace"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // Cards and their authorizations.
@@ -29,16 +30,21 @@ var (
 	PhysicalTexts     = RecordsOf[balance.PhysicalText](balance.RecordPhysicalText, ident.PhysicalOrder)
 
 	// Authorizations are listed under their card.
-	Authorizations         = RecordsOf[balance.Authorization](balance.RecordAuthorization, ident.Authorization)
-	AuthorizationDecisions = RecordsOf[AuthorizationDecision](balance.RecordAuthorization, ident.Authorization)
+	Authorizations      = RecordsOf[balance.Authorization](balance.RecordAuthorization, ident.Authorization)
+	AuthorizationTraits = RecordsOf[AuthorizationTrait](balance.RecordAuthorization, ident.Authorization)
 	// AuthorizationIndexes are listed for the workspace.
 	AuthorizationIndexes = RecordsOf[balance.AuthorizationIndex](balance.RecordAuthorizationIndex, ident.Authorization)
 )
 
-// AuthorizationDecision is the decision of an authorization's document, approved or declined, which
-// is read without the rest of it.
-type AuthorizationDecision struct {
-	Decision string `json:"decision"`
+// AuthorizationTrait holds the fields of an authorization's document that filters compare. It is
+// read without the rest of the document.
+type AuthorizationTrait struct {
+	Decision    string      `json:"decision"`
+	Reason      string      `json:"reason"`
+	AmountCents money.Cents `json:"amountCents"`
+	Merchant    struct {
+		Name string `json:"name"`
+	} `json:"merchant"`
 }
 
 // The balance of a workspace in dollars.
@@ -77,11 +83,18 @@ var (
 
 // Checkout links.
 var (
-	Checkouts       = RecordsOf[checkout.State](actors.KindCheckout, ident.Checkout)
-	CheckoutTexts   = RecordsOf[checkout.Text](checkout.RecordText, ident.Checkout)
-	CheckoutTallies = RecordsOf[actors.Tally](actors.TallyKind(checkout.Tally), ident.Workspace)
-	CheckoutWatches = RecordsOf[checkout.Watch](checkout.RecordWatch, ident.Checkout)
+	Checkouts     = RecordsOf[checkout.State](actors.KindCheckout, ident.Checkout)
+	CheckoutTexts = RecordsOf[checkout.Text](checkout.RecordText, ident.Checkout)
+	// CheckoutReferences are read without the rest of the text, of which the metadata can be long.
+	CheckoutReferences = RecordsOf[CheckoutReference](checkout.RecordText, ident.Checkout)
+	CheckoutTallies    = RecordsOf[actors.Tally](actors.TallyKind(checkout.Tally), ident.Workspace)
+	CheckoutWatches    = RecordsOf[checkout.Watch](checkout.RecordWatch, ident.Checkout)
 )
+
+// CheckoutReference holds the field of a link's text that a filter compares.
+type CheckoutReference struct {
+	MerchantReference string `json:"merchantReference"`
+}
 
 // Agents, and the entries of their logs, which are listed under their agent.
 var (
@@ -107,5 +120,9 @@ var (
 	Credentials      = RecordsOf[user.Credential](user.RecordCredential, ident.User)
 	Emails           = RecordsOf[user.EmailDocument](user.RecordEmail)
 	Sessions         = RecordsOf[user.SessionDocument](user.RecordSession)
+	SecondFactors    = RecordsOf[user.FactorDocument](user.RecordFactor, ident.User)
+	PendingFactors   = RecordsOf[user.PendingFactor](user.RecordPendingFactor, ident.User)
+	EmailLinks       = RecordsOf[user.EmailLinkDocument](user.RecordEmailLink)
+	PasswordResets   = RecordsOf[user.ResetDocument](user.RecordReset)
 	SignInPlaces     = RecordsOf[user.Places](user.RecordPlaces, ident.User)
 )

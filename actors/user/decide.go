@@ -15,11 +15,12 @@ const (
 	causeExpired  = "expired"
 	causeReplaced = "replaced"
 	causePassword = "password"
+	causeEnded    = "ended" // by the user, from another session
 )
 
-// Decide returns the decision for a command. Each reply is a View. The user's actor calls it and
-// commits the result. Its errors are the faults of the command's decision; not_found for a user
-// that does not exist. An unknown command panics.
+// Decide returns the decision for a command. A reply is a View unless the command names another.
+// The user's actor calls it and commits the result. Its errors are the faults of the command's
+// decision; not_found for a user that does not exist. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	if c, ok := command.(Register); ok {
 		return s.registerUser(m, c)
@@ -27,11 +28,30 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	if s.ID == "" {
 		return decision.Decision{}, fault.New(fault.NotFound, "")
 	}
+	if d, handled, err := s.decideEmail(m, command); handled {
+		return d, err
+	}
 	switch c := command.(type) {
 	case StartSession:
 		return s.startSession(m, c)
 	case ChangePassword:
 		return s.changePassword(m, c)
+	case IssueReset:
+		return s.issueReset(m, c)
+	case ResetPassword:
+		return s.resetPassword(m, c)
+	case BeginFactor:
+		return s.beginFactor(m, c)
+	case EnableFactor:
+		return s.enableFactor(m, c)
+	case DisableFactor:
+		return s.disableFactor(m), nil
+	case NoteSession:
+		return s.noteSession(m, c), nil
+	case ListSessions:
+		return s.listSessions(m), nil
+	case EndSessions:
+		return s.endSessions(m, c)
 	case EndSession:
 		return s.endSession(m, c), nil
 	case Join:
@@ -39,6 +59,9 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 	case Leave:
 		return s.leaveWorkspace(m, c), nil
 	case decision.Fire:
+		if hash, isReset := strings.CutPrefix(c.Key, resetTimerPrefix); isReset {
+			return s.fireResetTimer(m, c.Key, hash), nil
+		}
 		return s.fireSessionTimer(m, c), nil
 	case decision.Read:
 		return decision.Decision{Reply: s.View()}, nil
@@ -61,32 +84,33 @@ func (s *State) registerUser(m decision.Meta, c Register) (decision.Decision, er
 		panic("BUG: user without an id or password hash")
 	}
 	hash := EmailHash(folded)
-	e := Registered{ID: c.ID, EmailHash: hash, At: decision.StampOf(m.At)}
+	e := Registered{ID: c.ID, EmailHash: hash, Generation: c.Generation, At: decision.StampOf(m.At)}
 	email := strings.TrimSpace(c.Email)
 	reply := View{ID: c.ID, Email: email, CreatedAt: e.At, Workspaces: []Membership{}}
 	return decision.Decision{
 		Events: []decision.Event{e},
 		Reply:  reply,
 		Records: []decision.Record{
-			{Kind: RecordEmail, ID: hash, Document: EmailDocument{UserID: c.ID}},
+			{Kind: RecordEmail, ID: hash, Document: EmailDocument{UserID: c.ID, Generation: c.Generation}},
 			{Kind: RecordCredential, ID: c.ID, Personal: true,
 				Document: Credential{Email: email, PasswordHash: c.PasswordHash}},
 		},
-		Onces: []decision.Once{{
-			Scope: ScopeEmail, Key: hash, Code: string(fault.EmailTaken), Message: "an account with this email exists",
-		}},
+		Onces: []decision.Once{claimOf(hash, c.Generation)},
 	}, nil
 }
 
 // startSession opens a session, and closes the expired ones and the oldest beyond MaxSessions. It
-// fails with invalid_credentials when the password has changed since the caller checked it. Decide
-// calls it, for the routes of sign-up and login.
+// fails with invalid_credentials when the password has changed since the caller checked it, and
+// like useFactor. Decide calls it, for the routes of sign-up and login.
 func (s *State) startSession(m decision.Meta, c StartSession) (decision.Decision, error) {
 	if c.Changes != s.PasswordChanges {
 		return decision.Decision{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
 	}
 	at := decision.StampOf(m.At)
 	d := decision.Decision{Reply: s.View()}
+	if err := s.useFactor(&d, c.Proof, at); err != nil {
+		return decision.Decision{}, err
+	}
 	var open []Session
 	for _, old := range s.Sessions {
 		if old.ExpiresAt.After(at.Time) {
@@ -102,30 +126,43 @@ func (s *State) startSession(m decision.Meta, c StartSession) (decision.Decision
 	return d, nil
 }
 
-// changePassword stores the new credential, closes all sessions and opens one. It fails with
-// invalid_credentials when the password has changed since the caller checked it. Decide calls it,
-// for the route that changes a password.
+// changePassword stores the new credential, closes all sessions and resets, and opens a session. It
+// fails with invalid_credentials when the password has changed since the caller checked it. Decide
+// calls it, for the route that changes a password.
 func (s *State) changePassword(m decision.Meta, c ChangePassword) (decision.Decision, error) {
 	if c.Start.Changes != s.PasswordChanges {
 		return decision.Decision{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
 	}
-	if c.Email == "" || c.PasswordHash == "" {
-		panic("BUG: credential without an email or a password hash")
-	}
 	at := decision.StampOf(m.At)
-	d := decision.Decision{Reply: s.View(), Events: []decision.Event{PasswordChanged{User: s.ID, At: at}}}
-	d.Records = append(d.Records, decision.Record{Kind: RecordCredential, ID: s.ID, Personal: true,
-		Document: Credential{Email: c.Email, PasswordHash: c.PasswordHash, Changes: s.PasswordChanges + 1}})
-	for _, old := range s.Sessions {
-		s.closeSession(&d, old, causePassword, at)
+	d := decision.Decision{Reply: s.View()}
+	s.replaceCredential(&d, c.Email, c.PasswordHash, at)
+	for _, open := range s.Resets {
+		s.closeReset(&d, open, causePassword, at)
 	}
 	s.openSession(&d, c.Start, at)
 	return d, nil
 }
 
+// replaceCredential adds a new password hash to a decision, and the end of every session and of
+// a link that confirms a new email. It panics
+// for a credential without an email or a password hash. changePassword and resetPassword call it.
+func (s *State) replaceCredential(d *decision.Decision, email, passwordHash string, at decision.Stamp) {
+	if email == "" || passwordHash == "" {
+		panic("BUG: credential without an email or a password hash")
+	}
+	d.Events = append(d.Events, PasswordChanged{User: s.ID, At: at})
+	d.Records = append(d.Records, decision.Record{Kind: RecordCredential, ID: s.ID, Personal: true,
+		Document: Credential{Email: email, PasswordHash: passwordHash, Changes: s.PasswordChanges + 1,
+			EmailChangedAt: s.EmailChangedAt}})
+	s.closeLink(d, causePassword, at)
+	for _, old := range s.Sessions {
+		s.closeSession(d, old, causePassword, at)
+	}
+}
+
 // openSession adds a session to a decision: its event, its record and the timer of its expiry. It
-// panics for a session without a secret, with a past expiry, or started twice. startSession and
-// changePassword call it.
+// panics for a session without a secret, with a past expiry, or started twice. startSession,
+// changePassword and commitEmailChange call it.
 func (s *State) openSession(d *decision.Decision, c StartSession, at decision.Stamp) {
 	expires := decision.StampOf(c.Expires)
 	if c.SecretHash == "" || !expires.After(at.Time) {
@@ -139,7 +176,7 @@ func (s *State) openSession(d *decision.Decision, c StartSession, at decision.St
 	}
 	d.Events = append(d.Events, SessionStarted{User: s.ID, Session: c.SecretHash, ExpiresAt: expires, At: at})
 	d.Records = append(d.Records, decision.Record{
-		Kind: RecordSession, ID: c.SecretHash, Document: SessionDocument{UserID: s.ID, ExpiresAt: expires},
+		Kind: RecordSession, ID: c.SecretHash, Document: SessionDocument{UserID: s.ID, ExpiresAt: expires, UsedAt: at},
 	})
 	if len(c.Places) > 0 {
 		d.Records = append(d.Records, decision.Record{Kind: RecordPlaces, ID: s.ID, Personal: true, Document: c.Places})
@@ -203,13 +240,20 @@ func (s *State) joinWorkspace(m decision.Meta, c Join) decision.Decision {
 // have a limit each. The routes that create a workspace and accept an invitation call it first, and
 // joinWorkspace calls it again.
 func HasRoom(listed []Membership, foreign bool) bool {
-	n := 0
+	return countListed(listed, foreign) < map[bool]int{false: MaxOwn, true: MaxForeign}[foreign]
+}
+
+// HasRoomForGiven reports whether a key that does not descend from the user may make the user an
+// owner of one more workspace. The route that creates a workspace calls it.
+func HasRoomForGiven(listed []Membership) bool { return countListed(listed, true) < MaxGiven }
+
+func countListed(listed []Membership, foreign bool) (n int) {
 	for i := range listed {
 		if listed[i].Foreign == foreign {
 			n++
 		}
 	}
-	return n < map[bool]int{false: MaxOwn, true: MaxForeign}[foreign]
+	return n
 }
 
 // DefaultWorkspace returns the workspace of a session whose request names none: the user's only own
@@ -251,13 +295,22 @@ func (s *State) membershipDecision(e decision.Event) decision.Decision {
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case Registered:
-		*s = State{ID: e.ID, EmailHash: e.EmailHash, CreatedAt: e.At, Sessions: []Session{}, Workspaces: []Membership{}}
+		*s = State{ID: e.ID, EmailHash: e.EmailHash, EmailGeneration: e.Generation, CreatedAt: e.At,
+			Sessions: []Session{}, Workspaces: []Membership{}}
 	case SessionStarted:
-		s.Sessions = append(s.Sessions, Session{Hash: e.Session, ExpiresAt: e.ExpiresAt})
+		s.Sessions = append(s.Sessions, Session{Hash: e.Session, ExpiresAt: e.ExpiresAt, UsedAt: e.At})
+	case SessionUsed:
+		if i := s.sessionIndex(e.Session); i >= 0 {
+			s.Sessions[i].UsedAt = e.At
+		}
 	case SessionEnded:
 		s.Sessions = slices.DeleteFunc(s.Sessions, func(open Session) bool { return open.Hash == e.Session })
 	case PasswordChanged:
 		s.PasswordChanges++
+	case ResetIssued:
+		s.Resets = append(s.Resets, Reset{Hash: e.Reset, ExpiresAt: e.ExpiresAt})
+	case ResetEnded:
+		s.Resets = slices.DeleteFunc(s.Resets, func(open Reset) bool { return open.Hash == e.Reset })
 	case Joined:
 		joined := Membership{ID: e.Workspace, Name: e.Name, Role: e.Role, Foreign: e.Foreign}
 		if i := s.membershipIndex(e.Workspace); i >= 0 {
@@ -268,14 +321,16 @@ func (s *State) Apply(e decision.Event) {
 	case Left:
 		s.Workspaces = slices.DeleteFunc(s.Workspaces, func(w Membership) bool { return w.ID == e.Workspace })
 	default:
-		panic(fmt.Sprintf("BUG: user event %T", e))
+		if !s.applyFactor(e) && !s.applyEmail(e) {
+			panic(fmt.Sprintf("BUG: user event %T", e))
+		}
 	}
 }
 
 // View returns a copy of the user as the interface shows it, without the email. It never fails. The
 // decisions reply it.
 func (s *State) View() View {
-	return View{ID: s.ID, CreatedAt: s.CreatedAt, Workspaces: append([]Membership{}, s.Workspaces...)}
+	return View{ID: s.ID, CreatedAt: s.CreatedAt, Workspaces: append([]Membership{}, s.Workspaces...), Factor: s.Factor}
 }
 
 func (s *State) sessionIndex(hash string) int {

@@ -6,9 +6,10 @@ import (
 
 // Registered records a new account.
 type Registered struct {
-	ID        string         `json:"id"`
-	EmailHash string         `json:"emailHash"`
-	At        decision.Stamp `json:"at"`
+	ID         string         `json:"id"`
+	EmailHash  string         `json:"emailHash"`
+	Generation int            `json:"generation,omitempty"` // of the email's claim (Address)
+	At         decision.Stamp `json:"at"`
 }
 
 // SessionStarted records a new session. Session is the SHA-256 of its secret.
@@ -25,7 +26,8 @@ type PasswordChanged struct {
 	At   decision.Stamp `json:"at"`
 }
 
-// SessionEnded records the end of a session; Cause is logout, expired, replaced or password.
+// SessionEnded records the end of a session; Cause is logout, ended, expired, replaced, password or
+// email.
 type SessionEnded struct {
 	User    string         `json:"user"`
 	Session string         `json:"session"`
@@ -70,7 +72,10 @@ func (Left) EventType() string { return "user.left.v1" }
 
 // catalog has every version of every event.
 var catalog = decision.NewCatalog("user", Registered{}, SessionStarted{}, SessionEnded{}, PasswordChanged{}, Joined{},
-	Left{})
+	Left{}, ResetIssued{}, ResetEnded{}, SessionUsed{},
+	FactorBegun{}, FactorEnabled{}, FactorUsed{}, FactorDisabled{},
+	EmailLinkIssued{}, EmailLinkEnded{}, EmailChangeBegun{}, EmailChanged{}, EmailChangeEnded{},
+	EmailClaimed{}, EmailReleased{})
 
 // DecodeEvent decodes an event of any version that this package ever stored. It fails for an
 // unknown type and for a payload that does not decode. No process of the server reads these events

@@ -18,8 +18,11 @@ const (
 	MaxOwn      = 1000 // workspaces that the user made; the edge refuses one more, and a Join beyond is not listed
 	// workspaces that the user joined; the edge refuses one more, and a Join beyond is not listed
 	MaxForeign = 1000
-	MaxEmail   = 254 // bytes, RFC 5321
-	MaxPlaces  = 16  // places of sign-in; one more drops the least recent
+	// joined workspaces beyond which another person's key makes the user no owner of one more; the
+	// other places are for invitations
+	MaxGiven  = 500
+	MaxEmail  = 254 // bytes, RFC 5321
+	MaxPlaces = 16  // places of sign-in; one more drops the least recent
 
 	PlaceLife = 90 * 24 * time.Hour // how long a place is known after the last sign-in from it
 )
@@ -40,15 +43,28 @@ type State struct {
 	CreatedAt  decision.Stamp `json:"createdAt"`
 	Sessions   []Session      `json:"sessions"` // open, oldest first
 	Workspaces []Membership   `json:"workspaces"`
-	// PasswordChanges counts the password changes. A password checked against an older credential
-	// starts no session.
-	PasswordChanges int `json:"passwordChanges,omitempty"`
+	// PasswordChanges counts the changes of password and email. A password checked against an older
+	// credential starts no session.
+	PasswordChanges int     `json:"passwordChanges,omitempty"`
+	Resets          []Reset `json:"resets,omitempty"`  // open, oldest first
+	Factor          *Factor `json:"factor,omitempty"`  // nil without a second factor
+	Factors         int     `json:"factors,omitempty"` // second factors so far
+	// Address and EmailGeneration name the claim of the email. Address is "" for the email of the
+	// sign-up, which was claimed in the user's slot.
+	Address         string       `json:"address,omitempty"`
+	EmailGeneration int          `json:"emailGeneration,omitempty"`
+	EmailChange     *EmailChange `json:"emailChange,omitempty"`  // nil when no change is under way
+	EmailChanges    int          `json:"emailChanges,omitempty"` // changes begun so far
+	// EmailChangedAt is the time of the last change that was committed, zero before the first.
+	EmailChangedAt decision.Stamp `json:"emailChangedAt,omitzero"`
+	EmailLink      *EmailLink     `json:"emailLink,omitempty"` // nil without an open link
 }
 
 // Session is an open session.
 type Session struct {
 	Hash      string         `json:"hash"` // sha256 hex of the secret
 	ExpiresAt decision.Stamp `json:"expiresAt"`
+	UsedAt    decision.Stamp `json:"usedAt,omitzero"` // last recorded use; zero when an older version stored it
 }
 
 // Membership is a workspace of the user; Role is owner, admin or member. Foreign marks a workspace
@@ -66,11 +82,15 @@ type View struct {
 	Email      string         `json:"email,omitempty"`
 	CreatedAt  decision.Stamp `json:"createdAt"`
 	Workspaces []Membership   `json:"workspaces"`
+	Factor     *Factor        `json:"-"` // nil without a second factor; the caller does not change it
 }
 
-// EmailDocument maps an email to its user.
+// EmailDocument maps an email to the user who claims it, "" when it was released. Until a change of
+// email is committed, and until its old email is released, an email maps to a user whose Credential
+// has another one.
 type EmailDocument struct {
-	UserID string `json:"userId"`
+	UserID     string `json:"userId"`
+	Generation int    `json:"generation,omitempty"` // of the claim, or of the next one
 }
 
 // Credential is the password hash that a sign-in is checked against. It is personal data.
@@ -78,17 +98,24 @@ type Credential struct {
 	Email        string `json:"email"`
 	PasswordHash string `json:"passwordHash"`      // argon2id, PHC string
 	Changes      int    `json:"changes,omitempty"` // State.PasswordChanges when it was stored
+	// EmailChangedAt is the time of the last change of the email, zero for the email of the sign-up.
+	EmailChangedAt decision.Stamp `json:"emailChangedAt,omitzero"`
 }
 
 // SessionDocument maps a session to its user.
 type SessionDocument struct {
 	UserID    string         `json:"userId"`
 	ExpiresAt decision.Stamp `json:"expiresAt"`
+	UsedAt    decision.Stamp `json:"usedAt,omitzero"`
 }
 
-// Register creates the account. The claim on the email never expires: a second account for it is
-// email_taken.
-type Register struct{ ID, Email, PasswordHash string }
+// Register creates the account. The claim on the email lasts until a change of email releases it: a
+// second account for it is email_taken. Generation is EmailDocument.Generation, 0 without a
+// document.
+type Register struct {
+	ID, Email, PasswordHash string
+	Generation              int
+}
 
 // StartSession opens a session that ends at Expires. Changes is the Credential.Changes that the
 // password was checked against. If the password has changed since, the refusal is
@@ -98,10 +125,12 @@ type StartSession struct {
 	Expires    time.Time
 	Changes    int
 	Places     Places
+	Proof      *FactorProof // nil without a second factor
 }
 
-// ChangePassword replaces the password hash, ends every session and opens the session Start. The
-// email stays. Start.Changes is the Credential.Changes that the old password was checked against.
+// ChangePassword replaces the password hash, ends every session and reset, and opens the session
+// Start. The email stays. Start.Changes is the Credential.Changes that the old password was checked
+// against.
 type ChangePassword struct {
 	Email, PasswordHash string
 	Start               StartSession

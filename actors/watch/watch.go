@@ -9,9 +9,10 @@
 // found it at the chain's threshold, between two reads of the same head.
 //
 // The watcher does not trust its node. A head without a block, a block with other content and an
-// older head are errors that change nothing; the next step repeats the reads. Reports can repeat
-// after a crash, so a PaymentSink has to recognise a transfer by (TxHash, Index, BlockHash). The
-// package judges no payment and knows no checkout session.
+// older head are errors that change nothing; the next step repeats the reads. No head moves the
+// saved cursor back (doubt.go). Reports can repeat after a crash, so a PaymentSink has to recognise
+// a transfer by (TxHash, Index, BlockHash). The package judges no payment and knows no checkout
+// session.
 package watch
 
 import (
@@ -28,18 +29,14 @@ import (
 
 // Limits of a watcher.
 const (
-	// A transfer is reported when it is first seen and again at each stage: at most four times while
-	// its block stays on the chain. The customer is shown n of 3 confirmations.
+	// A transfer is reported when it is first seen and again at each stage: at most four times
+	// while its block stays on the chain. The customer is shown n of 3 confirmations.
 	confirmationStages = 3
 	// Blocks are read again until they are keepThresholds*threshold+keepBlocks deep: a chain can
 	// replace a final block, and a node can serve a block before it has indexed its transfers.
 	keepThresholds = 2
 	keepBlocks     = 8
 	maxLookBack    = 16 // spans read again for an address that was added after its blocks were settled
-	// A head below the settled blocks is an older state of the chain, or the settled blocks came
-	// from a false head. After so many steps in a row with a head that is not older than the newest
-	// watched address, it is the latter.
-	stepsBelow = 8
 	// A transfer that a settled block no longer has is missing from one answer, or was never there.
 	// After it was missing under so many heads in a row, it was never there.
 	headsMissing = 8
@@ -111,12 +108,16 @@ type Watcher struct {
 	settled     uint64 // blocks up to this one need no further read
 	settledHash string // hash of block settled when it was read; "" when unknown
 	savedCursor uint64 // settled as last saved
+	bases       []base // settled blocks as they were read, in order; at most maxBases
+	peak        uint64 // the highest settled block
 	below       int    // steps in a row with a current head below settled
+	doubted     *doubt // nil while the node's head is at or above the settled blocks
 	missed      map[transferID]absence
 	head        partner.Head // at the end of the last completed step
 	readTo      uint64       // the newest block read
+	behind      bool         // the last completed step left settled below the head's settledBlock
 	progress    Progress
-	addresses   map[string]bool                    // watched in the last completed step
+	addresses   map[string]bool                    // watched, and read from their first block on or rewound for
 	reported    map[transferID]partner.Observation // as last reported, in blocks after settled
 }
 
@@ -135,6 +136,9 @@ func (w *Watcher) Progress() Progress { return w.progress }
 // work, so an error loses nothing.
 func (w *Watcher) Step(ctx context.Context) error {
 	err := w.readChain(ctx)
+	if err == nil && w.doubted != nil {
+		err = w.doubtError()
+	}
 	if _, ours := errors.AsType[sinkError](err); err != nil && !ours {
 		w.progress.NodeFaults++
 	}
@@ -155,6 +159,9 @@ func (w *Watcher) readChain(ctx context.Context) error {
 	if err := w.resumeFromCursor(ctx, head); err != nil {
 		return err
 	}
+	if err := w.endDoubt(ctx, head); err != nil {
+		return err
+	}
 	places := w.sink.Addresses(w.chain.Name())
 	addresses, since := w.watchedAddresses(places)
 	switch {
@@ -172,8 +179,13 @@ func (w *Watcher) readChain(ctx context.Context) error {
 	if err := w.checkBase(ctx); err != nil {
 		return err
 	}
-	if err := w.rewindForNewAddress(ctx, since); err != nil {
-		return err
+	// New addresses wait for their older blocks until the head is reached. A rewind for each would
+	// hold the chain back for as long as somebody adds an old address in every step.
+	late := w.behind
+	if !late {
+		if err := w.rewindForNewAddress(ctx, since); err != nil {
+			return err
+		}
 	}
 	through := min(head.Number, w.settled+uint64(w.chain.Span()))
 	if through > w.settled {
@@ -181,13 +193,16 @@ func (w *Watcher) readChain(ctx context.Context) error {
 			return err
 		}
 	}
-	w.resumed, w.head, w.readTo = false, partner.Head{}, through
+	w.resumed, w.head, w.readTo, w.behind = false, partner.Head{}, through, w.settled < w.settledBlock(head)
 	if through == head.Number {
 		w.head = head
 	}
+	before := w.addresses
 	w.addresses = make(map[string]bool, len(addresses))
 	for _, address := range addresses {
-		w.addresses[address] = true
+		if !late || before[address] {
+			w.addresses[address] = true
+		}
 	}
 	return nil
 }
@@ -199,8 +214,7 @@ func (w *Watcher) resumeFromCursor(ctx context.Context, head partner.Head) error
 	if w.started {
 		return nil
 	}
-	name := w.chain.Name()
-	cursor, known, err := w.sink.Cursor(ctx, name)
+	cursor, known, err := w.sink.Cursor(ctx, w.chain.Name())
 	if err != nil {
 		return sinkError{fmt.Errorf("load the cursor: %w", err)}
 	}
@@ -215,17 +229,35 @@ func (w *Watcher) resumeFromCursor(ctx context.Context, head partner.Head) error
 			return err
 		}
 	}
-	open, err := w.sink.Unsettled(ctx, name)
-	if err != nil {
-		return sinkError{fmt.Errorf("load unsettled observations: %w", err)}
-	}
-	for _, o := range open {
-		w.reported[transferOf(&o)] = o
-		w.settled = min(w.settled, max(o.Block, 1)-1)
+	w.peak = w.settled
+	if w.settled, err = w.loadUnsettled(ctx, w.settled); err != nil {
+		return err
 	}
 	w.started, w.readTo = true, w.settled
 	return nil
 }
+
+// loadUnsettled takes the stored observations that are neither final nor withdrawn as reported, and
+// returns the block to read on from: settled, or below those that are at most lookBack deeper.
+// withdrawMissing withdraws the older ones if their blocks are gone, as those of a false low head
+// are. It fails with a sinkError. resumeFromCursor and endDoubt call it.
+func (w *Watcher) loadUnsettled(ctx context.Context, settled uint64) (from uint64, err error) {
+	open, err := w.sink.Unsettled(ctx, w.chain.Name())
+	if err != nil {
+		return settled, sinkError{fmt.Errorf("load unsettled observations: %w", err)}
+	}
+	from = settled
+	for _, o := range open {
+		w.reported[transferOf(&o)] = o
+		if o.Block+w.lookBack() > settled {
+			from = min(from, max(o.Block, 1)-1)
+		}
+	}
+	return from, nil
+}
+
+// lookBack is the number of blocks below the head that are searched again at most.
+func (w *Watcher) lookBack() uint64 { return maxLookBack * uint64(w.chain.Span()) }
 
 // settledBlock returns the newest block that needs no further read under a head.
 func (w *Watcher) settledBlock(head partner.Head) uint64 {
@@ -233,7 +265,7 @@ func (w *Watcher) settledBlock(head partner.Head) uint64 {
 }
 
 // watchedAddresses returns the addresses sorted and without duplicates. since is the oldest Since
-// among those absent from the last completed step, and zero when there is none.
+// among those whose older blocks are still to be read, and zero when there is none.
 func (w *Watcher) watchedAddresses(places []Address) (all []string, since time.Time) {
 	for _, p := range places {
 		all = append(all, p.Address)
@@ -247,9 +279,10 @@ func (w *Watcher) watchedAddresses(places []Address) (all []string, since time.T
 
 // skipToHead settles the old blocks under the head without a read, when no address is watched. It
 // settles at least saveEvery blocks at once, and first asks the node for the last of them. A false
-// head would otherwise hide all blocks up to it.
+// head would otherwise hide all blocks up to it. It fails when the node lacks that block, and with
+// the errors of the node and the PaymentSink. readChain calls it.
 func (w *Watcher) skipToHead(ctx context.Context, head partner.Head) error {
-	w.addresses, w.head, w.readTo = nil, partner.Head{}, head.Number
+	w.addresses, w.head, w.readTo, w.behind = nil, partner.Head{}, head.Number, false
 	clear(w.reported)
 	end := w.settledBlock(head)
 	if end < w.settled+saveEvery {
@@ -260,30 +293,12 @@ func (w *Watcher) skipToHead(ctx context.Context, head partner.Head) error {
 		return err
 	}
 	w.settled, w.settledHash = end, hash
+	w.keepBase()
 	return w.saveCursor(ctx, saveEvery)
 }
 
-// standBelow ends a step whose head is below the settled blocks: it always returns an error, and
-// the step reads nothing. It counts such heads in a row that are not older than the newest
-// watched address. At stepsBelow of them it takes the settled blocks for false: the next steps
-// read again from the head, for every address.
-func (w *Watcher) standBelow(ctx context.Context, head partner.Head, places []Address) error {
-	newest := slices.MaxFunc(places, func(a, b Address) int { return a.Since.Compare(b.Since) }).Since
-	if head.At.Before(newest.Add(-joinTolerance)) {
-		w.below = 0
-	} else if w.below++; w.below >= stepsBelow {
-		settled := w.settled
-		w.rewindTo(w.settledBlock(head))
-		w.below, w.addresses = 0, nil
-		if err := w.saveCursor(ctx, 0); err != nil {
-			return err
-		}
-		return fmt.Errorf("%w: blocks through %d were settled, and its head is %d: reading again from block %d",
-			ErrNode, settled, head.Number, w.settled)
-	}
-	return fmt.Errorf("%w: its head is %d, but blocks through %d are settled", ErrNode, head.Number, w.settled)
-}
-
+// saveCursor saves settled when it is at least after blocks past the saved cursor. It fails with a
+// sinkError, and the saved cursor then stays.
 func (w *Watcher) saveCursor(ctx context.Context, after uint64) error {
 	if w.settled < w.savedCursor+after {
 		return nil
@@ -295,8 +310,9 @@ func (w *Watcher) saveCursor(ctx context.Context, after uint64) error {
 	return nil
 }
 
-// countFork counts a reorganisation when the head of the last completed step has left the chain.
-// withdrawMissing acts on it. A node whose head is older gives no answer.
+// countFork counts a reorganisation when the head of the last completed step has left the chain;
+// withdrawMissing acts on it. Under an older head it counts nothing. It fails when the node does
+// not answer or lacks a block (ErrNode).
 func (w *Watcher) countFork(ctx context.Context, head partner.Head) error {
 	before := w.head
 	if before.Hash == "" || before.Hash == head.Hash || head.Number < before.Number {
@@ -316,22 +332,14 @@ func (w *Watcher) countFork(ctx context.Context, head partner.Head) error {
 	return nil
 }
 
-// checkBase rewinds by one span when the newest settled block was replaced. Transfers reported from
-// deeper blocks can no longer be withdrawn; transfers in the new blocks are found.
-func (w *Watcher) checkBase(ctx context.Context) error {
-	if w.settledHash == "" {
-		return nil
-	}
-	now, err := w.hashOf(ctx, w.settled)
-	if err == nil && now != w.settledHash {
-		w.rewindTo(w.settled - min(w.settled, uint64(w.chain.Span())))
-	}
-	return err
-}
-
-// rewindTo makes the following steps read everything after a block again.
+// rewindTo makes the following steps read everything after a block again. The saved cursor follows,
+// except while the settled blocks are in doubt.
 func (w *Watcher) rewindTo(block uint64) {
-	w.settled, w.settledHash, w.savedCursor = block, "", min(w.savedCursor, block)
+	w.settled, w.settledHash = block, ""
+	w.forgetBases()
+	if w.doubted == nil {
+		w.savedCursor = min(w.savedCursor, block)
+	}
 }
 
 // rewindForNewAddress rewinds to the blocks in which an address added now can have been paid, at
@@ -381,10 +389,12 @@ func (w *Watcher) readThrough(ctx context.Context, head partner.Head, through ui
 		}
 	}
 	w.settled, w.settledHash = end, base
+	w.keepBase()
 	return w.saveCursor(ctx, saveEvery)
 }
 
-// blockAt returns a block at or below the node's head. A node without it gives ErrNode.
+// blockAt returns a block at or below the node's head. A node without it gives ErrNode. Other
+// failures are the node's.
 func (w *Watcher) blockAt(ctx context.Context, number uint64) (partner.Head, error) {
 	b, err := w.chain.Block(ctx, number)
 	if errors.Is(err, partner.ErrNoBlock) {
@@ -396,7 +406,7 @@ func (w *Watcher) blockAt(ctx context.Context, number uint64) (partner.Head, err
 	return b, nil
 }
 
-// hashOf returns the hash of a block, and "" for block 0.
+// hashOf returns the hash of a block, and "" for block 0. It fails as blockAt does.
 func (w *Watcher) hashOf(ctx context.Context, number uint64) (string, error) {
 	if number == 0 {
 		return "", nil
@@ -405,7 +415,8 @@ func (w *Watcher) hashOf(ctx context.Context, number uint64) (string, error) {
 	return b.Hash, err
 }
 
-// checkHead fails with ErrNode when the head's block was replaced since the step began.
+// checkHead fails with ErrNode when the head's block was replaced since the step began. Other
+// failures are the node's.
 func (w *Watcher) checkHead(ctx context.Context, head partner.Head) error {
 	now, err := w.blockAt(ctx, head.Number)
 	if err != nil {
@@ -471,7 +482,7 @@ func (w *Watcher) blocksOfReports() map[string]map[string][]transferID {
 
 // withdrawFromOtherBlocks withdraws the reports of the same transaction in other blocks, before the
 // transaction is reported from this one. A transaction is in one block, and its transfers may have
-// other indexes there.
+// other indexes there. It fails with a sinkError. reportNew calls it.
 func (w *Watcher) withdrawFromOtherBlocks(ctx context.Context, o *partner.Observation,
 	blocks map[string][]transferID) error {
 	for block, keys := range blocks {
@@ -491,6 +502,8 @@ func (w *Watcher) withdrawFromOtherBlocks(ctx context.Context, o *partner.Observ
 	return nil
 }
 
+// withdrawOne reports a transfer as withdrawn and forgets it. It fails with a sinkError, and then
+// forgets nothing.
 func (w *Watcher) withdrawOne(ctx context.Context, key transferID, o partner.Observation) error {
 	o.Removed, o.Confirmations = true, 0
 	if err := w.sink.Report(ctx, o); err != nil {
@@ -501,6 +514,7 @@ func (w *Watcher) withdrawOne(ctx context.Context, key transferID, o partner.Obs
 }
 
 // checkOnChain fails with ErrNode when the block of an observation is not in the node's chain.
+// Other failures are the node's. reportNew calls it.
 func (w *Watcher) checkOnChain(ctx context.Context, observations []partner.Observation) error {
 	looked := make(map[uint64]string)
 	for i := range observations {
@@ -527,7 +541,8 @@ func (w *Watcher) confirmationStage(o *partner.Observation) int {
 // withdrawMissing withdraws reported transfers that a read of their blocks no longer found. ErrNode
 // reports a node that still has the block but not the transfer. Once the block is as deep as a
 // settled one, the node has had the time to index it, and a transfer that is missing under
-// headsMissing heads in a row was never there.
+// headsMissing heads in a row was never there. It also fails with the errors of the node and the
+// PaymentSink. readThrough calls it.
 func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, through uint64, found []partner.Observation,
 	addresses []string) error {
 	there := make(map[transferID]bool, len(found))
@@ -542,6 +557,10 @@ func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, throug
 		if err != nil {
 			return err
 		}
+		if b.Hash == o.BlockHash && o.Block <= w.settled { // final; its block was not read
+			delete(w.reported, transferOf(&o))
+			continue
+		}
 		if b.Hash == o.BlockHash && !w.wasNeverThere(head, &o) {
 			doubt = fmt.Errorf("%w: a reported transfer is missing from its block %d", ErrNode, o.Block)
 		}
@@ -554,6 +573,9 @@ func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, throug
 		return err
 	}
 	for _, o := range missing {
+		if !w.isReported(transferOf(&o)) {
+			continue
+		}
 		if err := w.withdrawOne(ctx, transferOf(&o), o); err != nil {
 			return err
 		}

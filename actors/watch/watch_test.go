@@ -326,8 +326,8 @@ func TestFalseHeadHidesNoPayment(t *testing.T) {
 	})
 }
 
-// A cursor above the chain, which a false head has left, does not hide payments for ever. A node that
-// is behind the newest watched address is waited for.
+// A cursor above the chain, which a false head has left, does not hide payments for ever. A node
+// that is behind the newest watched address is waited for.
 func TestWatcherLeavesACursorAboveTheChain(t *testing.T) {
 	const patience = 20 // more steps than the watcher waits
 	rapid.Check(t, func(rt *rapid.T) {
@@ -351,7 +351,13 @@ func TestWatcherLeavesACursorAboveTheChain(t *testing.T) {
 		}
 		cursor, _, err := judge.Cursor(t.Context(), "ethereum")
 		require.NoError(rt, err)
-		require.Less(rt, cursor, uint64(len(history.Chain)), "a restart begins below the head too")
+		require.EqualValues(rt, 9_000_000, cursor, "a head may be false: it moves no cursor back")
+		w = watch.New(&watchtest.Chain{Node: node, FinalDepth: 3, MaxSpan: 26}, judge)
+		history.Mine([]watchtest.Transfer{{Asset: "USDC", Address: "one", Tx: 2, Amount: 5}})
+		for range patience {
+			require.ErrorIs(rt, w.Step(t.Context()), watch.ErrNode)
+		}
+		judge.RequireAllReported()
 	})
 }
 
@@ -403,6 +409,38 @@ func TestProgressCountsLagForksAndNodeFaults(t *testing.T) {
 		require.ErrorContains(rt, err, "the sink refuses reports")
 		require.Equal(rt, []uint64{1, 1, 1}, []uint64{progress.Behind, progress.Reorganisations, progress.NodeFaults},
 			"a refusal by the sink is no node fault")
+	})
+}
+
+// An old address that is added in every step does not hide the payments to the others: all new ones
+// share one rewind, after which the head is reached before the next. Each is searched from its
+// Since.
+func TestOldAddressesAddedInEveryStepHideNoPayment(t *testing.T) {
+	const lookBack = 16 // spans of a rewind
+	rapid.Check(t, func(rt *rapid.T) {
+		history := watchtest.NewHistory(30)
+		created := history.Now()
+		for range 1000 {
+			history.Mine(nil)
+		}
+		node := &watchtest.Node{History: history}
+		judge := &watchtest.Judge{T: rt, History: history, Threshold: 3, ParseNames: watchtest.PlainNames,
+			Watching: []watch.Address{{Address: "victim", Since: history.Now()}}}
+		w := watch.New(&watchtest.Chain{Node: node, FinalDepth: 3, MaxSpan: 26}, judge)
+		for step := range 10 * lookBack {
+			judge.Watching = append(judge.Watching, watch.Address{Address: fmt.Sprint("old ", step), Since: created})
+			var paid []watchtest.Transfer
+			if step == lookBack {
+				paid = []watchtest.Transfer{{Asset: "USDC", Address: "victim", Tx: 1, Amount: 5}}
+			}
+			history.Mine(paid)
+			require.NoError(rt, w.Step(t.Context()))
+			if judge.Reports > 0 {
+				require.LessOrEqual(rt, step, 3*lookBack)
+				return
+			}
+		}
+		require.Positive(rt, judge.Reports, "the payment was never seen")
 	})
 }
 

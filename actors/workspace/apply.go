@@ -45,6 +45,8 @@ func (s *State) Apply(e decision.Event) {
 		}
 	case InvitationEnded:
 		s.Invitations = slices.DeleteFunc(s.Invitations, func(i Invitation) bool { return i.ID == e.Invitation })
+	case WorkspaceRenamed:
+		s.Name = e.Name
 	case ModeChanged:
 		s.Mode = e.Mode
 	case KYBChanged:

@@ -32,6 +32,8 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 		return s.noteUse(m, c)
 	case ListMembers:
 		return s.listMembers(c)
+	case ChangeRole:
+		return s.changeRole(m, c)
 	case RemoveMember:
 		return s.removeMember(m, c)
 	case Invite:
@@ -48,6 +50,8 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 		return s.declineInvitation(m, c)
 	case decision.Fire:
 		return s.fireTimer(m, c), nil
+	case Rename:
+		return s.renameWorkspace(m, c)
 	case SetMode:
 		return s.setMode(m, c)
 	case SetKYB:
@@ -93,8 +97,8 @@ func (s *State) createWorkspace(m decision.Meta, c Create) (decision.Decision, e
 // validate fails with invalid_body for a wrong name, plan or label or without an owner, and with
 // limit_exceeded for more than MaxMembers owners. createWorkspace calls it.
 func (c Create) validate() error {
-	if n := utf8.RuneCountInString(c.Name); n < MinName || n > MaxName {
-		return invalidBody("name: %d to %d characters", MinName, MaxName)
+	if err := checkName(c.Name); err != nil {
+		return err
 	}
 	if !slices.Contains([]string{"", Alpha, Growth}, c.Plan) {
 		return invalidBody("plan: alpha or growth")
@@ -109,6 +113,32 @@ func (c Create) validate() error {
 		return limitExceeded("at most %d members", MaxMembers)
 	}
 	return nil
+}
+
+// checkName fails with invalid_body for a name that is too short or too long. The decisions that
+// create and rename a workspace call it.
+func checkName(name string) error {
+	if n := utf8.RuneCountInString(name); n < MinName || n > MaxName {
+		return invalidBody("name: %d to %d characters", MinName, MaxName)
+	}
+	return nil
+}
+
+// renameWorkspace changes the name; the present name changes nothing. It fails with requireRole's
+// faults for a caller who is neither owner nor admin, and with invalid_body for a wrong name.
+// Decide calls it, for PATCH /api/dashboard/workspace.
+func (s *State) renameWorkspace(m decision.Meta, c Rename) (decision.Decision, error) {
+	if err := s.requireRole(c.By, Owner, Admin); err != nil {
+		return decision.Decision{}, err
+	}
+	if err := checkName(c.Name); err != nil {
+		return decision.Decision{}, err
+	}
+	if c.Name == s.Name {
+		return decision.Decision{Reply: s.View()}, nil
+	}
+	return s.workspaceDecision(WorkspaceRenamed{Workspace: s.ID, Name: c.Name, Members: slices.Clone(s.Members),
+		By: c.By.principalID(), At: decision.StampOf(m.At)}), nil
 }
 
 // setMode changes the mode. A verification that the sandbox accepted is void in live mode: it

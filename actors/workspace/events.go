@@ -118,6 +118,15 @@ type InvitationEnded struct {
 	At         decision.Stamp `json:"at"`
 }
 
+// WorkspaceRenamed records a new name. Members are those at the time, whose lists show the name.
+type WorkspaceRenamed struct {
+	Workspace string         `json:"workspace"`
+	Name      string         `json:"name"`
+	Members   []Person       `json:"members"`
+	By        string         `json:"by"`
+	At        decision.Stamp `json:"at"`
+}
+
 // ModeChanged records a new mode.
 type ModeChanged struct {
 	Workspace string         `json:"workspace"`
@@ -168,6 +177,9 @@ func (InvitationAnswered) EventType() string { return "workspace.invitation_answ
 func (InvitationEnded) EventType() string { return "workspace.invitation_ended.v1" }
 
 // EventType is the name the event is stored under.
+func (WorkspaceRenamed) EventType() string { return "workspace.renamed.v1" }
+
+// EventType is the name the event is stored under.
 func (ModeChanged) EventType() string { return "workspace.mode_changed.v1" }
 
 // EventType is the name the event is stored under.
@@ -177,7 +189,7 @@ func (KYBChanged) EventType() string { return "workspace.kyb_changed.v1" }
 var catalog = decision.NewCatalog("workspace", WorkspaceCreated{}, KeyCreated{}, KeysRevoked{}, KeyUsed{},
 	MemberAdded{},
 	MemberRoleChanged{}, MemberRemoved{}, KeysKept{}, MemberInvited{}, InvitationAnswered{}, InvitationEnded{},
-	ModeChanged{}, KYBChanged{})
+	ModeChanged{}, WorkspaceRenamed{}, KYBChanged{})
 
 // DecodeEvent decodes an event of any version that this package ever stored. It fails for an
 // unknown type and for a payload that does not decode. The processes that follow memberships and

@@ -46,6 +46,8 @@ func TestEventsAreReadForEver(t *testing.T) {
 			Workspace: workspaceID, Invitation: invitationID, User: userID, Status: "accepted", At: stamp,
 		},
 		workspace.InvitationEnded{Workspace: workspaceID, Invitation: invitationID, Cause: "withdrawn", At: stamp},
+		workspace.WorkspaceRenamed{Workspace: workspaceID, Name: "Acme Robotics",
+			Members: []workspace.Person{{UserID: userID, Role: "owner", Since: stamp}}, By: userID, At: stamp},
 		workspace.ModeChanged{Workspace: workspaceID, Mode: "live", At: stamp},
 		workspace.KYBChanged{Workspace: workspaceID, Status: "pending", BankStatus: "open", At: stamp},
 	)

@@ -49,14 +49,11 @@ type InvitationToken struct {
 	WorkspaceID string `json:"workspaceId"`
 }
 
-// Invite invites the holder of an email and replaces a pending invitation of the same email. If
-// UserID is a member already, Invite sets the member's role at once. Owners only. The reply is
-// InviteReply. KeepKeys and KeepEndpoints name what becomes the owner's instead of ending with the
-// old role.
+// Invite invites the holder of an email and replaces a pending invitation of the same email. Owners
+// only. The reply is the Invitation.
 type Invite struct {
 	ID, Email, EmailHash, TokenHash, Role string
-	UserID                                string   // the account of the email, "" when there is none
-	KeepKeys, KeepEndpoints               []string // that the endpoints exist is the caller's to check
+	UserID                                string // the account of the email, "" when there is none
 	By                                    Principal
 }
 
@@ -122,22 +119,20 @@ func (l invitationList) oldestAnswered() int {
 	return oldest
 }
 
-// inviteMember invites an email, or gives a present member another role. It fails with
-// requireRole's faults unless the caller is an owner, with invalid_body, with limit_exceeded for
-// too many pending invitations, and with changeRole's faults. Decide calls it, for POST
-// /api/dashboard/members.
+// inviteMember invites an email. It fails with requireRole's faults unless the caller is an owner,
+// with invalid_body, with already_member, and with limit_exceeded for too many pending invitations.
+// A role needs the invitation's token, because an account may have taken another person's email.
+// Decide calls it, for POST /api/dashboard/members.
 func (s *State) inviteMember(m decision.Meta, c Invite) (decision.Decision, error) {
 	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
 	}
-	if !slices.Contains([]string{Owner, Admin, Member}, c.Role) {
-		return decision.Decision{}, invalidBody("role: owner, admin or member")
+	if err := checkRole(c.Role); err != nil {
+		return decision.Decision{}, err
 	}
-	if i := s.Members.index(c.UserID); i >= 0 {
-		return s.changeRole(m, i, c)
-	}
-	if len(c.KeepKeys)+len(c.KeepEndpoints) > 0 {
-		return decision.Decision{}, invalidBody("keepKeys and keepEndpoints: only for somebody who is a member")
+	if s.Members.index(c.UserID) >= 0 {
+		return decision.Decision{}, fault.New(fault.AlreadyMember, "email: a member of the workspace has it; "+
+			"a role is changed by the member's user id")
 	}
 	at := decision.StampOf(m.At)
 	if s.Invitations.pendingForOthers(c.EmailHash, at) >= MaxInvitations {
@@ -151,7 +146,7 @@ func (s *State) inviteMember(m decision.Meta, c Invite) (decision.Decision, erro
 		CreatedAt: at,
 		ExpiresAt: decision.StampOf(at.Add(InvitationLife)), Status: InvitationPending,
 	}
-	d := decision.Decision{Reply: InviteReply{Invitation: &invitation}}
+	d := decision.Decision{Reply: invitation}
 	for _, old := range s.Invitations {
 		switch {
 		case !old.ExpiresAt.After(at.Time):

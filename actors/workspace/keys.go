@@ -109,6 +109,20 @@ func (s *State) revokeKeys(d *decision.Decision, ids []string, by Principal, at 
 	d.Events = append(d.Events, KeysRevoked{Workspace: s.ID, Keys: ids, By: by.principalID(), At: at})
 }
 
+// Descendants returns the live keys that a key made, directly or not, in the order of their
+// creation: those that end with it. It is empty for a key that is not live. The route that shows
+// one key calls it.
+func (s *State) Descendants(keyID string) []APIKey {
+	made := []APIKey{}
+	if s.Keys.index(keyID) < 0 {
+		return made
+	}
+	for _, id := range s.Keys.descendants(keyID)[1:] {
+		made = append(made, s.Keys[s.Keys.index(id)].apiKey())
+	}
+	return made
+}
+
 // OwnersBehind returns the owners, and the owner from whom a live key descends, "" without one. It
 // never fails. POST /api/workspaces calls it to choose the owners of the new workspace.
 func (s *State) OwnersBehind(keyID string) (owners []string, founder string) {

@@ -47,13 +47,32 @@ func (s *State) listMembers(c ListMembers) (decision.Decision, error) {
 	return decision.Decision{Reply: []Person(slices.Clone(s.Members))}, nil
 }
 
-// changeRole gives the member at i the role of an invitation. Keys that descend from the member and
-// hold a scope beyond the role end or become the owner's. It ends the pending invitations of a
-// former owner. It fails with last_owner and with checkKept's faults. inviteMember calls it.
-func (s *State) changeRole(m decision.Meta, i int, c Invite) (decision.Decision, error) {
+// checkRole fails with invalid_body unless the text is a role. inviteMember and changeRole call it.
+func checkRole(role string) error {
+	if !slices.Contains([]string{Owner, Admin, Member}, role) {
+		return invalidBody("role: owner, admin or member")
+	}
+	return nil
+}
+
+// changeRole gives a member another role. Keys that descend from the member and hold a scope beyond
+// the role end or become the owner's. It ends the pending invitations of a former owner. It fails
+// with requireRole's faults unless the caller is an owner, with invalid_body, not_found, last_owner
+// and checkKept's faults. Decide calls it, for PATCH of a member.
+func (s *State) changeRole(m decision.Meta, c ChangeRole) (decision.Decision, error) {
+	if err := s.requireRole(c.By, Owner); err != nil {
+		return decision.Decision{}, err
+	}
+	if err := checkRole(c.Role); err != nil {
+		return decision.Decision{}, err
+	}
+	i := s.Members.index(c.UserID)
+	if i < 0 {
+		return decision.Decision{}, fault.New(fault.NotFound, "")
+	}
 	person := s.Members[i]
 	if person.Role == c.Role {
-		return decision.Decision{Reply: InviteReply{Person: person}}, nil
+		return decision.Decision{Reply: MemberEnded{Person: person, Revoked: []string{}}}, nil
 	}
 	if s.Members.isLastOwner(i) {
 		return decision.Decision{}, errLastOwner()
@@ -69,7 +88,7 @@ func (s *State) changeRole(m decision.Meta, i int, c Invite) (decision.Decision,
 	if c.Role != Owner {
 		s.endInvitationsOf(&d, c.UserID, at)
 	}
-	d.Reply = InviteReply{Person: person, Revoked: ended}
+	d.Reply = MemberEnded{Person: person, Revoked: ended}
 	return d, nil
 }
 
@@ -100,7 +119,7 @@ func (s *State) removeMember(m decision.Meta, c RemoveMember) (decision.Decision
 		KeptEndpoints: append([]string(nil), c.KeepEndpoints...), At: at}}}
 	ended := s.endKeysOf(&d, c.UserID, "", c.KeepKeys, c.By, at)
 	s.endInvitationsOf(&d, c.UserID, at)
-	d.Reply = Removed{Person: s.Members[i], Revoked: ended}
+	d.Reply = MemberEnded{Person: s.Members[i], Revoked: ended}
 	return d, nil
 }
 

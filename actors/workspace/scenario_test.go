@@ -66,7 +66,7 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 	case "members":
 		return workspace.ListMembers{By: by}
 	case "invite": // the token and the email's hash are named for the invitation and its email
-		return workspace.Invite{KeepKeys: strings.FieldsFunc(text("keep"), plus), ID: text("id"),
+		return workspace.Invite{ID: text("id"),
 			Email: text("email"), EmailHash: "hash of " + text("email"),
 			TokenHash: "token of " + text("id"), UserID: text("user"), Role: text("role"), By: by}
 	case "invitations":
@@ -81,9 +81,14 @@ func (s *scenario) command(t *testing.T, d *datadriven.TestData) any {
 		return workspace.DeclineInvitation{Invitee: invitee(text)}
 	case "timer":
 		return decision.Fire{Key: "invitation/" + text("id"), Due: s.now}
+	case "change-role":
+		return workspace.ChangeRole{UserID: text("user"), Role: text("role"),
+			KeepKeys: strings.FieldsFunc(text("keep"), plus), By: by}
 	case "remove-member":
 		return workspace.RemoveMember{UserID: text("user"), KeepKeys: strings.FieldsFunc(text("keep"), plus),
 			KeepEndpoints: strings.FieldsFunc(text("keep-endpoints"), plus), By: by}
+	case "rename":
+		return workspace.Rename{Name: text("name"), By: by}
 	case "set-mode":
 		return workspace.SetMode{Mode: text("mode")}
 	case "set-kyb":
@@ -164,17 +169,8 @@ func describe(reply any) string {
 			strings.Join(v.Scopes, " "), v.Role, v.Mode, v.KYBStatus, v.UseDue)
 	case workspace.Person:
 		return fmt.Sprintf("%s is %s\n", v.UserID, v.Role)
-	case workspace.InviteReply:
-		if v.Invitation != nil {
-			return describe(*v.Invitation)
-		}
-		revoked := ""
-		if len(v.Revoked) > 0 {
-			revoked = fmt.Sprintf(", revoked: %v", v.Revoked)
-		}
-		return fmt.Sprintf("%s is %s%s\n", v.Person.UserID, v.Person.Role, revoked)
-	case workspace.Removed:
-		return fmt.Sprintf("%s was %s, revoked: %v\n", v.Person.UserID, v.Person.Role, v.Revoked)
+	case workspace.MemberEnded:
+		return fmt.Sprintf("%s: %s, revoked: %v\n", v.Person.UserID, v.Person.Role, v.Revoked)
 	case workspace.Invitation:
 		return fmt.Sprintf("%s: %s by %s, %s\n", v.ID, v.Role, v.InvitedBy, v.Status)
 	case workspace.Invited:

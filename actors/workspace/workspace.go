@@ -216,7 +216,7 @@ type ListMembers struct{ By Principal }
 // RemoveMember removes a user, with the keys and the pending invitations that descend from the
 // user. An owner may keep keys by name; the owner becomes the maker of a kept key whose maker ends.
 // It may keep webhook endpoints likewise; the others end (MemberRemoved). Other members remove only
-// themselves and keep nothing. The reply is Removed.
+// themselves and keep nothing. The reply is MemberEnded.
 type RemoveMember struct {
 	UserID        string
 	KeepKeys      []string
@@ -224,17 +224,27 @@ type RemoveMember struct {
 	By            Principal
 }
 
-// Removed is the reply to RemoveMember.
-type Removed struct {
-	Person  Person
-	Revoked []string // keys, oldest first
+// ChangeRole gives a member another role, for an owner. The owner takes over KeepKeys and
+// KeepEndpoints, which would otherwise end with the old role. The reply is MemberEnded with the new
+// role.
+type ChangeRole struct {
+	UserID, Role  string
+	KeepKeys      []string
+	KeepEndpoints []string // as in RemoveMember
+	By            Principal
 }
 
-// InviteReply is the reply to Invite: the new invitation, or else the member and the new role.
-type InviteReply struct {
-	Invitation *Invitation
-	Person     Person
-	Revoked    []string // keys with a scope beyond the new role, and those they made, oldest first
+// MemberEnded is the reply to RemoveMember and ChangeRole: the member, and the keys that ended with
+// the membership or the old role.
+type MemberEnded struct {
+	Person  Person
+	Revoked []string // oldest first
+}
+
+// Rename changes the name, for an owner or admin. The reply is a View.
+type Rename struct {
+	Name string
+	By   Principal
 }
 
 // SetMode sets the mode. No route sends it, so that no caller moves a workspace to live; today

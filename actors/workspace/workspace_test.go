@@ -51,7 +51,7 @@ func TestKeysAndMembersAreLimited(t *testing.T) {
 	}
 	err = joinWorkspace(s, "more")
 	require.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
-	_, err = send(s, invitationOf("u1", workspace.Admin))
+	_, err = send(s, workspace.ChangeRole{UserID: "u1", Role: workspace.Admin, By: byAnn})
 	require.NoError(t, err, "a role can change when the workspace is full")
 
 	_, err = new(workspace.State).Decide(decision.Meta{At: start}, workspace.Create{

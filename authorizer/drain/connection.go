@@ -117,7 +117,8 @@ func (c *connection) endWait() {
 var longAgo = time.Unix(1, 0)
 
 // SetReadDeadline implements net.Conn. A wait that was ended stays so, though fasthttp sets the
-// deadline of a read that it begins later.
+// deadline of a read that it begins later. It fails when the connection is closed. fasthttp calls
+// it.
 func (c *connection) SetReadDeadline(t time.Time) error {
 	err := c.Conn.SetReadDeadline(t)
 	if err == nil && c.wasCut.Load() {
@@ -127,7 +128,8 @@ func (c *connection) SetReadDeadline(t time.Time) error {
 }
 
 // Read implements net.Conn. With bodies withheld it returns at most up to the end of a request's
-// head, so that fasthttp's buffer never holds a byte of a body.
+// head, so that fasthttp's buffer never holds a byte of a body. It fails with the connection's
+// error, and when the TLS handshake or the PROXY head fails. fasthttp calls it.
 func (c *connection) Read(b []byte) (n int, err error) {
 	if c.preface != nil && !c.preface.over {
 		if err := c.passPreface(); err != nil {
@@ -201,7 +203,8 @@ func (c *connection) dropAhead(n int) {
 	}
 }
 
-// readOn reads the next bytes, of a head or of a body.
+// readOn reads the next bytes, of a head or of a body. It fails with the connection's error.
+// skipSome and the readers of bodies call it.
 func (c *connection) readOn(b []byte) (n int, err error) {
 	if len(c.ahead) > 0 {
 		n = copy(b, c.ahead)
@@ -211,7 +214,8 @@ func (c *connection) readOn(b []byte) (n int, err error) {
 	return c.readInTurn(b)
 }
 
-// skipSome discards a piece of an unread body.
+// skipSome discards at most pieceBytes of an unread body. It fails with the connection's error.
+// Read calls it.
 func (c *connection) skipSome() error {
 	var piece [pieceBytes]byte
 	n, err := c.readOn(piece[:min(c.skip, pieceBytes)])
@@ -234,7 +238,7 @@ func (c *connection) noteArrival(n int) {
 }
 
 // Close implements net.Conn. The connection counts until its socket is closed, because it has its
-// descriptor until then.
+// descriptor until then. fasthttp calls it. It fails with the socket's error.
 func (c *connection) Close() error {
 	defer c.server.pool.removeConnection(c)
 	c.giveTurn()

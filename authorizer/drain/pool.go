@@ -128,6 +128,7 @@ func (p *pool) uncountPeer(c *connection) {
 	}
 }
 
+// forgetPeer no longer counts a connection for its peer. p.mu is held.
 func (p *pool) forgetPeer(c *connection) {
 	if !c.peer.IsValid() {
 		return
@@ -172,6 +173,9 @@ func (p *pool) endLongWaits(fill float64) {
 	p.endLongWaitsLocked(fill)
 }
 
+// endLongWaitsLocked ends the connections that have waited for a request longer than a pool with
+// this fill (0 to 1) permits; not those marked vouched. It acts at most once every reliefEvery.
+// p.mu is held.
 func (p *pool) endLongWaitsLocked(fill float64) {
 	now := p.server.sinceEpoch()
 	if p.relieved != 0 && now-p.relieved < int64(reliefEvery) {

@@ -47,7 +47,8 @@ type preface struct {
 // NetConn returns the socket, as tls.Conn's method of this name does.
 func (p *preface) NetConn() net.Conn { return p.Conn }
 
-// Read implements net.Conn.
+// Read implements net.Conn. It fails with errHandshakeLong when a handshake has more than
+// handshakeBytes, and with the socket's error. The TLS connection calls it.
 func (p *preface) Read(b []byte) (int, error) {
 	if p.over {
 		return p.readInTurn(b)
@@ -61,6 +62,7 @@ func (p *preface) Read(b []byte) (int, error) {
 }
 
 // readInTurn takes a turn for the bytes that have arrived, so that the turn covers the work of TLS.
+// It fails with the connection's error.
 func (p *preface) readInTurn(b []byte) (int, error) {
 	p.of.giveTurn()
 	n, err := p.Conn.Read(b)
@@ -68,7 +70,7 @@ func (p *preface) readInTurn(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn.
+// Write implements net.Conn. It fails with the socket's error. The TLS connection calls it.
 func (p *preface) Write(b []byte) (int, error) {
 	if !p.over && b[0] == handshakeRecord {
 		p.answered = true
@@ -77,7 +79,8 @@ func (p *preface) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// SetWriteDeadline implements net.Conn.
+// SetWriteDeadline implements net.Conn. While the connection is closed, the deadline is
+// farewellWithin from now. It fails with the socket's error.
 func (p *preface) SetWriteDeadline(t time.Time) error {
 	if p.closing.Load() {
 		t = time.Now().Add(farewellWithin)
@@ -118,7 +121,9 @@ func (c *connection) passPreface() error {
 	return nil
 }
 
-// readProxyHead makes the client that a PROXY head names the peer of the connection.
+// readProxyHead makes the client that a PROXY head names the peer of the connection. It fails for a
+// malformed head, and with errOverPeer when the client has too many connections. passPreface calls
+// it for trusted proxies.
 func (c *connection) readProxyHead() error {
 	client, err := forwarded.ReadProxyHead(c.socket)
 	if err != nil {
@@ -137,7 +142,8 @@ func (c *connection) readProxyHead() error {
 	return nil
 }
 
-// shakeHands runs the TLS handshake. A peer that speaks HTTP gets an answer that says so.
+// shakeHands runs the TLS handshake. A peer that speaks HTTP gets an answer that says so. It fails
+// with the handshake's error. passPreface calls it.
 func (c *connection) shakeHands() error {
 	if err := c.limitWrite(); err != nil {
 		return err
@@ -158,7 +164,8 @@ func (c *connection) shakeHands() error {
 	return err
 }
 
-// limitWrite gives a write that fasthttp does not see the server's write timeout.
+// limitWrite gives a write that fasthttp does not see the server's write timeout. It fails when the
+// connection is closed. The TLS handshake and 100 Continue use it.
 func (c *connection) limitWrite() error {
 	within := c.server.http.WriteTimeout
 	if within == 0 {

@@ -72,7 +72,8 @@ func EndTurn(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// readInTurn gives the turn back, reads from c.Conn, and takes a turn once bytes have arrived.
+// readInTurn gives the turn back, reads from c.Conn, and takes a turn once bytes have arrived. It
+// fails with the connection's error.
 func (c *connection) readInTurn(b []byte) (int, error) {
 	c.giveTurn()
 	n, err := c.Conn.Read(b)

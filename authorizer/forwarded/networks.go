@@ -49,6 +49,9 @@ func ParseNetworks(text string) (Networks, error) {
 // mappedBits is the length of the prefix that makes an IPv6 address of an IPv4 address.
 const mappedBits = 96
 
+// parseNetwork parses an address or a network such as 10.0.0.0/8. An IPv4-mapped IPv6 address
+// counts as IPv4. It fails for other texts, for a network of every address, and for bits behind the
+// prefix. ParseNetworks calls it.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
 		address = address.Unmap()

@@ -104,6 +104,8 @@ func (w *writer) writeName(member string, names []string, v uint8) {
 	w.dst = append(append(append(append(w.dst, member...), '"'), names[v]...), '"')
 }
 
+// writeTime appends a member's name and a time in milliseconds of Unix time, as RFC 3339. A year
+// outside 0 to 9999 fails the writer.
 func (w *writer) writeTime(member string, ms int64) {
 	at := time.UnixMilli(ms).UTC()
 	if year := at.Year(); year < 0 || year > 9999 {

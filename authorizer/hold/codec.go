@@ -135,6 +135,7 @@ func appendSpend(dst []byte, s *Spend) []byte {
 	return appendCents(binary.AppendUvarint(dst, uint64(s.Month)), s.Cents)
 }
 
+// appendChecked appends whether an entry has a Checked, and then its three amounts.
 func appendChecked(dst []byte, has bool, c *Checked) []byte {
 	dst = appendBool(dst, has)
 	if !has {

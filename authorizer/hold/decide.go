@@ -160,9 +160,9 @@ func (e *Entry) countSpend(a money.Cents) {
 	e.Spend.Cents += a
 }
 
-// closeEmpty ends an authorization without a held amount: as cleared if any amount was cleared, or
-// else with the given status. An authorization is held or partially cleared exactly while it holds
-// an amount.
+// closeEmpty ends an authorization that holds no amount: as cleared if any amount was cleared, or
+// else with the given status. It leaves one that still holds an amount unchanged: an authorization
+// is held or partially cleared exactly while it holds an amount.
 func (h *Hold) closeEmpty(way Status) {
 	if h.Held > 0 {
 		return

@@ -72,6 +72,7 @@ func (l *lexer) takeLiteral(word string) bool {
 	return true
 }
 
+// readBool reads true or false. Anything else marks the text bad and returns false.
 func (l *lexer) readBool() bool {
 	if l.takeLiteral("true") {
 		return true
@@ -254,6 +255,8 @@ func (l *lexer) codePoint() rune {
 	return r
 }
 
+// hex4 reads the four hexadecimal digits of a \u escape. Fewer or other characters mark the text
+// bad and return 0.
 func (l *lexer) hex4() rune {
 	if len(l.text)-l.at < 4 {
 		l.markBad()

@@ -167,6 +167,7 @@ func (b *body) readObject() {
 	}
 }
 
+// fieldOf returns the field of a member's name, or 0 for an unknown name. readObject calls it.
 func fieldOf(name string) field {
 	switch name {
 	case "id":
@@ -344,6 +345,8 @@ func isLetters(s string, n int) bool {
 	return len(s) == n
 }
 
+// setKind sets the message's kind from the member "kind". Any text but "authorization" and
+// "incremental" refuses the message.
 func (b *body) setKind(s string) {
 	switch s {
 	case "authorization":
@@ -407,6 +410,8 @@ func (b *body) readMerchant() {
 	}
 }
 
+// merchantField returns the field of a member of "merchant", or 0 for an unknown name. readMerchant
+// calls it.
 func merchantField(name string) field {
 	switch name {
 	case "id":

@@ -43,6 +43,8 @@ func (l *lexer) skipObject(levels int) {
 	}
 }
 
+// skipArray skips an array whose elements may nest levels deep. A malformed or deeper one marks the
+// text bad. skipValue calls it.
 func (l *lexer) skipArray(levels int) {
 	l.expect('[')
 	if l.peek() == ']' {

@@ -9,6 +9,7 @@ import (
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/settings"
+	"purser/httpapi/dashboard"
 )
 
 // announceStart prints the addresses of the server and the settings that are for development only.
@@ -30,9 +31,9 @@ func (m *daemon) announceStart(out io.Writer) error {
 		admin = "http://" + admin
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "Purser %s\n  REST          %s\n  card network  %s\n  admin         %s\n  data          %s\n",
-		buildinfo.Version,
-		m.config.URLOf(adminport.Reachable(m.listeners.http.Addr())), m.config.URLOf(adminport.Reachable(m.listeners.authorizer.Addr())), admin, data)
+	rest := m.config.URLOf(adminport.Reachable(m.listeners.http.Addr()))
+	fmt.Fprintf(&text, "Purser %s\n  dashboard     %s%s\n  REST          %s\n  card network  %s\n  admin         %s\n  data          %s\n",
+		buildinfo.Version, rest, dashboard.Root, rest, m.config.URLOf(adminport.Reachable(m.listeners.authorizer.Addr())), admin, data)
 	text.WriteString("This is a sandbox: no route moves real money.\n")
 	for _, note := range m.development {
 		fmt.Fprintf(&text, "For development only: %s.\n", note)

@@ -18,7 +18,8 @@ func TestStartAnnouncesAddressesAndDevelopmentSettings(t *testing.T) {
 	defer func() { require.NoError(t, m.Close()) }()
 	var out strings.Builder
 	require.NoError(t, m.announceStart(&out))
-	for _, want := range []string{"REST          http://" + m.listeners.http.Addr().String() + "\n",
+	for _, want := range []string{"dashboard     http://" + m.listeners.http.Addr().String() + "/dashboard\n",
+		"REST          http://" + m.listeners.http.Addr().String() + "\n",
 		"card network  http://" + m.listeners.authorizer.Addr().String() + "\n",
 		"admin         http://" + m.listeners.admin.Addr().String() + "\n",
 		"data          " + data + "\n", "This is a sandbox",

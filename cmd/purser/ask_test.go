@@ -21,7 +21,7 @@ func TestCommandNamesTheMissingServer(t *testing.T) {
 	requireRefusal := func(dir, reason string) {
 		t.Helper()
 		for _, command := range [][]string{{"health"}, {"clock", "status"}, {"clock", "accept"},
-			{"relay", "list"}, {"relay", "retry"},
+			{"reset-password", "ada@example.com"}, {"relay", "list"}, {"relay", "retry"},
 			{"payouts", "overdue"}, {"payouts", "resolve", "po_1", "--outcome", "failed"},
 			{"export", "nacha", "--day", "2026-11-20"}} {
 			require.ErrorContains(t, run(append(command, "--data-dir", dir), io.Discard), reason, "%v", command)

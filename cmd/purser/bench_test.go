@@ -146,7 +146,8 @@ func startFalsifyingProxy(t *testing.T, network string, falsify func(answer []by
 	return "http://" + ln.Addr().String()
 }
 
-// A falsified answer of the card network is found in each field.
+// A falsified answer of the card network is found in each field. It ends the run: no load follows,
+// and no other difference is reported.
 func TestBenchFindsAFalsifiedAnswer(t *testing.T) {
 	for _, c := range []struct{ load, from, to string }{
 		{bench.Authorize, `"approved"`, `"declined"`},
@@ -162,14 +163,18 @@ func TestBenchFindsAFalsifiedAnswer(t *testing.T) {
 		var r bench.Report
 		// On a slow machine a falsified answer comes late.
 		for during := time.Second; r.Wrong == 0 && during <= maxLoadStretch*time.Second; during *= 2 {
-			config.Loads = []bench.Load{{Workload: c.load, Connections: 4, Duration: during}}
+			config.Loads = []bench.Load{{Workload: c.load, Connections: 4, Duration: during},
+				{Name: "after", Workload: c.load, Connections: 4, Duration: during}}
 			var err error
 			r, err = bench.Run(t.Context(), config)
 			require.NoError(t, err)
 		}
 		require.Positive(t, r.Wrong, "%s: %s", c.load, c.to)
 		require.True(t, r.Failed)
-		require.NotEmpty(t, r.Stages[0].Differences)
+		require.EqualValues(t, 1, r.Wrong, "%s: %s", c.load, c.to)
+		last := r.Stages[len(r.Stages)-1]
+		require.Equal(t, []string{r.FirstDifference()}, last.Differences)
+		require.Contains(t, r.FirstDifference(), "; the request was ")
 	}
 }
 

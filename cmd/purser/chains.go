@@ -115,7 +115,9 @@ func (p *sandboxPayment) check() error {
 	return nil
 }
 
-// payOnSandbox makes a transaction on a sandbox chain, as a customer's wallet would.
+// payOnSandbox makes a transaction on a sandbox chain, as a customer's wallet would. It is the
+// command sandbox-pay of the admin port. It fails for a malformed body, for an unknown chain, and
+// with the chain's error.
 func payOnSandbox(ctx context.Context, chains *sandbox.Chains, body []byte) (any, error) {
 	var p sandboxPayment
 	if err := adminport.DecodeBody(body, &p); err != nil {
@@ -136,7 +138,9 @@ func payOnSandbox(ctx context.Context, chains *sandbox.Chains, body []byte) (any
 	return map[string]string{"txHash": tx}, sandboxFault(err)
 }
 
-// reorganiseSandbox replaces the newest blocks of a sandbox chain.
+// reorganiseSandbox replaces the newest blocks of a sandbox chain. It is the command
+// sandbox-reorganise of the admin port. It fails for a malformed body, for an unknown chain, and
+// with the chain's error.
 func reorganiseSandbox(ctx context.Context, chains *sandbox.Chains, body []byte) (any, error) {
 	var r sandboxReorganisation
 	if err := adminport.DecodeBody(body, &r); err != nil {

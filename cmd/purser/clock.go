@@ -56,8 +56,8 @@ func readClockMark(data string) (*clock.Mark, error) {
 	return &mark, nil
 }
 
-// isEarlierMark reports whether the mark has the form before the checksum. Damage to such a mark cannot
-// be seen, so a start ignores it, as a first start has none.
+// isEarlierMark reports whether the mark has the form before the checksum. Damage to such a mark
+// cannot be seen, so a start ignores it, as a first start has none.
 func isEarlierMark(data string) bool {
 	text, err := os.ReadFile(clockFile(data))
 	return err == nil && bytes.HasPrefix(text, []byte(earlierMark))
@@ -168,7 +168,7 @@ func (c *trustedClock) wallTime() time.Time { return c.pace.Load().wallTimeAfter
 
 func (c *trustedClock) isSuspect() bool { return c != nil && c.pace.Load().suspect }
 
-// suspectReason returns why the clock is suspect, or nil. /readyz reports it.
+// suspectReason returns why the clock is suspect, or nil while it is trusted. /readyz reports it.
 func (c *trustedClock) suspectReason() error {
 	if c == nil {
 		return nil
@@ -197,9 +197,9 @@ func (c *trustedClock) noteCommitted(at time.Time) {
 	c.logSuspect(true)
 }
 
-// observeClocks has the guard judge a reading of the clocks. observeUntil calls it every
-// clockEvery.
-func (c *trustedClock) observeClocks() {
+// observeClocks has the guard judge a reading of the clocks, and reports whether the clock has
+// become suspect or right again. observeUntil calls it every clockEvery.
+func (c *trustedClock) observeClocks() (turned bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.guard.Suspect()
@@ -209,6 +209,7 @@ func (c *trustedClock) observeClocks() {
 	if was && !c.guard.Suspect() {
 		c.log.Info("the wall clock is right again; expiry goes on")
 	}
+	return was != c.guard.Suspect()
 }
 
 // logSuspect logs a suspect clock: at once, or when the last line is old.
@@ -244,22 +245,26 @@ func (c *trustedClock) leaveMark() error {
 }
 
 // observeUntil reads the clocks every clockEvery until ctx ends, and writes a mark every
-// clockMarkEvery. A mark that cannot be written is logged. startClock runs it in the background.
+// clockMarkEvery, and when the clock becomes suspect: a process that is killed then must not leave
+// the step to the next one. A mark that cannot be written is logged and tried again at the next
+// reading. startClock runs it in the background.
 func (c *trustedClock) observeUntil(ctx context.Context) {
 	ticker := time.NewTicker(clockEvery)
 	defer ticker.Stop()
+	due := false
 	for marked := c.clocks.elapsed(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		c.observeClocks()
-		if c.clocks.elapsed()-marked < clockMarkEvery {
+		due = c.observeClocks() || due || c.clocks.elapsed()-marked >= clockMarkEvery
+		if !due {
 			continue
 		}
 		marked = c.clocks.elapsed()
-		if err := c.leaveMark(); err != nil {
+		err := c.leaveMark()
+		if due = err != nil; due {
 			c.log.Error("the mark of the clock is not written", "err", err)
 		}
 	}
@@ -283,17 +288,18 @@ func (m *daemon) startClock(context.Context) (err error) {
 	return nil
 }
 
-// trustJournal keeps trusted time from being before the newest event of the journal. It fails with
-// a transient error when the journal cannot be read. It is a step of the start.
-func (m *daemon) trustJournal(ctx context.Context) error {
-	if m.trusted == nil {
+// trustJournal keeps trusted time from being before the newest event of a journal. A nil clock is
+// not guarded. It fails with a transient error when the journal cannot be read. journalSteps calls
+// it.
+func (c *trustedClock) trustJournal(ctx context.Context, journal persistence.Journal) error {
+	if c == nil {
 		return nil
 	}
-	newest, err := persistence.NewestEventTime(ctx, m.journal)
+	newest, err := persistence.NewestEventTime(ctx, journal)
 	if err != nil {
 		return asTransient(err)
 	}
-	m.trusted.noteCommitted(newest)
+	c.noteCommitted(newest)
 	return nil
 }
 

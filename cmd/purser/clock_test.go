@@ -285,6 +285,30 @@ func TestTrustedTimeStartsNoEarlierThanTheNewestEvent(t *testing.T) {
 	require.NoError(t, p.stop())
 }
 
+// A process that has refused a step and is killed leaves that to the next one, which would follow
+// the step as the time of a long weekend.
+func TestARefusedStepIsRefusedAfterAKillToo(t *testing.T) {
+	data, wall := t.TempDir(), &steppedClock{}
+	m, p := startOnClock(t, data, wall)
+	v := newTenantWithHold(t, p)
+	wall.step.Store(int64(72 * time.Hour))
+	awaitClockState(t, m, p, true)
+	var left []byte // by a kill
+	p.await(t, "the mark of a suspect clock", func() bool {
+		mark, err := readClockMark(data)
+		require.NoError(t, err)
+		left, err = os.ReadFile(clockFile(data))
+		require.NoError(t, err)
+		return mark.Suspect
+	})
+	require.NoError(t, p.stop())
+	require.NoError(t, os.WriteFile(clockFile(data), left, 0o600))
+	m, v.p = startOnClock(t, data, wall)
+	awaitClockState(t, m, v.p, true)
+	require.Less(t, time.Until(m.Clock()), time.Hour)
+	v.requireUnharmed(t)
+}
+
 // A deployment of an earlier version has no clock mark. Trusted time then starts no earlier than
 // the newest decision.
 func TestTrustedTimeStartsNoEarlierThanTheNewestDecision(t *testing.T) {

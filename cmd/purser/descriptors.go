@@ -56,7 +56,8 @@ func shareDescriptors(limit uint64, most settings.Connections) (descriptorShares
 		calls: outbound - serverConnections}, nil
 }
 
-// fileLimit is how many descriptors the process may have open.
+// fileLimit returns how many descriptors the process may have open. It fails only when the system
+// does not say. shareEdge calls it.
 func fileLimit() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

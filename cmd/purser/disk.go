@@ -215,7 +215,7 @@ func (d *diskGuard) byDeviceLocked() (groups [][]*measuredStore) {
 	return groups
 }
 
-// roomFault returns why the disks have no room, or nil. /readyz reports it.
+// roomFault returns why a disk has no room for writes, or nil. /readyz reports it.
 func (d *diskGuard) roomFault() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

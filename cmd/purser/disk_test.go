@@ -35,7 +35,7 @@ func startWithFreeBytes(t *testing.T, data string, free *atomic.Int64) (*daemon,
 }
 
 // awaitRoom waits until the server has measured its disks and has room for r.
-func (m *daemon) awaitRoom(t *testing.T, p *process, r authorizer.Room) {
+func awaitRoom(t *testing.T, m *daemon, p *process, r authorizer.Room) {
 	t.Helper()
 	p.await(t, "the room", func() bool { return authorizer.Room(m.disk.room.Load()) == r })
 }
@@ -73,7 +73,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	other := v.mustPost(t, p, "/api/cards", cardRequest(), 200).answer.Text("card", "id")
 
 	free.Store(m.config.DiskReserve - 1)
-	m.awaitRoom(t, p, authorizer.RoomForFacts)
+	awaitRoom(t, m, p, authorizer.RoomForFacts)
 	low := p.postCardMessage(t, "/v1/authorizations", oneDollarSwipe("low", v.token))
 	require.Equal(t, "declined", low.Text("decision"))
 	require.Equal(t, "system_unavailable", low.Text("reason"))
@@ -112,7 +112,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.InEpsilon(t, m.config.DiskReserve, sumLabelled(metrics, "purser_disk_reserve_bytes", `"authorizer"`), 1e-9)
 
 	free.Store(settings.LastReserve - 1)
-	m.awaitRoom(t, p, authorizer.RoomForNone)
+	awaitRoom(t, m, p, authorizer.RoomForNone)
 	cleared = p.postCardMessage(t, "/v1/clearings", clearing("late"))
 	require.Equal(t, 503, cleared.Status, string(cleared.Raw))
 	unfrozen := patchOther(fields{"state": "active"})
@@ -125,7 +125,7 @@ func TestAttackFullDiskStopsApprovalsAndNothingElse(t *testing.T) {
 	require.Equal(t, "system_unavailable",
 		v.p.postCardMessage(t, "/v1/authorizations", oneDollarSwipe("low", v.token)).Text("reason"))
 	free.Store(m.config.DiskReserve + m.config.DiskReserve/againPart)
-	m.awaitRoom(t, v.p, authorizer.RoomForAll)
+	awaitRoom(t, m, v.p, authorizer.RoomForAll)
 	v.p.postCardMessage(t, "/v1/clearings", clearing("late"))
 	v.p.requireApproval(t, v.token, "again")
 	require.Contains(t, runAudit(t, data), "agree to the cent")

@@ -116,6 +116,8 @@ type port struct {
 	again  atomic.Int64
 }
 
+// newEdge returns the connection metrics of the server's ports, without ports yet. newDaemon calls
+// it.
 func newEdge() *edge {
 	of := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"port"}, labels...), nil)
@@ -143,6 +145,8 @@ func (e *edge) addPort(name string, limit int, counts func() drain.Counts) {
 	e.ports = append(e.ports, &port{name: name, limit: limit, counts: counts})
 }
 
+// countReopened counts that the listener of a port has failed and was opened again. keepServing
+// calls it.
 func (e *edge) countReopened(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

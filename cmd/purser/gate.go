@@ -45,3 +45,22 @@ func (g *gate) close() error {
 	g.open = false
 	return nil
 }
+
+// operatorCommand is httpapi.Command.Do.
+type operatorCommand = func(ctx context.Context, body []byte) (any, error)
+
+// command returns do as a command that runs only while the stores are open. Its context ends before
+// they are closed. It fails with errNotServing while the stores are not open, and with do's error.
+func (g *gate) command(do operatorCommand) operatorCommand {
+	return func(ctx context.Context, body []byte) (any, error) {
+		open, leave, err := g.enter()
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(open, cancel)()
+		return do(ctx, body)
+	}
+}

@@ -85,8 +85,12 @@ func serverSettings(databaseURL, brokers string) []string {
 }
 
 // buildProgram compiles the program, once for the whole suite, and returns the path of the binary.
+// It skips the test under the race detector, which does not watch that binary.
 func buildProgram(t *testing.T) string {
 	t.Helper()
+	if raceEnabled {
+		t.Skip("the program is compiled without the race detector")
+	}
 	path, err := buildProgramOnce()
 	require.NoError(t, err)
 	return path

@@ -282,18 +282,12 @@ func (s *rampCustomer) balancesMatch(money [2]int64) bool {
 	return money == [2]int64{usd, coins}
 }
 
-// fee returns half a percent of the amount, or a quarter percent for EndingCheaper, rounded half to
-// even.
+// fee returns half a percent of the amount, or a quarter percent for EndingCheaper, rounded down.
 func (o *rampOrder) fee() int64 {
-	part, of := o.cents*2, int64(400)
 	if o.cents%100 == sandbox.EndingCheaper {
-		part = o.cents
+		return o.cents / 400
 	}
-	fee, rest := part/of, part%of
-	if rest > of/2 || rest == of/2 && fee%2 == 1 {
-		fee++
-	}
-	return fee
+	return o.cents / 200
 }
 
 // compareWithRamp compares the orders of the REST API with the clients' answers and with the orders

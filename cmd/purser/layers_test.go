@@ -47,9 +47,11 @@ var (
 		"authorizer/drain":     {"authorizer/forwarded"},
 		"authorizer/forwarded": {},
 		"authorizer/hold":      {"persistence/ident", "persistence/money"},
+		"authorizer/memtable":  {"persistence/ident"},
 		"authorizer/network": {
 			"authorizer/drain", "authorizer/forwarded", "authorizer/hold", "persistence/ident", "persistence/money",
 		},
+		"authorizer/wal": {"persistence/pebblegate"},
 
 		"actors": {
 			"actors/balance", "actors/decision", "actors/fault", "authorizer", "authorizer/hold",
@@ -100,7 +102,7 @@ var (
 		"actors/query": {
 			"actors", "actors/agent", "actors/balance", "actors/card", "actors/cardholder", "actors/checkout",
 			"actors/counterparty", "actors/fault", "actors/ramp", "actors/user", "actors/webhook",
-			"actors/workspace", "persistence", "persistence/ident",
+			"actors/workspace", "persistence", "persistence/ident", "persistence/money",
 		},
 		"actors/ramp":       {"actors/decision", "actors/fault", "actors/ramp/proof"},
 		"actors/ramp/proof": {"actors/agent/intent", "actors/checkout/address"},
@@ -108,7 +110,7 @@ var (
 			"actors", "actors/balance", "actors/fault", "persistence", "persistence/ident", "persistence/money",
 		},
 		"actors/seal":            {},
-		"actors/user":            {"actors/decision", "actors/fault"},
+		"actors/user":            {"actors/decision", "actors/fault", "persistence/ident"},
 		"actors/watch":           {"actors/partner"},
 		"actors/watch/watchtest": {"actors/partner", "actors/watch"},
 		"actors/webhook":         {"actors/decision", "actors/fault"},
@@ -119,18 +121,20 @@ var (
 			"actors/card", "actors/cardholder", "actors/checkout", "actors/counterparty", "actors/decision",
 			"actors/fairshare", "actors/fault", "actors/partner/chain", "actors/processes", "actors/query",
 			"actors/ramp", "actors/reports", "actors/user", "actors/webhook", "actors/workspace",
-			"authorizer/drain", "httpapi/guides",
-			"httpapi/mcp", "httpapi/openapi", "httpapi/password", "httpapi/reference", "httpapi/statement",
+			"authorizer/drain", "httpapi/dashboard", "httpapi/guides",
+			"httpapi/mail", "httpapi/mcp", "httpapi/openapi", "httpapi/password", "httpapi/reference", "httpapi/statement",
 			"httpapi/web", "httpapi/webhook", "persistence/ident", "persistence/money",
 		},
+		"httpapi/dashboard":           {"actors/fault", "httpapi/web", "persistence/money"},
 		"httpapi/guides":              {},
+		"httpapi/mail":                {"persistence/ident"},
 		"httpapi/mcp":                 {},
 		"httpapi/openapi":             {},
 		"httpapi/openapi/openapitest": {"httpapi/openapi"},
 		"httpapi/password":            {},
 		"httpapi/reference":           {"persistence/ident"},
 		"httpapi/statement":           {"persistence/money"},
-		"httpapi/web":                 {},
+		"httpapi/web":                 {"persistence/money"},
 		"httpapi/webhook":             {},
 
 		"bench": {},
@@ -154,7 +158,7 @@ var (
 		"cmd/purser/settings": {
 			"actors", "actors/balance", "actors/checkout", "actors/checkout/address", "actors/partner/chain",
 			"actors/partner/sandbox", "actors/reports", "actors/seal", "authorizer", "authorizer/forwarded",
-			"cmd/purser/adminport", "cmd/purser/datadir", "httpapi", "httpapi/webhook", "persistence",
+			"cmd/purser/adminport", "cmd/purser/datadir", "httpapi", "httpapi/mail", "httpapi/webhook", "persistence",
 			"persistence/ident", "persistence/kafka", "persistence/pebblegate", "persistence/pebblejournal",
 		},
 		"cmd/purser/storecare": {

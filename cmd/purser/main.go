@@ -33,6 +33,7 @@ type commands struct {
 	Rotate             storecare.RotateCmd             `cmd:"" help:"Change one of the secrets of the data directory in two steps, without a moment at which none is valid."`
 	Relay              storecare.RelayCmd              `cmd:"" help:"List the workspaces that the relay has set aside, or send their decisions again."`
 	Payouts            storecare.PayoutsCmd            `cmd:"" help:"List the payouts, conversions and ramp orders that a partner has and does not report, or decide one."`
+	ResetPassword      resetPasswordCommand            `cmd:"" help:"Make a link by which a user sets a new password, while the server runs."`
 	Export             storecare.ExportCmd             `cmd:"" help:"Write files for treasurers."`
 	SandboxBank        sandboxBankCommand              `cmd:"" help:"Run the sandbox bank by itself, until SIGTERM."`
 	Migrate            migrateCommand                  `cmd:"" help:"Bring the schema of the database up to date; a start does so too."`

@@ -2,9 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/valyala/fasthttp/fasthttputil"
@@ -17,6 +21,7 @@ import (
 	"purser/cmd/purser/settings"
 	"purser/httpapi"
 	"purser/httpapi/webhook"
+	"purser/persistence/ident"
 )
 
 // partners are the bank and the ramp of a server. The sandbox's are in this process and report
@@ -36,6 +41,32 @@ func (m *daemon) openPartners(context.Context) error {
 		return err
 	}
 	return m.partners.openRamp(&m.config, m.Clock, m.wallTime, &m.cleanup)
+}
+
+// claimSandbox compares the sandbox's stores in the data directory with the journal's deployment,
+// so that a directory of another deployment is not taken for this one's. It fails for a store of
+// another deployment, with the directory and what to do, and with the store's error. It is a step
+// of the start.
+func (m *daemon) claimSandbox(context.Context) error {
+	claims := map[string]func(ident.UUID) error{
+		datadir.RampDir(m.config.DataDir): m.partners.ramp.ClaimStore}
+	if m.partners.sandboxBank != nil {
+		claims[datadir.BankDir(m.config.DataDir)] = m.partners.sandboxBank.ClaimStore
+	}
+	if m.sandboxChains != nil {
+		claims[datadir.ChainsDir(m.config.DataDir)] = m.sandboxChains.ClaimStore
+	}
+	for _, dir := range slices.Sorted(maps.Keys(claims)) {
+		err := claims[dir](m.journal.Identity().Deployment)
+		if errors.Is(err, sandbox.ErrForeign) {
+			return fmt.Errorf("%s is of another deployment: put the directory of this deployment back, "+
+				"or move it away, and the sandbox begins anew there (%w)", dir, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // startPartners lets the partners in this process report: the REST server can take their reports

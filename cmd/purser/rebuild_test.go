@@ -178,6 +178,25 @@ func TestAttackStaleJournal(t *testing.T) {
 	}
 }
 
+// A restore that keeps the authorizer keeps a card frozen that the backup has active.
+func TestARestoreKeepsTheStricterRuleOfTheKeptAuthorizer(t *testing.T) {
+	t.Parallel()
+	d := staleDirectory(t)
+	backup := filepath.Join(t.TempDir(), "backup")
+	d.start(t)
+	d.awaitEmptyBacklog(t)
+	require.NoError(t, d.p.stop())
+	mustRun(t, "backup", "--data-dir", d.data, backup)
+	d.fallBehind(t)
+	require.NoError(t, os.RemoveAll(datadir.JournalDir(d.data)))
+	out, err := d.runCommand("restore", "--keep-authorizer", backup)
+	require.NoError(t, err, out)
+	require.Contains(t, out, "the journal has lost changes of 1 cards")
+	require.Contains(t, out, d.card)
+	d.start(t)
+	d.checkRecovered(t)
+}
+
 // rebuild-authorizer --discard-log names the decisions that it loses, and a frozen card stays
 // frozen.
 func TestDiscardLogNamesTheLostDecisions(t *testing.T) {

@@ -28,7 +28,7 @@ func readSecrets(t *testing.T, data, name string) []string {
 }
 
 // awaitResealed waits until all documents are sealed under the newest data key.
-func (m *daemon) awaitResealed(t *testing.T) {
+func awaitResealed(t *testing.T, m *daemon) {
 	t.Helper()
 	m.adminClient().await(t, "one data key", func() bool {
 		keys, err := actors.DataKeysInUse(t.Context(), m.journal)
@@ -61,11 +61,11 @@ func TestSecretsRotate(t *testing.T) {
 
 	m = startServer(t, data)
 	passDemo(t, data) // both network secrets are valid, and both data keys open documents
-	m.awaitResealed(t)
+	awaitResealed(t, m)
 	require.Zero(t, m.scrape(t)["purser_reseal_shards_left"])
 	require.Positive(t, m.scrape(t)["purser_resealed_records_total"])
 	for _, secret := range readSecrets(t, data, datadir.NetworkSecretFile) {
-		require.Equal(t, http.StatusBadRequest, m.networkStatus(t, secret), "a valid network secret was refused")
+		require.Equal(t, http.StatusBadRequest, networkStatus(t, m, secret), "a valid network secret was refused")
 	}
 	for _, name := range []string{settings.DataKeyFile, datadir.NetworkSecretFile, settings.PartnerSecretFile} {
 		require.NoError(t, rotate(name, "--finish"), "with a running server")
@@ -219,7 +219,7 @@ func TestTheAdminPortTriesNoSecrets(t *testing.T) {
 
 // networkStatus sends a malformed message to the card network's port and returns the answer's
 // status.
-func (m *daemon) networkStatus(t *testing.T, secret string) int {
+func networkStatus(t *testing.T, m *daemon, secret string) int {
 	t.Helper()
 	req, err := http.NewRequest("POST", "http://"+m.listeners.authorizer.Addr().String()+"/v1/authorizations", strings.NewReader("{"))
 	require.NoError(t, err)

@@ -142,7 +142,8 @@ func serveBank(ctx context.Context, cancel func(), server *http.Server, listener
 	return errors.Join(err, served, reported)
 }
 
-// openSandboxBank opens the bank of a directory, which reports to a Purser.
+// openSandboxBank opens the bank of a directory, which reports to a Purser. It fails when the store
+// cannot be opened. `purser serve` in a sandbox and `purser sandbox-bank` call it.
 func openSandboxBank(data string, delay time.Duration, report sandbox.Reporter, clock func() time.Time,
 	log *slog.Logger) (*sandbox.Bank, error) {
 	return sandbox.NewBank(sandbox.Config{Dir: datadir.BankDir(data), Delay: delay, Clock: clock, Report: report,

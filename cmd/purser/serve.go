@@ -121,6 +121,8 @@ type daemon struct {
 	memory      *fasthttputil.InmemoryListener // the simulation routes' way to the card network's server
 	hangups     chan os.Signal                 // SIGHUP: the certificate's files are looked at
 	network     *networkDesk
+	desk        *operatorDesk
+	api         *httpapi.Server // set before operators are admitted
 	rest        *httpapi.Front
 	journal     persistence.Journal
 	authorizer  *authorizer.Engine
@@ -180,9 +182,10 @@ func (m *daemon) localSteps() []step {
 func (m *daemon) journalSteps() []step {
 	return []step{
 		m.openJournal,
-		m.trustJournal,
+		func(ctx context.Context) error { return m.trusted.trustJournal(ctx, m.journal) },
 		m.openAuthorizer,
 		m.openChains,
+		m.claimSandbox,
 		m.startActors,
 		m.startPublisher,
 		m.startConsumers,

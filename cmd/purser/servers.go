@@ -20,6 +20,7 @@ import (
 	"purser/cmd/purser/storecare"
 	"purser/cmd/purser/tuning"
 	"purser/httpapi"
+	"purser/httpapi/mail"
 	"purser/httpapi/password"
 	"purser/httpapi/webhook"
 	"purser/persistence"
@@ -127,20 +128,27 @@ func (m *daemon) admitRequests(context.Context) error {
 	}
 	worker := password.NewWorker(self, passwordWorker)
 	m.cleanup.push(worker.Close)
+	var mailer mail.Sender // stays nil without a mail server
+	if m.config.Mailer != nil {
+		mailer = m.config.Mailer
+	}
 	server, err := httpapi.New(httpapi.Config{Actors: m.system, DerivePassword: worker.Derive, BaseURL: m.config.BaseURL,
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
 		PartnerSecrets: m.config.PartnerSecrets.ByPartner(), PartnerSignatures: m.config.PartnerSignatures,
+		Mail:         mailer,
 		SignupClosed: !m.config.SignupOpen, Issuer: m.config.Issuer, NoPhysical: !m.config.PhysicalCards,
 		NoCurrencies: !m.config.MultiCurrency, NoRamp: !m.config.Ramp, Convert: m.config.Convert,
 		DepositDelay:      m.config.SandboxDelay,
 		Full:              m.disk.refusal,
 		Streams:           m.shares.rest / streamsShare,
+		Processors:        m.config.Processors,
 		CheckoutTolerance: m.config.CheckoutTolerance,
 		PayoutLimits:      m.config.PayoutLimits, RateLimits: m.config.RateLimits, Elapsed: m.clocks.elapsed,
 		WebhookGuard: webhook.NewGuard(m.config.PrivateWebhooks, nil), Registry: m.registry, Logger: m.log})
 	if err != nil {
 		return err
 	}
+	m.api = server
 	m.rest.Open(server)
 	m.cleanup.push(m.stopREST)
 	return nil
@@ -157,7 +165,8 @@ func (m *daemon) startAdmin(context.Context) (err error) {
 		return err
 	}
 	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Registry: m.registry, Logger: m.log,
-		Edge: drain.Options{Connections: adminConnections}, Names: m.config.AdminHosts, Commands: m.operatorCommands()})
+		Edge: drain.Options{Connections: adminConnections}, Names: m.config.AdminHosts,
+		Operator: m.operatorPages(), Commands: m.operatorCommands()})
 	if err == nil {
 		m.edge.addPort(portAdmin, adminConnections, admin.Counts)
 		m.serve(portAdmin, admin, m.listeners.admin)
@@ -169,35 +178,40 @@ func (m *daemon) startAdmin(context.Context) (err error) {
 // and a backup copies them, so one of each runs at a time.
 func (m *daemon) operatorCommands() map[string]httpapi.Command {
 	return map[string]httpapi.Command{
-		"audit": {AtOnce: 1, Do: m.command(func(ctx context.Context, _ []byte) (any, error) {
-			return storecare.Audit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, storecare.AuditPause)
+		"audit": {AtOnce: 1, Do: m.stores.command(func(ctx context.Context, _ []byte) (any, error) {
+			report, err := storecare.Audit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, storecare.AuditPause)
+			m.desk.noteAudit(report, err)
+			return report, err
 		})},
-		"backup": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+		"backup": {AtOnce: 1, Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
 			return storecare.AnswerBackup(ctx, m.backedUp(), m.config.BackupsIn(), body, m.Clock())
 		})},
-		"unmatched": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+		"unmatched": {Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
 			return storecare.AnswerUnmatched(ctx, m.journal, m.sealer, body)
 		})},
-		"relay": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+		"relay": {AtOnce: 1, Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
 			return storecare.AnswerRelay(ctx, m.system, body)
 		})},
-		"payouts": {AtOnce: 1, Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+		"payouts": {AtOnce: 1, Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
 			return storecare.AnswerPayouts(ctx, m.system, body)
 		})},
-		"data-keys": {Do: m.command(func(ctx context.Context, _ []byte) (any, error) {
+		"reset-password": {Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
+			return answerReset(ctx, m.api, body)
+		})},
+		"data-keys": {Do: m.stores.command(func(ctx context.Context, _ []byte) (any, error) {
 			return actors.DataKeysInUse(ctx, m.journal)
 		})},
-		"secret": {Do: m.command(func(_ context.Context, body []byte) (any, error) {
+		"secret": {Do: m.stores.command(func(_ context.Context, body []byte) (any, error) {
 			return storecare.AnswerSecret(&m.config, body)
 		})},
-		"nacha": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+		"nacha": {Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
 			return storecare.AnswerNacha(ctx, m.partners.bank, body)
 		})},
 		"clock": {Do: m.trusted.answerCommand},
-		"sandbox-pay": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+		"sandbox-pay": {Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
 			return payOnSandbox(ctx, m.sandboxChains, body)
 		})},
-		"sandbox-reorganise": {Do: m.command(func(ctx context.Context, body []byte) (any, error) {
+		"sandbox-reorganise": {Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
 			return reorganiseSandbox(ctx, m.sandboxChains, body)
 		})},
 	}
@@ -218,27 +232,8 @@ func (m *daemon) backedUp() storecare.OpenStores {
 	return s
 }
 
-// operatorCommand is httpapi.Command.Do.
-type operatorCommand = func(ctx context.Context, body []byte) (any, error)
-
-// command returns do as a command that runs only while the stores are open. Its context ends before
-// they are closed. It fails with errNotServing while the stores are not open, and with do's error.
-func (m *daemon) command(do operatorCommand) operatorCommand {
-	return func(ctx context.Context, body []byte) (any, error) {
-		open, leave, err := m.stores.enter()
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(open, cancel)()
-		return do(ctx, body)
-	}
-}
-
 // admitOperators admits commands to the stores. It is the last step of a start, and its cleanup the
-// first of a stop.
+// first of a stop. It never fails.
 func (m *daemon) admitOperators(context.Context) error {
 	m.stores.opened()
 	m.cleanup.push(m.stores.close)

@@ -25,6 +25,8 @@ type logThrottle struct {
 	last time.Time
 }
 
+// due reports whether logThrottleEvery has passed since it was last true. The caller then logs, and
+// else stays silent.
 func (s *logThrottle) due(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,6 +91,8 @@ func (o *outbox) up() float64 {
 	return 1
 }
 
+// lagEvents returns the number of events that the publisher has not sent to Kafka yet, over all
+// partitions. The metrics endpoint calls it.
 func (o *outbox) lagEvents() float64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,6 +103,8 @@ func (o *outbox) lagEvents() float64 {
 	return float64(total)
 }
 
+// lagSeconds returns for how many seconds the partition furthest behind has had unsent events; 0
+// when all are sent. The metrics endpoint calls it.
 func (o *outbox) lagSeconds() float64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -224,7 +230,8 @@ func (f *followed) TopicReplaced(partition int, had, has int64) {
 	}
 }
 
-// lag counts the events of the journal that the consumer has not handled, and the shards in which it fails.
+// lag counts the events of the journal that the consumer has not handled, and the shards in which
+// it fails.
 func (f *followed) lag() (events uint64, failing int) {
 	for i := range f.at {
 		head, at := f.journal.Head(ident.Shard(i)).Position, f.at[i].Load()
@@ -250,6 +257,8 @@ type inbox struct {
 	all map[string]*followed
 }
 
+// newInbox returns the metrics of the Kafka consumers, without consumers yet. registerGauges calls
+// it.
 func newInbox(clock func() time.Time, log *slog.Logger) *inbox {
 	return &inbox{log: log, clock: clock, all: map[string]*followed{},
 		events: counters("purser_consumer_events_total",

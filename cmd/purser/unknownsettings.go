@@ -35,7 +35,8 @@ func warnUnknown(log *slog.Logger, environment []string) error {
 	return nil
 }
 
-// settingNames returns the variables of every command's flags, and the NAME_FILE of each secret.
+// settingNames returns the variables of every command's flags, and the NAME_FILE of each secret. It
+// fails only for commands that do not parse, which is a bug. warnUnknown calls it.
 func settingNames() ([]string, error) {
 	parser, err := newParser(&commands{})
 	if err != nil {

@@ -17,7 +17,8 @@ type versionCommand struct{}
 // showVersion is the flag --version, which prints what versionCommand prints and ends the program.
 type showVersion bool
 
-// BeforeReset runs before kong asks for a command.
+// BeforeReset runs before kong asks for a command: it prints the version and exits with 0. It fails
+// only when the output does.
 func (showVersion) BeforeReset(app *kong.Kong) error {
 	if err := new(versionCommand).Run(app.Stdout); err != nil {
 		return err
@@ -26,7 +27,7 @@ func (showVersion) BeforeReset(app *kong.Kong) error {
 	return nil
 }
 
-// Run prints the version in one line.
+// Run prints the version in one line. It fails only when the output does.
 func (*versionCommand) Run(out io.Writer) error {
 	words := []string{"purser", buildinfo.Version}
 	if r := buildinfo.Revision(); r != "" {

@@ -61,7 +61,9 @@ func (m *daemon) awaitJournal(ctx context.Context) {
 	}
 }
 
-// runJournalSteps runs steps with the time limit of a start.
+// runJournalSteps runs the steps of a start that need the journal, within startWithin. It fails
+// with the error of the first step that fails. awaitJournal repeats it until it succeeds or fails
+// for good.
 func runJournalSteps(ctx context.Context, steps []step) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
@@ -100,7 +102,7 @@ func (w *waiting) because(err error) bool {
 	return was == nil || *was != text
 }
 
-// reason returns the reason of the wait, nil when the start does not wait.
+// reason returns the reason of the wait, nil when the start does not wait. /readyz reports it.
 func (w *waiting) reason() error {
 	if why := w.why.Load(); why != nil {
 		return errors.New(*why)

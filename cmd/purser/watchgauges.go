@@ -18,12 +18,15 @@ type watched struct {
 	all map[string]watchedChain
 }
 
-// watchedChain is one. level is when the watcher had last read all that the node has; before it first did, when it first looked.
+// watchedChain is one. level is when the watcher had last read all that the node has; before it
+// first did, when it first looked.
 type watchedChain struct {
 	watch.Progress
 	level time.Time
 }
 
+// newWatched returns the metrics of the watched blockchains, without chains yet. newMetrics calls
+// it.
 func newWatched(clock func() time.Time) *watched {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, []string{"chain"}, nil)

@@ -198,7 +198,8 @@ func (s *Server) runMethod(r request, h Host) (json.RawMessage, error) {
 	return nil, &Error{Code: MethodNotFound, Message: "method not found"}
 }
 
-// initialize answers the supported version and the capability of tools.
+// initialize answers the MCP method "initialize" with the supported version and the capability of
+// tools. Malformed parameters are an error.
 func (s *Server) initialize(params jsontext.Value) (json.RawMessage, error) {
 	var asked struct {
 		ProtocolVersion *string `json:"protocolVersion"`

@@ -3,8 +3,8 @@
 // are defined in one place.
 //
 // A body is parsed strictly (see parseStrict) and then validated against the schema of its
-// operation, which Load compiles once. The package is independent of HTTP and of the meaning of a
-// request; it returns Faults, each of which names a field.
+// operation, which the first Load compiles. The package is independent of HTTP and of the meaning
+// of a request; it returns Faults, each of which names a field.
 package openapi
 
 import (
@@ -16,6 +16,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -48,9 +49,16 @@ type Document struct {
 	listing []Operation
 }
 
-// Load reads the embedded description and compiles the schema of every request body. An error is a
-// defect of the description. The REST server calls it at the start.
-func Load() (*Document, error) {
+// Load returns the embedded description with the compiled schema of every request body. The first
+// call of a process compiles it, and all calls share the result. An error is a defect of the
+// description. The REST server calls it at the start.
+func Load() (*Document, error) { return loadOnce() }
+
+var loadOnce = sync.OnceValues(compileDocument)
+
+// compileDocument reads the embedded description and compiles the schemas. It fails only for a
+// defect of the description. Load calls it once.
+func compileDocument() (*Document, error) {
 	tree, text, err := fromYAML(source)
 	if err != nil {
 		return nil, err
@@ -81,7 +89,8 @@ func Load() (*Document, error) {
 	return d, nil
 }
 
-// fromYAML converts the YAML to JSON and to the tree that the schema compiler reads.
+// fromYAML converts the YAML to JSON and to the tree that the schema compiler reads. It fails for a
+// source that is not YAML. Load and NetworkJSON call it with the embedded descriptions.
 func fromYAML(source []byte) (map[string]any, []byte, error) {
 	var tree any
 	if err := yaml.Unmarshal(source, &tree); err != nil {

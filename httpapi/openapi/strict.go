@@ -212,6 +212,8 @@ func fieldOf(pointer jsontext.Pointer) string {
 	return fieldPath(path)
 }
 
+// fieldPath returns the name of a field in a fault, such as items[2].amount. Characters that do not
+// print are replaced.
 func fieldPath(path []string) string {
 	var b strings.Builder
 	for _, part := range path {

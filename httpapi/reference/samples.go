@@ -96,7 +96,8 @@ func (r *request) addParameter(parameter map[string]any, value string) {
 	}
 }
 
-// writeSamples writes the request in every language.
+// writeSamples writes the request in every language. It fails only for credentials that no sample
+// has. readOperation calls it when the server starts.
 func (r *request) writeSamples() ([]Sample, error) {
 	if len(r.query) > 0 {
 		r.path += "?" + r.query.Encode()
@@ -140,6 +141,8 @@ func splitVariable(value string) (before, variable string) {
 	return before, variable
 }
 
+// pythonSample returns the request as a Python program (requests) that reads the address and the
+// key from the environment. writeSamples calls it.
 func (r *request) pythonSample() string {
 	var b strings.Builder
 	b.WriteString("import os\n\nimport requests\n\n")
@@ -185,6 +188,8 @@ func pythonLiteral(value any, indent string) string {
 	return compactJSON(value)
 }
 
+// typeScriptSample returns the request as a TypeScript program (fetch) that reads the address and
+// the key from the environment. writeSamples calls it.
 func (r *request) typeScriptSample() string {
 	var b strings.Builder
 	env := func(variable string) string { return "${process.env." + variable + "}" }

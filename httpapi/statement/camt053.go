@@ -114,6 +114,8 @@ func (s *Statement) CAMT053(w io.Writer) error {
 	return err
 }
 
+// newDocument returns the statement as a CAMT.053 document. An open period has an interim closing
+// balance. CAMT053 encodes it.
 func (s *Statement) newDocument(t totals) document {
 	id := fmt.Sprintf("S%s-%s", s.From.Format("20060102"), s.To.Format("20060102"))
 	closing := codeClosing
@@ -148,6 +150,8 @@ func balanceOf(code string, cents money.Cents, at time.Time) balance {
 		At: formatTime(at)}
 }
 
+// entryOf returns the entry of a statement line. number is its position in the statement, from 1.
+// newDocument calls it.
 func entryOf(number int, l *Line) entry {
 	e := entry{
 		Reference: strconv.Itoa(number), Amount: amount{currency, money.FormatDollars(l.AmountCents)},

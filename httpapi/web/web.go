@@ -7,9 +7,7 @@
 package web
 
 import (
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"html/template"
 	"io"
@@ -103,44 +101,26 @@ type To struct {
 
 // Site renders pages. It is safe for concurrent use.
 type Site struct {
-	page  *template.Template
-	files map[string]File
-	icon  File
-}
-
-// File is a file that a page loads from the server.
-type File struct {
-	ContentType string
-	Content     []byte
+	*Files
+	page *template.Template
+	icon File
 }
 
 // New reads the templates and files of the hosted pages. base is the path under which the pages'
 // own files are served; it ends with a slash. It fails only for a defect of the embedded files. The
 // REST server calls it at the start.
 func New(base string) (*Site, error) {
-	s := &Site{files: make(map[string]File)}
-	paths := make(map[string]string)
-	for name, contentType := range map[string]string{"page.css": "text/css; charset=utf-8",
-		"guide.css": "text/css; charset=utf-8",
-		"page.js":   "text/javascript; charset=utf-8", "receipt.js": "text/javascript; charset=utf-8",
-		"icon.svg": "image/svg+xml"} {
-		content, err := files.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		sum := sha256.Sum256(content)
-		stem, extension, _ := strings.Cut(name, ".")
-		versioned := stem + "-" + hex.EncodeToString(sum[:6]) + "." + extension
-		s.files[versioned] = File{contentType, content}
-		paths[name] = base + versioned
-	}
-	icon, err := files.ReadFile("favicon.ico")
+	s := &Site{}
+	var err error
+	s.Files, err = LoadFiles(files, base, "page.css", "guide.css", "page.js", "receipt.js", "icon.svg")
 	if err != nil {
 		return nil, err
 	}
-	s.icon = File{"image/x-icon", icon}
+	if s.icon, err = LoadFavicon(); err != nil {
+		return nil, err
+	}
 	s.page, err = template.New("page.html").Funcs(template.FuncMap{
-		"file": func(name string) string { return paths[name] },
+		"file": s.PathOf,
 		"qr":   QR,
 		// The template does not know the scheme of a wallet's link, which consists of an address
 		// and numbers of our own.
@@ -154,10 +134,11 @@ func New(base string) (*Site, error) {
 	return s, nil
 }
 
-// File returns a file by its versioned name. It never changes.
-func (s *Site) File(name string) (File, bool) {
-	f, ok := s.files[name]
-	return f, ok
+// LoadFavicon returns the file at FaviconPath. It fails only for a defect of the embedded files.
+// New and the admin port call it.
+func LoadFavicon() (File, error) {
+	icon, err := files.ReadFile("favicon.ico")
+	return File{"image/x-icon", icon}, err
 }
 
 // Favicon returns the file at FaviconPath. Its content may change.

@@ -56,7 +56,8 @@ func (o *SenderOptions) EnsureDefaults() {
 	}
 }
 
-// Validate returns the first fault of the options. EnsureDefaults must have run before.
+// Validate returns the first fault of the options. EnsureDefaults must have run before. It refuses
+// a nil Guard and negative timeouts. NewSender calls it.
 func (o *SenderOptions) Validate() error {
 	if o.Guard == nil {
 		return errors.New("webhook: no guard")

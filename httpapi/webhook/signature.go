@@ -50,6 +50,7 @@ func ParseVersions(text string) (versions Versions, err error) {
 	return versions, nil
 }
 
+// versionNamed returns the signature version "v1" or "v2", or 0 for another name.
 func versionNamed(name string) Versions {
 	switch name {
 	case "v1":

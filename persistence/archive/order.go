@@ -23,7 +23,9 @@ type order struct {
 // partRank returns the order of a part's letter within a shard; a head begins the next shard.
 func partRank(letter byte) int { return bytes.IndexByte([]byte("herotc"), letter) }
 
-// checkNext returns an error when the part is out of order.
+// checkNext checks that a part may come after the one before. ErrDamaged reports any other part:
+// out of order, of another shard, or after missing events. The writer and the Reader call it for
+// each part.
 func (o *order) checkNext(p persistence.Part) error {
 	letter := letterOf(p)
 	if h, ok := p.(*persistence.ShardHead); ok {
@@ -50,6 +52,8 @@ func (o *order) checkNext(p persistence.Part) error {
 	return nil
 }
 
+// beginShard checks the head of the next shard. ErrDamaged reports a shard out of order, or missing
+// events of the shard before. checkNext calls it.
 func (o *order) beginShard(h *persistence.ShardHead) error {
 	if err := o.requireAllEvents(); err != nil {
 		return err
@@ -61,6 +65,8 @@ func (o *order) beginShard(h *persistence.ShardHead) error {
 	return nil
 }
 
+// checkEvent fails with ErrDamaged for an event that does not follow the one before or lies above
+// the shard's head.
 func (o *order) checkEvent(e *persistence.Event) error {
 	if e.Position != o.position+1 || e.Position > o.head.Position {
 		return fmt.Errorf("%w: event %d of shard %d where %d of %d is due", ErrDamaged, e.Position, o.head.Shard, o.position+1,
@@ -70,7 +76,7 @@ func (o *order) checkEvent(e *persistence.Event) error {
 	return nil
 }
 
-// requireSameShard returns an error when the part belongs to another shard.
+// requireSameShard fails with ErrDamaged for a part whose slot belongs to another shard.
 func (o *order) requireSameShard(p persistence.Part) error {
 	slot := ident.Slot(o.head.Shard) << 4
 	switch p := p.(type) {
@@ -85,7 +91,7 @@ func (o *order) requireSameShard(p persistence.Part) error {
 	return nil
 }
 
-// requireAllEvents refuses to leave the events of a shard before its head.
+// requireAllEvents fails with ErrDamaged when events are missing up to the shard's head.
 func (o *order) requireAllEvents() error {
 	if o.position != o.head.Position {
 		return fmt.Errorf("%w: the events of shard %d end at %d, its head is %d", ErrDamaged, o.head.Shard, o.position,
@@ -94,7 +100,8 @@ func (o *order) requireAllEvents() error {
 	return nil
 }
 
-// requireAllShards refuses content that lacks shards.
+// requireAllShards fails with ErrDamaged when shards, or events of the last one, are missing. It is
+// called at the end of an archive.
 func (o *order) requireAllShards() error {
 	if err := o.requireAllEvents(); err != nil {
 		return err

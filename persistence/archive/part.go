@@ -20,6 +20,7 @@ const (
 	letterCursor = 'c'
 )
 
+// letterOf returns the byte that marks a part's type in an archive. It panics for an unknown type.
 func letterOf(p persistence.Part) byte {
 	switch p.(type) {
 	case *persistence.ShardHead:
@@ -58,7 +59,8 @@ func appendNumbers(dst []byte, all ...uint64) []byte {
 
 func appendTime(dst []byte, t time.Time) []byte { return binary.AppendVarint(dst, t.UnixMicro()) }
 
-// appendPart appends a part that is in order.
+// appendPart appends the encoding of a part that is in order; an event's position is not encoded.
+// It panics for an unknown type. The writer calls it.
 func appendPart(dst []byte, p persistence.Part) []byte {
 	dst = append(dst, letterOf(p))
 	switch p := p.(type) {
@@ -88,6 +90,8 @@ type cutter struct {
 	bad  bool
 }
 
+// takeBytes returns the next n bytes, which alias the block. With fewer left it sets bad and
+// returns nil.
 func (c *cutter) takeBytes(n uint64) []byte {
 	if c.bad || n > uint64(len(c.rest)) {
 		c.bad = true
@@ -105,6 +109,7 @@ func (c *cutter) readByte() byte {
 	return 0
 }
 
+// readNumber reads a uvarint of at most most. A larger or malformed number sets bad and returns 0.
 func (c *cutter) readNumber(most uint64) uint64 {
 	v, n := binary.Uvarint(c.rest)
 	if n <= 0 || v > most {
@@ -115,6 +120,8 @@ func (c *cutter) readNumber(most uint64) uint64 {
 	return v
 }
 
+// readTime reads a time in microseconds of Unix time. A malformed number sets bad and returns the
+// zero time.
 func (c *cutter) readTime() time.Time {
 	v, n := binary.Varint(c.rest)
 	if n <= 0 {
@@ -127,7 +134,8 @@ func (c *cutter) readTime() time.Time {
 
 func (c *cutter) readString() string { return string(c.takeBytes(c.readNumber(persistence.MaxName))) }
 
-// readBytes returns what aliases the block; nothing is nil, as the journals have it.
+// readBytes reads bytes with their length. They alias the block; no bytes are nil, as the journals
+// have it.
 func (c *cutter) readBytes() []byte {
 	if b := c.takeBytes(c.readNumber(persistence.MaxPayload)); len(b) > 0 {
 		return b
@@ -142,8 +150,8 @@ func (c *cutter) readHash() (h [32]byte) {
 
 func (c *cutter) readSlot() ident.Slot { return ident.Slot(c.readNumber(ident.Slots - 1)) }
 
-// readPart reads the next part; the position of an event is for the caller to set. nil when it is
-// none.
+// readPart reads the next part; the caller sets the position of an event. It returns nil and sets
+// bad when the bytes are no part.
 func (c *cutter) readPart() persistence.Part {
 	const any64, any32 = uint64(math.MaxInt64), uint64(math.MaxUint32) // Postgres has no unsigned numbers
 	switch c.readByte() {

@@ -24,7 +24,9 @@ type Reader struct {
 	ended    Sum
 }
 
-// NewReader reads the header. The reader does not close r.
+// NewReader reads the header. The reader does not close r. It fails with ErrForm for a file of
+// another form, with ErrDamaged for a damaged header, and with r's error. `purser restore` calls
+// it.
 func NewReader(r io.Reader) (*Reader, error) {
 	a := &Reader{from: r, sum: sha256.New()}
 	header := make([]byte, headerBytes+4)
@@ -49,7 +51,8 @@ func (a *Reader) Identity() persistence.Identity { return a.identity }
 // Sum returns what the archive ended with, once the content has ended without an error.
 func (a *Reader) Sum() Sum { return a.ended }
 
-// readFull reads exactly so many bytes.
+// readFull fills b. An archive that ends before is ErrDamaged; other failures are the underlying
+// reader's.
 func (a *Reader) readFull(b []byte) error {
 	_, err := io.ReadFull(a.from, b)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -58,7 +61,9 @@ func (a *Reader) readFull(b []byte) error {
 	return err
 }
 
-// Content reads the parts and then holds the end against them. It can be walked once.
+// Content reads the parts, and compares the sum at the end with them. It can be iterated once. It
+// ends with ErrDamaged for an altered or truncated archive, or with the underlying reader's error.
+// Parts that were yielded before such an error cannot be trusted.
 func (a *Reader) Content() persistence.Content {
 	return func(yield func(persistence.Part, error) bool) {
 		for {
@@ -84,7 +89,9 @@ func (a *Reader) Content() persistence.Content {
 // errEnough: the caller has stopped the iteration.
 var errEnough = errors.New("enough")
 
-// readFrame reads a frame and its contents into block, and reports whether it is the end frame.
+// readFrame reads a frame and its contents into block, and reports whether it is the end frame. It
+// fails with ErrDamaged for a frame that is cut off or whose checksum differs, and with the
+// underlying reader's error. Content calls it.
 func (a *Reader) readFrame() (last bool, err error) {
 	var frame [frameBytes]byte
 	if err := a.readFull(frame[:]); err != nil {
@@ -112,6 +119,9 @@ func (a *Reader) readFrame() (last bool, err error) {
 	return false, nil
 }
 
+// yieldParts yields the parts of the current block in order. It fails with ErrDamaged for a part
+// that cannot be read or is out of order, and with errEnough when the caller wants no more. Content
+// calls it.
 func (a *Reader) yieldParts(yield func(persistence.Part, error) bool) error {
 	c := cutter{rest: a.block}
 	for len(c.rest) > 0 {
@@ -133,8 +143,8 @@ func (a *Reader) yieldParts(yield func(persistence.Part, error) bool) error {
 	return nil
 }
 
-// checkEndFrame compares the end frame with the counts and the hash of the parts. It refuses
-// trailing bytes.
+// checkEndFrame compares the end frame with the counts and the hash of the parts. It fails with
+// ErrDamaged when they differ, when shards are missing, and for trailing bytes. Content calls it.
 func (a *Reader) checkEndFrame() error {
 	if err := a.order.requireAllShards(); err != nil {
 		return err
@@ -152,7 +162,8 @@ func (a *Reader) checkEndFrame() error {
 	return nil
 }
 
-// Verify reads an archive to its end and returns the journal's identity and the archive's sum.
+// Verify reads an archive to its end and returns the journal's identity and the archive's sum. It
+// fails with the errors of NewReader and Content.
 func Verify(r io.Reader) (persistence.Identity, Sum, error) {
 	a, err := NewReader(r)
 	if err != nil {

@@ -42,7 +42,9 @@ type Sum struct {
 	SHA256 [sha256.Size]byte // SHA-256 of the header and the blocks
 }
 
-// Write writes content to w and returns the archive's sum. It does not sync w.
+// Write writes content to w and returns the archive's sum. It does not sync w. It fails with
+// ErrDamaged for content out of order, with ErrTooLarge for a part over MaxBlock, and with the
+// errors of content and w. `purser backup` and `purser migrate-journal` call it.
 func Write(w io.Writer, identity persistence.Identity, content persistence.Content) (Sum, error) {
 	a := &writer{to: w, sum: sha256.New(), block: make([]byte, frameBytes, frameBytes+blockBytes)}
 	if err := a.writeHeader(identity); err != nil {
@@ -73,6 +75,9 @@ func (a *writer) writeHeader(identity persistence.Identity) error {
 	return a.writeBytes(binary.BigEndian.AppendUint32(h, crc32.Checksum(h, castagnoliTable())))
 }
 
+// addPart adds a part to the block, and writes the block when it is full. It fails with ErrDamaged
+// for a part out of order, with ErrTooLarge for a part over MaxBlock, and with the writer's error.
+// Write calls it.
 func (a *writer) addPart(p persistence.Part) error {
 	if err := a.order.checkNext(p); err != nil {
 		return err
@@ -88,7 +93,8 @@ func (a *writer) addPart(p persistence.Part) error {
 	return a.flushBlock(frameBlock)
 }
 
-// flushBlock writes the block with its frame.
+// flushBlock writes the block with its frame and empties it. letter is frameBlock or frameEnd. It
+// fails with the writer's error.
 func (a *writer) flushBlock(letter byte) error {
 	frame := a.block[:frameBytes]
 	frame[0] = letter
@@ -109,6 +115,8 @@ func (a *writer) writeBytes(b []byte) error {
 	return err
 }
 
+// writeEndFrame writes the last block and the frame with the archive's sum. It fails when shards or
+// events are missing, and with the writer's error. Write calls it.
 func (a *writer) writeEndFrame() (Sum, error) {
 	if err := a.order.requireAllShards(); err != nil {
 		return Sum{}, err

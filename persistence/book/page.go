@@ -163,6 +163,8 @@ func (m *eventPostings) checkBalanced() error {
 	return nil
 }
 
+// accountFor returns the page's entry of an account, and adds an empty one when there is none.
+// addEvent calls it.
 func (p *page) accountFor(key accountKey) *account {
 	a := p.byKey[key]
 	if a == nil {
@@ -265,6 +267,8 @@ func (p *page) queuePostings(b *pgx.Batch) {
 	b.Queue(sqlSetBalances, id, balances, entries)
 }
 
+// queueTransfers queues one statement that inserts all transfers of the page. queuePostings calls
+// it.
 func (p *page) queueTransfers(b *pgx.Batch) {
 	n := len(p.transfers)
 	position, ordinal, at := make([]int64, n), make([]int32, n), make([]time.Time, n)

@@ -31,7 +31,8 @@ func newSkippedPositions(write func(context.Context, map[ident.Shard]positionRan
 	return &skippedPositions{WriteBehind: postgres.NewWriteBehind(write)}
 }
 
-// rangeBefore returns the range that ends just before a page, or ErrMoved.
+// rangeBefore returns the range that ends just before a page; it is empty when none is known. It
+// fails with ErrMoved when the known range ends elsewhere. bookPage calls it.
 func (p *skippedPositions) rangeBefore(page *page) (positionRange, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +41,8 @@ func (p *skippedPositions) rangeBefore(page *page) (positionRange, error) {
 }
 
 // locateLocked implements rangeBefore; mu is held. known is false when no range is known: the
-// returned range is empty and the stored position must be checked at the server.
+// returned range is empty and the stored position must be checked at the server. It fails with
+// ErrMoved when the known range ends elsewhere.
 func (p *skippedPositions) locateLocked(page *page) (s positionRange, known bool, err error) {
 	switch s = p.ranges[page.shard]; {
 	case s.end == 0:
@@ -52,8 +54,8 @@ func (p *skippedPositions) locateLocked(page *page) (s positionRange, known bool
 }
 
 // extendOver adds a page without postings to the range before it. done is false when the position
-// is unknown and must be moved at the server. An error of an earlier write leaves the range
-// unchanged.
+// is unknown and must be moved at the server. It fails with ErrMoved when the range ends elsewhere,
+// or with the error of an earlier write; the range is then unchanged. skipPage calls it.
 func (p *skippedPositions) extendOver(page *page) (done bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,19 +71,23 @@ func (p *skippedPositions) extendOver(page *page) (done bool, err error) {
 	return true, nil
 }
 
+// setRange replaces the range of a shard.
 func (p *skippedPositions) setRange(shard ident.Shard, s positionRange) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ranges[shard] = s
 }
 
-// handledThrough returns the last handled position of a shard with this stored position.
+// handledThrough returns the last handled position of a shard with this stored position. The reads
+// of the book call it; Position calls reconcile.
 func (p *skippedPositions) handledThrough(shard ident.Shard, stored uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ranges[shard].handledThrough(stored)
 }
 
+// handledThrough returns the end of the range when the stored position is not before it, and else
+// the stored position.
 func (s positionRange) handledThrough(stored uint64) uint64 {
 	if s.after <= stored {
 		return max(stored, s.end)
@@ -101,7 +107,7 @@ func (p *skippedPositions) reconcile(shard ident.Shard, stored uint64) uint64 {
 	return s.handledThrough(stored)
 }
 
-// forgetRange drops the range of a shard if it still begins at the same position as r.
+// forgetRange drops the range of a shard if it still begins at the same position as s.
 func (p *skippedPositions) forgetRange(shard ident.Shard, s positionRange) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +119,8 @@ func (p *skippedPositions) forgetRange(shard ident.Shard, s positionRange) {
 // writeSkipped moves the positions of several shards in one transaction, without a sync. When
 // another process has moved a shard, its position stays and its range is forgotten. A shard that
 // another session has locked is retried with the next write, so that neither other shards nor
-// bookings wait for it.
+// bookings wait for it. It fails with the server's error, and all are then written again. The
+// write-behind calls it.
 func (b *Book) writeSkipped(ctx context.Context, ranges map[ident.Shard]positionRange) error {
 	ctx, cancel := context.WithTimeout(ctx, b.slack*skippedTimeout)
 	defer cancel()
@@ -148,6 +155,9 @@ func (b *Book) retryLocked(shard ident.Shard, s positionRange) {
 	}
 }
 
+// moveSkipped moves the positions of the shards whose rows no other session has locked (free), each
+// from the start of its range to the end. moved has those whose stored position was in the range.
+// It fails with the server's error. writeSkipped calls it.
 func moveSkipped(
 	ctx context.Context, tx pgx.Tx, store ident.UUID, ranges map[ident.Shard]positionRange,
 ) (free, moved map[ident.Shard]bool, err error) {
@@ -170,6 +180,8 @@ func moveSkipped(
 	return free, moved, tx.SendBatch(ctx, &second).Close()
 }
 
+// readShards returns a row reader that sets into[shard] for each shard of a result. moveSkipped
+// calls it.
 func readShards(into map[ident.Shard]bool) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var shard int16

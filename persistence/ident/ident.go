@@ -76,21 +76,26 @@ const (
 	Withdrawal    = "rw"
 	RampSession   = "rs"
 	Invitation    = "inv"
+	Address       = "eml"
 )
 
 // Prefixes of secrets and tokens.
 const (
-	APISecret     = "apk"
-	SessionSecret = "ses"
-	InviteSecret  = "invite"
-	SigningSecret = "whsec"
-	CardToken     = "ctok"
+	APISecret       = "apk"
+	SessionSecret   = "ses"
+	InviteSecret    = "invite"
+	ResetSecret     = "reset"
+	EmailSecret     = "email"
+	ChallengeSecret = "signin"
+	SigningSecret   = "whsec"
+	CardToken       = "ctok"
 )
 
 // ErrMalformed: the string is not an id, secret or token of the expected kind.
 var ErrMalformed = errors.New("malformed id")
 
-// System is the workspace of slot 0. It is a constant of the product, so that it needs no record to be found.
+// System is the workspace of slot 0. It is a constant of the product, so that it needs no record to
+// be found.
 var System = UUID{6: 0x70, 8: 0x80}
 
 // New makes an id of a slot at a time, with 62 bits read from entropy. It fails only when entropy
@@ -103,17 +108,19 @@ func New(slot Slot, now time.Time, entropy io.Reader) (UUID, error) {
 	return assemble(slot, now, random), nil
 }
 
-// FromRandom is New with random bits that the caller has drawn, for the path of a swipe, where reading them one id at a time
-// would allocate.
+// FromRandom is New with random bits that the caller has drawn, for the path of a swipe, where
+// reading them one id at a time would allocate.
 func FromRandom(slot Slot, now time.Time, random [8]byte) UUID { return assemble(slot, now, random) }
 
-// Derive makes the id bits that follow from a cause: the same cause at the same time gives the same id, which is how a
-// reaction that runs twice makes one thing.
+// Derive makes the id bits that follow from a cause: the same cause at the same time gives the same
+// id, which is how a reaction that runs twice makes one thing.
 func Derive(slot Slot, at time.Time, cause string) UUID {
 	sum := sha256.Sum256([]byte(cause))
 	return assemble(slot, at, [8]byte(sum[:8]))
 }
 
+// assemble makes a UUID (version 7) from a time in milliseconds, a slot and 8 random bytes. It
+// panics for a slot that does not exist. New and Derive call it.
 func assemble(slot Slot, now time.Time, random [8]byte) UUID {
 	if slot >= Slots {
 		panic(fmt.Sprintf("BUG: slot %d", slot))

@@ -45,7 +45,9 @@ func ParseToken(s []byte) (Token, error) {
 	return t, nil
 }
 
-// NewSecret draws an API or session secret of a slot. Only its hash is ever kept.
+// NewSecret draws an API or session secret of a slot. Only its hash is ever kept. It fails only
+// when entropy does. The routes that create API keys, sessions, invitations and webhook endpoints
+// call it.
 func NewSecret(prefix string, slot Slot, entropy io.Reader) (string, error) {
 	var b [34]byte
 	b[0], b[1] = byte(slot>>8), byte(slot)
@@ -67,8 +69,11 @@ func ParseSecret(prefix, secret string) (Slot, string, error) {
 	return Slot(b[0])<<8 | Slot(b[1]), fmt.Sprintf("%x", sha256.Sum256([]byte(secret))), nil
 }
 
-// The first 16 bits of a token or secret hold a 12-bit slot; the four leading zeros are not written.
+// The first 16 bits of a token or secret hold a 12-bit slot; the four leading zeros are not
+// written.
 
+// appendBits appends the base-32 text of a secret's bytes, chars characters long. The first 12 bits
+// are the slot. Token.String and NewSecret call it.
 func appendBits(dst, b []byte, chars int) []byte {
 	acc, bits := uint32(b[0]&0x0f)<<8|uint32(b[1]), 12
 	rest := b[2:]
@@ -85,6 +90,8 @@ func appendBits(dst, b []byte, chars int) []byte {
 	return dst
 }
 
+// decodeBits is the inverse of appendBits. It returns false for a character outside the alphabet or
+// a text of another length. ParseToken and ParseSecret call it.
 func decodeBits[T string | []byte](b []byte, s T) bool {
 	acc, bits, n := uint32(0), 0, -1
 	for i := range len(s) {
@@ -131,6 +138,8 @@ func appendBase32(dst, b []byte) []byte {
 	return dst
 }
 
+// decodeBase32 decodes the 26 characters of a UUID into b. It returns false for a character outside
+// the alphabet, a value over 128 bits or a text of another length. Parse and ParseBytes call it.
 func decodeBase32[T string | []byte](b []byte, s T) bool {
 	acc, bits, n := uint32(0), -2, 0
 	for i := range len(s) {

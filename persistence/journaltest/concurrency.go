@@ -113,7 +113,8 @@ func (f *fixture) writeUntilFenced() fenced {
 	}
 }
 
-// runLane appends groups of two batches: each an event, the state after it and a list entry.
+// runLane appends groups of two batches: each an event, the state after it and a list entry. It
+// fails with the journal's error and for an unexpected outcome.
 func runLane(f *fixture, slot ident.Slot, epoch uint64, appends int) error {
 	version := uint64(0)
 	for range appends {
@@ -142,7 +143,8 @@ func runLane(f *fixture, slot ident.Slot, epoch uint64, appends int) error {
 	return nil
 }
 
-// follow reads a shard as it grows, to a position, and finds every event once and none above the head.
+// follow reads a shard as it grows, up to a position. It fails for a missing or repeated event, for
+// one above the head, and with the journal's error.
 func follow(ctx context.Context, j persistence.Journal, shard ident.Shard, to uint64) error {
 	for at := uint64(0); at < to; {
 		if err := j.Wait(ctx, shard, at); err != nil {
@@ -165,7 +167,8 @@ func follow(ctx context.Context, j persistence.Journal, shard ident.Shard, to ui
 	return nil
 }
 
-// watch reads the documents of a shard as they change. What a read shows is a batch's whole and not above the head after it.
+// watch reads the documents of a shard as they change, until its head is at a position. It fails
+// for documents of half a batch or above the head after the read, and with the journal's error.
 func watch(ctx context.Context, j persistence.Journal, slot ident.Slot, to uint64) error {
 	for seen := uint64(0); seen < to; {
 		if err := j.Wait(ctx, slot.Shard(), seen); err != nil {

@@ -18,7 +18,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// Loader makes an empty store and loads content into it. It returns the error of the load, and how to open the store.
+// Loader makes an empty store and loads content into it. It returns the error of the load, and how
+// to open the store.
 type Loader func(t T, identity persistence.Identity, content persistence.Content) (Reopen, error)
 
 // Dump is the archive of a journal as it is now.
@@ -32,8 +33,8 @@ func Dump(t T, j persistence.Journal) []byte {
 	return out.Bytes()
 }
 
-// RunLoad holds the content of a journal and what a loader makes of it against each other: it must be the same to the byte, and
-// the new journal must go on where the old one stood.
+// RunLoad holds the content of a journal and what a loader makes of it against each other: it must
+// be the same to the byte, and the new journal must go on where the old one stood.
 func RunLoad(t *testing.T, open Factory, load Loader) {
 	t.Run("same bytes", func(t *testing.T) {
 		f := start(t, open)
@@ -78,8 +79,8 @@ func loadArchive(t T, dump []byte, load Loader) (Reopen, error) {
 	return load(t, r.Identity(), r.Content())
 }
 
-// fill appends something of every sort: names of more than 127 bytes, empty documents, replaced and removed ones, and a cursor
-// without events. It leaves the epoch of f.shard raised once more.
+// fill appends something of every sort: names of more than 127 bytes, empty documents, replaced and
+// removed ones, and a cursor without events. It leaves the epoch of f.shard raised once more.
 func (f *fixture) fill() {
 	long, longer := strings.Repeat("k", 257), strings.Repeat("k", 384) // as uvarints the second is the lesser
 	for version := uint64(1); version <= 3; version++ {
@@ -111,7 +112,8 @@ func (f *fixture) fill() {
 	f.epoch--
 }
 
-// goOn appends what only a journal with the versions, ordinals and once-keys of fill takes: it returns why not.
+// goOn appends batches that only a journal with the versions, ordinals and once-keys of fill takes.
+// It fails with the reason why another journal does not.
 func (f *fixture) goOn(epoch uint64) error {
 	group := []*persistence.Batch{
 		batch(event("card", "s", 3)), batch(once("forever", "x", time.Time{})),
@@ -219,6 +221,8 @@ func snapshotReads(f *fixture) {
 	require.Equal(f.t, []string{`"old"`, `"b"`}, documents)
 }
 
+// snapshotContext tests that the content of a snapshot ends with the error of its context when that
+// is cancelled.
 func snapshotContext(f *fixture) {
 	f.must(batch(event("card", "s", 1)))
 	stored, err := f.j.(persistence.Archiver).StoredBytes(f.ctx)

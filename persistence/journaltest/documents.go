@@ -12,6 +12,7 @@ import (
 	"purser/persistence/ident"
 )
 
+// list returns a page of a list. It fails the test with the journal's error.
 func (f *fixture) list(kind, workspace, parent string, page persistence.Page) []persistence.Record {
 	f.t.Helper()
 	records, err := f.j.List(f.ctx, slot, kind, workspace, parent, page)
@@ -67,6 +68,22 @@ var recordTests = map[string]func(*fixture){
 		require.Equal(f.t, want, ids(f.list("item", workspace, "", persistence.Page{Limit: 100})))
 		for size := 1; size <= len(want)+1; size++ {
 			require.Equal(f.t, want, ids(f.pages("item", size)))
+		}
+	},
+	"a list is read from any position": func(f *fixture) {
+		for i := range 3 {
+			f.must(batch(event("card", fmt.Sprint(i), 1), event("card", fmt.Sprint(i), 2),
+				record("item", fmt.Sprint(2*i), "", `{}`), record("item", fmt.Sprint(2*i+1), "", `{}`)))
+		}
+		all := f.list("item", workspace, "", persistence.Page{Limit: 10})
+		for position := uint64(1); position <= all[0].Position+1; position++ {
+			want := []string{}
+			for _, r := range all {
+				if r.Position < position {
+					want = append(want, r.ID)
+				}
+			}
+			require.Equal(f.t, want, ids(f.list("item", workspace, "", persistence.Page{AfterPosition: position, Limit: 10})))
 		}
 	},
 	"an empty shard's first record can be paged past": func(f *fixture) {

@@ -1,8 +1,10 @@
-// Package journaltest is the contract of persistence.Journal as a suite: Run is passed by every journal, and Load is the
-// workload with which a journal shows that a crash takes nothing that was answered.
+// Package journaltest is the contract of persistence.Journal as a suite: Run is passed by every
+// journal, and Load is the workload with which a journal shows that a crash takes nothing that was
+// answered.
 //
-// The suite knows nothing of how a journal stores. It relies on no order that the contract does not give, and on no time finer
-// than a millisecond, since a store may keep microseconds only. It measures nothing.
+// The suite knows nothing of how a journal stores. It relies on no order that the contract does not
+// give, and on no time finer than a millisecond, since a store may keep microseconds only. It
+// measures nothing.
 package journaltest
 
 import (
@@ -123,6 +125,8 @@ func (f *fixture) refused(b *persistence.Batch) error {
 	return outcome.Err
 }
 
+// events returns the events after a position, and requires that cached and stored ones are equal.
+// It fails the test otherwise.
 func (f *fixture) events(after uint64, limit int) []persistence.Event {
 	f.t.Helper()
 	events, err := f.j.Events(f.ctx, f.shard, after, limit)
@@ -133,6 +137,8 @@ func (f *fixture) events(after uint64, limit int) []persistence.Event {
 	return events
 }
 
+// batch builds a batch of the tests' workspace from events, records, once-keys and timers. It
+// panics for any other part.
 func batch(parts ...any) *persistence.Batch {
 	b := &persistence.Batch{Workspace: workspace, Slot: slot}
 	for _, part := range parts {
@@ -156,7 +162,8 @@ func event(kind, stream string, version uint64) persistence.Event {
 	return persistence.Event{
 		ID: fmt.Sprintf("evt_%s_%s_%d", kind, stream, version), Workspace: workspace, Kind: kind, Stream: stream,
 		Version: version, Type: kind + ".happened.v1", At: Start.Add(time.Duration(version) * time.Millisecond),
-		// The order of the members and the space are the writer's: a payload comes back byte by byte.
+		// The order of the members and the space are the writer's: a payload comes back byte by
+		// byte.
 		Payload: json.RawMessage(fmt.Sprintf(`{"version": %d, "stream":%q}`, version, stream)),
 	}
 }
@@ -202,6 +209,7 @@ func sameOnce(t T, want, got persistence.Once) {
 	require.Equal(t, want, got)
 }
 
+// sameTimers requires that two lists of timers are equal; equal instants may be in different zones.
 func sameTimers(t T, want, got []persistence.Timer) {
 	t.Helper()
 	require.Len(t, got, len(want))

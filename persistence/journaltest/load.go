@@ -11,11 +11,13 @@ import (
 	"purser/persistence/ident"
 )
 
-// Load is a workload whose every step can be found in a journal afterwards, whole or not at all. Step appends to each of its
-// shards in turn; Verify reads a journal, perhaps after a crash, and returns its faults.
+// Load is a workload whose every step can be found in a journal afterwards, whole or not at all.
+// Step appends to each of its shards in turn; Verify reads a journal, perhaps after a crash, and
+// returns its faults.
 //
-// Batch n of a shard is two events (versions 2n−1 and 2n), the state record at version 2n, a list entry, a once and the
-// shard's one timer moved to n seconds after Start. An entry older than keep batches is removed.
+// Batch n of a shard is two events (versions 2n−1 and 2n), the state record at version 2n, a list
+// entry, a once and the shard's one timer moved to n seconds after Start. An entry older than keep
+// batches is removed.
 type Load struct {
 	j persistence.Journal
 	// epochs are what Raise last returned.
@@ -46,7 +48,8 @@ func (l *Load) Told() Told {
 	return told
 }
 
-// Use continues the workload on a journal that was opened, taking its shards.
+// Use continues the workload on a journal that was opened, and raises the epochs of its shards. It
+// fails with the journal's error. Tests call it before the first Step.
 func (l *Load) Use(j persistence.Journal) error {
 	l.j = j
 	for i := range loadShards {
@@ -61,7 +64,7 @@ func (l *Load) Use(j persistence.Journal) error {
 
 // Continue takes the shards anew after a failed Step, on the same journal or on another, and
 // continues after its events. A batch that was asked and not answered is there or not. No step may
-// be under way.
+// be under way. It fails with the journal's error, and when the journal lacks an answered batch.
 func (l *Load) Continue(j persistence.Journal) error {
 	if err := l.Use(j); err != nil {
 		return err
@@ -77,7 +80,8 @@ func (l *Load) Continue(j persistence.Journal) error {
 	return nil
 }
 
-// Step appends one group to each shard.
+// Step appends one group of loadGroup batches to each shard. It fails with the journal's error, or
+// the first one of a batch; Continue must then precede the next Step.
 func (l *Load) Step() error {
 	for i := range loadShards {
 		var group []*persistence.Batch
@@ -98,6 +102,7 @@ func (l *Load) Step() error {
 	return nil
 }
 
+// loadBatch builds batch n of the i-th shard, as Load describes it. Step calls it.
 func loadBatch(i int, n uint64) *persistence.Batch {
 	stream := fmt.Sprint("card", i)
 	state := record("card", stream, "", fmt.Sprint(n))
@@ -127,7 +132,8 @@ func loadOnce(i int, n uint64) persistence.Once {
 func loadDue(n uint64) time.Time { return Start.Add(time.Duration(n) * time.Second) }
 
 // Verify requires that the journal holds every answered batch, perhaps some more that were asked,
-// each whole, and nothing else. told is the result of Told at or before the crash.
+// each whole, and nothing else. It takes the result of Told at or before the crash. It returns the
+// faults of all shards, joined. Tests call it after a crash.
 func (l *Load) Verify(j persistence.Journal, told Told) error {
 	var errs []error
 	for i := range loadShards {
@@ -138,6 +144,8 @@ func (l *Load) Verify(j persistence.Journal, told Told) error {
 	return errors.Join(errs...)
 }
 
+// verify is Verify for the i-th shard. It fails for a lost epoch, for half a batch, for too few or
+// too many batches, and with the errors of the four checks that it calls.
 func (l *Load) verify(j persistence.Journal, i int, told, epoch uint64) error {
 	head := j.Head(loadSlot(i).Shard())
 	n := head.Position / 2
@@ -154,6 +162,8 @@ func (l *Load) verify(j persistence.Journal, i int, told, epoch uint64) error {
 	return errors.Join(l.verifyEvents(j, i, n), l.verifyDocuments(j, i, n), l.verifyOnces(j, i, n), l.verifyTimer(j, i, n))
 }
 
+// verifyEvents requires that a shard has exactly the events of n batches. Any difference is an
+// error. verify calls it.
 func (l *Load) verifyEvents(j persistence.Journal, i int, n uint64) error {
 	events, err := j.Events(context.Background(), loadSlot(i).Shard(), 0, persistence.MaxPage)
 	if err != nil {
@@ -172,6 +182,8 @@ func (l *Load) verifyEvents(j persistence.Journal, i int, n uint64) error {
 	return nil
 }
 
+// verifyDocuments requires that a shard has the state record and the list entries of n batches. Any
+// difference is an error. verify calls it.
 func (l *Load) verifyDocuments(j persistence.Journal, i int, n uint64) error {
 	ctx, slot := context.Background(), loadSlot(i)
 	state, err := j.Record(ctx, slot, "card", fmt.Sprint("card", i))
@@ -200,6 +212,8 @@ func (l *Load) verifyDocuments(j persistence.Journal, i int, n uint64) error {
 	return nil
 }
 
+// verifyOnces requires that a shard has the once-keys of n batches and of no later ones. Any
+// difference is an error. verify calls it.
 func (l *Load) verifyOnces(j persistence.Journal, i int, n uint64) error {
 	for k := uint64(1); k <= l.asked[i].Load(); k++ {
 		want := loadOnce(i, k)
@@ -211,6 +225,8 @@ func (l *Load) verifyOnces(j persistence.Journal, i int, n uint64) error {
 	return nil
 }
 
+// verifyTimer requires that a shard's one timer is the one of batch n. Any difference is an error.
+// verify calls it.
 func (l *Load) verifyTimer(j persistence.Journal, i int, n uint64) error {
 	timers, err := j.Timers(context.Background(), loadSlot(i).Shard(), Start.Add(24*time.Hour), persistence.Timer{}, 10)
 	if err != nil {

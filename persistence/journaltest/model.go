@@ -63,6 +63,7 @@ func (m *model) refusal(b *persistence.Batch, now time.Time) string {
 	return ""
 }
 
+// append applies a batch to the model, or returns the reason of its refusal as refusal does.
 func (m *model) append(b *persistence.Batch, now time.Time) string {
 	if refusal := m.refusal(b, now); refusal != "" {
 		return refusal
@@ -97,6 +98,7 @@ func (m *model) append(b *persistence.Batch, now time.Time) string {
 	return ""
 }
 
+// sweep removes the expired once-keys and returns their number.
 func (m *model) sweep(now time.Time) int {
 	swept := 0
 	for key, o := range m.onces {
@@ -108,6 +110,7 @@ func (m *model) sweep(now time.Time) int {
 	return swept
 }
 
+// list returns the ids of a list's records, newest first.
 func (m *model) list(kind, workspace, parent string) []string {
 	var found []modelRecord
 	for _, r := range m.records {
@@ -123,6 +126,7 @@ func (m *model) list(kind, workspace, parent string) []string {
 	return got
 }
 
+// due returns the timers due at a time, in any order.
 func (m *model) due(now time.Time) []persistence.Timer {
 	var due []persistence.Timer
 	for _, t := range m.timers {
@@ -142,6 +146,7 @@ var (
 	drawSeconds = rapid.IntRange(-3, 6)
 )
 
+// drawBatch draws a random batch; about one event in ten has a wrong version. modelAppend calls it.
 func (f *fixture) drawBatch(t *rapid.T, m *model) *persistence.Batch {
 	b := &persistence.Batch{Workspace: workspace, Slot: slot}
 	at := map[[2]string]uint64{}
@@ -213,6 +218,7 @@ func runModel(t *testing.T, open Factory) {
 	})
 }
 
+// modelAppend appends random batches to the journal and to the model, and requires equal outcomes.
 func (f *fixture) modelAppend(t *rapid.T, m *model) {
 	var group []*persistence.Batch
 	for range rapid.IntRange(1, 3).Draw(t, "batches") {
@@ -255,6 +261,8 @@ func (f *fixture) compare(t *rapid.T, m *model) {
 	f.compareTimers(t, m)
 }
 
+// compareRecords requires that the records and lists of a kind are those of the model. compare
+// calls it.
 func (f *fixture) compareRecords(t *rapid.T, m *model, kind string) {
 	all := []string{}
 	for key, want := range m.records {
@@ -277,6 +285,7 @@ func (f *fixture) compareRecords(t *rapid.T, m *model, kind string) {
 	require.Equal(t, m.list(kind, workspace, "a"), f.listByPages(kind, "a", rapid.IntRange(1, 3).Draw(t, "page")))
 }
 
+// listByPages returns the ids of a whole list, read by pages of a size.
 func (f *fixture) listByPages(kind, parent string, size int) []string {
 	got, page := []string{}, persistence.Page{Limit: size}
 	for {
@@ -290,6 +299,7 @@ func (f *fixture) listByPages(kind, parent string, size int) []string {
 	}
 }
 
+// compareOnces requires that the once-keys of a scope are those of the model. compare calls it.
 func (f *fixture) compareOnces(t *rapid.T, m *model, scope string) {
 	for _, name := range names {
 		asked := once(scope, name, time.Time{})
@@ -303,6 +313,8 @@ func (f *fixture) compareOnces(t *rapid.T, m *model, scope string) {
 	}
 }
 
+// compareTimers requires that the due timers are those of the model, in their order. compare calls
+// it.
 func (f *fixture) compareTimers(t *rapid.T, m *model) {
 	want, got := m.due(f.now), f.timers(f.now, persistence.MaxPage)
 	require.True(t, slices.IsSortedFunc(got, func(a, b persistence.Timer) int { return a.Due.Compare(b.Due) }))

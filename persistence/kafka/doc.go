@@ -1,5 +1,5 @@
-// Package kafka publishes the journal's events to one topic of Apache Kafka and gives them to consumers from there: a Publisher
-// (the outbox) and a persistence.Subscription.
+// Package kafka publishes the journal's events to one topic of Apache Kafka and gives them to
+// consumers from there: a Publisher (the outbox) and a persistence.Subscription.
 //
 // # The topic
 //
@@ -60,9 +60,32 @@
 // was promoted. Its shard is read from the journal once for each page that has such messages. The
 // listener counts both kinds.
 //
-// A compressed batch that inflates to more than MaxMessageBytes, or to more than 1,000 records, is
-// refused before it fills the memory. Nothing inflates a batch without compression: the topic's
-// max.message.bytes bounds it, and a consumer keeps one batch of a partition in memory at a time.
+// # Memory
+//
+// The records of a batch come from its producer. A consumer therefore reads the batches of an
+// answer itself, one after another: kafka-go decodes all of them at once into structs, and 874
+// bytes of compressed headers become 164 MB. Nothing is allocated by a count or a length before it
+// is checked. The bounds:
+//
+//	bytes from Kafka       fetchBytes for each partition; up to MaxMessageBytes, for one large
+//	                       batch, in maxLargeReads readers of a Topic at a time
+//	inflated bytes         MaxMessageBytes, in maxInflaters batches of a Topic at a time; besides,
+//	                       a window of Zstandard of at most as much
+//	records of a batch     fullEvents
+//	headers of a record    maxHeaders; the memory of one record's headers serves all of them
+//	events of a page       those whose proof checks, from batches of fullBytes as sent and as
+//	                       inflated, or of fullEvents records, and one batch more
+//
+// A page is the events that are decoded at a time and given to the handlers. The rest of an answer
+// stays as Kafka sent it. A batch over a bound, or with records that cannot be read, or in a
+// message format before version 2, which has no headers, is refused as a whole: the listener gets
+// ErrForged once, and the reader continues behind the batch's last offset, for which the broker
+// vouches. No true event is in such a batch. When a page had messages without effect, CheckEvery
+// holds although the end is not reached: a producer that floods the topic delays a consumer by that
+// time.
+//
+// A batch with a wrong checksum, or with offsets that go backwards, is the broker's fault. The
+// reader then takes the events from the journal and continues at the end of the partition.
 //
 // # A topic that is another one
 //
@@ -82,6 +105,6 @@
 //
 // # Outside its scope
 //
-// The package decodes no payload, compresses nothing (set compression.type on the topic) and
-// deletes nothing.
+// The package decodes no payload, compresses nothing (set compression.type on the topic, with
+// compression.zstd.level up to 19) and deletes nothing.
 package kafka

@@ -16,7 +16,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/fetch"
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -145,7 +144,8 @@ func (f *fixture) appendEverywhere(events int) {
 	}
 }
 
-// run starts something that ends with its context and returns how to end it, which the end of the test also does.
+// run starts something that ends with its context and returns how to end it, which the end of the
+// test also does.
 func (f *fixture) run(run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	ended := make(chan error, 1)
@@ -194,7 +194,8 @@ func (f *fixture) eventually(ok func() bool, message string) {
 	require.Eventually(f.t, ok, patience, 5*time.Millisecond, message)
 }
 
-// handled waits until a consumer has all that the journal has, and then holds its effects against the journal.
+// handled waits until a consumer has all that the journal has, and then holds its effects against
+// the journal.
 func (f *fixture) handled(consumers ...*consumer) {
 	f.t.Helper()
 	for _, c := range consumers {
@@ -269,10 +270,10 @@ func (w *wire) RoundTrip(ctx context.Context, addr net.Addr, request kafkago.Req
 		return nil, errRefused
 	}
 	send := func() (kafkago.Response, error) { return w.RoundTripper.RoundTrip(ctx, addr, request) }
-	switch request := request.(type) {
-	case *fetch.Request:
-		w.fetching.Or(1 << request.Topics[0].Partitions[0].Partition)
-	case *produce.Request:
+	if partition, ok := kafka.FetchedPartition(request); ok {
+		w.fetching.Or(1 << partition)
+	}
+	if _, ok := request.(*produce.Request); ok {
 		if answer := w.produce.Load(); answer != nil {
 			return (*answer)(send)
 		}

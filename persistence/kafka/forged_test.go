@@ -132,8 +132,10 @@ func TestReplayedMessagesHaveNoEffect(t *testing.T) {
 		f.produceRaw(partition, 0, f.messageOf(shard, 1), f.messageOf(shard, 2), f.messageOf(shard, 3))
 		f.append(shard, 1, `{}`)
 		f.handled(c)
-		f.eventually(func() bool { return c.unproven.Load() == 2 && c.repeated.Load() == 1 },
+		// A publisher that waits too long for an answer sends a message again: there may be more.
+		f.eventually(func() bool { return c.unproven.Load() >= 2 && c.repeated.Load() >= 1 },
 			"the repeats did not come")
+		f.handled(c)
 	})
 }
 

@@ -284,6 +284,7 @@ func TestMessageLimitLowered(t *testing.T) {
 		f.append(2, 1, `{"a":"`+strings.Repeat("x", 200<<10)+`"}`)
 		f.append(3, 1, `{}`)
 		f.eventually(func() bool { return c.position(3) == 2 && o.failed.Load() > failed+1 }, "nobody says that it does not fit")
+		require.ErrorContains(t, *o.failure.Load(), "raise max.message.bytes")
 		f.append(2, 1, `{}`)
 		require.EqualValues(t, 1, c.position(2)) // the event before it
 		f.limit(kafka.MaxMessageBytes)

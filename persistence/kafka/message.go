@@ -1,13 +1,12 @@
 package kafka
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"strconv"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -34,6 +33,21 @@ const (
 	sourceURN      = "urn:purser:"
 	headersOfEvent = 13
 )
+
+// headerName returns a header's name, and does not allocate for those of an event.
+func headerName(b []byte) string {
+	for _, name := range eventHeaders {
+		if string(b) == name {
+			return name
+		}
+	}
+	return string(b)
+}
+
+var eventHeaders = [headersOfEvent]string{
+	headerContentType, headerSpecVersion, headerID, headerType, headerSource, headerTime, headerStore,
+	headerShard, headerPosition, headerKind, headerStream, headerVersion, headerProof,
+}
 
 // codec writes events of one journal as messages and reads them. It is for one goroutine.
 type codec struct {
@@ -74,20 +88,14 @@ func (c *codec) maxMessageSize(e *persistence.Event) int {
 	return framing + len(e.Workspace) + len(e.Payload) + len(e.ID) + len(e.Type) + len(e.Kind) + len(e.Stream)
 }
 
-// decodeMessage rebuilds the event of a message. It fails with ErrForeign for a message of another
-// journal or form, with ErrForged for a false proof, and with ErrUnproven for one without a proof
-// of this run. The event counts only without an error; the shard counts with ErrUnproven too.
-func (c *codec) decodeMessage(partition int, m *kafkago.Record) (shard ident.Shard, e persistence.Event, err error) {
-	key, err := readContents(m.Key)
-	if err != nil {
-		return 0, e, err
-	}
-	if e.Payload, err = readContents(m.Value); err != nil {
-		return 0, e, err
-	}
-	e.Workspace = string(key)
+// decodeRecord rebuilds the event of a message, and copies its payload once the proof checks. It
+// fails with ErrForeign for a message of another journal or form, with ErrForged for a false proof,
+// and with ErrUnproven for one without a proof of this run. The event counts only without an error;
+// the shard counts with ErrUnproven too.
+func (c *codec) decodeRecord(partition int, m *record) (shard ident.Shard, e persistence.Event, err error) {
+	e.Workspace, e.Payload = string(m.key), m.value
 	store, source, proof, number := "", "", "", uint64(0)
-	for _, h := range m.Headers {
+	for _, h := range m.headers {
 		value := string(h.Value)
 		switch h.Key {
 		case headerID:
@@ -127,16 +135,9 @@ func (c *codec) decodeMessage(partition int, m *kafkago.Record) (shard ident.Sha
 	case e.Position == 0 || e.At.IsZero():
 		err = fmt.Errorf("%w: no position or time", ErrForeign)
 	default:
-		err = c.prover.checkEvent(c, proof, shard, &e)
+		if err = c.prover.checkEvent(c, proof, shard, &e); err == nil {
+			e.Payload = bytes.Clone(e.Payload)
+		}
 	}
 	return shard, e, err
-}
-
-// readContents reads a key or value and gives its memory back.
-func readContents(b kafkago.Bytes) ([]byte, error) {
-	if b == nil {
-		return nil, nil
-	}
-	bytes, err := protocol.ReadAll(b)
-	return bytes, errors.Join(err, b.Close())
 }

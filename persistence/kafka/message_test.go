@@ -2,11 +2,13 @@ package kafka
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -37,7 +39,7 @@ func TestEventsComeBackExactly(t *testing.T) {
 			size += len(h.Key) + len(h.Value) + 8
 		}
 		require.Less(t, size, testCodec.maxMessageSize(&event))
-		gotShard, got, err := testCodec.decodeMessage(Partition(shard), &m)
+		gotShard, got, err := decode(testCodec, Partition(shard), &m)
 		require.NoError(t, err)
 		require.Equal(t, shard, gotShard)
 		require.Equal(t, event, got)
@@ -67,11 +69,11 @@ func TestForeignMessagesAreTold(t *testing.T) {
 	} {
 		m := testCodec.encodeEvent(5, &event)
 		spoil(&m)
-		_, _, err := testCodec.decodeMessage(5, &m)
+		_, _, err := decode(testCodec, 5, &m)
 		require.ErrorIs(t, err, ErrForeign, name)
 	}
 	m := testCodec.encodeEvent(5, &event)
-	_, _, err := testCodec.decodeMessage(5, &m)
+	_, _, err := decode(testCodec, 5, &m)
 	require.NoError(t, err)
 }
 
@@ -109,7 +111,7 @@ func TestAChangedMessageIsForged(t *testing.T) {
 	} {
 		m := testCodec.encodeEvent(5, &event)
 		change(&m)
-		_, _, err := testCodec.decodeMessage(5, &m)
+		_, _, err := decode(testCodec, 5, &m)
 		require.ErrorIs(t, err, ErrForged, name)
 	}
 }
@@ -118,12 +120,12 @@ func TestAChangedMessageIsForged(t *testing.T) {
 func TestAMessageOfAnotherRunIsUnproven(t *testing.T) {
 	event := persistence.Event{ID: "evt_1", At: time.Unix(1, 0), Payload: []byte(`{}`), Position: 1, Version: 1}
 	m := newCodec(testIdentity, Proof{Keys: testProof.Keys, Run: ident.UUID{9}}).encodeEvent(5, &event)
-	shard, _, err := testCodec.decodeMessage(5, &m)
+	shard, _, err := decode(testCodec, 5, &m)
 	require.ErrorIs(t, err, ErrUnproven)
 	require.EqualValues(t, 5, shard)
 	m = testCodec.encodeEvent(5, &event)
 	m.Headers = m.Headers[:headersOfEvent-1]
-	_, _, err = testCodec.decodeMessage(5, &m)
+	_, _, err = decode(testCodec, 5, &m)
 	require.ErrorIs(t, err, ErrUnproven)
 }
 
@@ -133,8 +135,20 @@ func TestAnOlderKeyChecks(t *testing.T) {
 	m := testCodec.encodeEvent(5, &event)
 	newer := newCodec(testIdentity, Proof{Keys: [][]byte{make([]byte, KeyBytes), testProof.Keys[0]},
 		Run: testProof.Run})
-	_, _, err := newer.decodeMessage(5, &m)
+	_, _, err := decode(newer, 5, &m)
 	require.NoError(t, err)
+}
+
+// decode decodes a message as kafka-go has it.
+func decode(c *codec, partition int, m *kafkago.Record) (ident.Shard, persistence.Event, error) {
+	one := record{headers: m.Headers}
+	var faults [2]error
+	one.key, faults[0] = protocol.ReadAll(m.Key)
+	one.value, faults[1] = protocol.ReadAll(m.Value)
+	if err := errors.Join(faults[:]...); err != nil {
+		return 0, persistence.Event{}, err
+	}
+	return c.decodeRecord(partition, &one)
 }
 
 func headerOf(m *kafkago.Record, key string) string {
@@ -172,7 +186,7 @@ func FuzzDecode(f *testing.F) {
 		set(&m, headerPosition, position)
 		set(&m, headerVersion, version)
 		set(&m, headerTime, at)
-		got, e, err := testCodec.decodeMessage(5, &m)
+		got, e, err := decode(testCodec, 5, &m)
 		if err == nil && (Partition(got) != 5 || e.Position == 0 || e.At.IsZero()) {
 			t.Fatalf("shard %d, %+v", got, e)
 		}

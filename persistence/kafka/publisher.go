@@ -82,7 +82,8 @@ func (o *PublisherOptions) EnsureDefaults() {
 	}
 }
 
-// Validate returns the first fault of the options. EnsureDefaults must have run before.
+// Validate returns the first fault of the options. EnsureDefaults must have run before. It refuses
+// a nil Journal, negative times, and RetryMax below RetryMin. Publisher calls it.
 func (o *PublisherOptions) Validate() error {
 	switch {
 	case o.Journal == nil:
@@ -138,7 +139,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lane publishes one partition: one request at a time, so that a request that fails is never overtaken by a later one.
+// lane publishes one partition: one request at a time, so that a request that fails is never
+// overtaken by a later one.
 type lane struct {
 	p         *Publisher
 	codec     *codec
@@ -174,6 +176,8 @@ type part struct {
 
 func (b *batch) isFull() bool { return len(b.messages) >= fullEvents || b.bytes >= fullBytes }
 
+// newLane returns the publisher's lane of a partition, which sends the events of the shards that
+// map to it. Run calls it for each partition.
 func newLane(p *Publisher, partition int) *lane {
 	l := &lane{p: p, partition: partition, wake: make(chan struct{}, 1)}
 	l.codec = newCodec(p.o.Journal.Identity(), p.topic.o.Proof)
@@ -226,6 +230,8 @@ func (l *lane) loadWithRetry(ctx context.Context) error {
 	})
 }
 
+// loadCursors reads how far each shard of the lane was sent. It fails with the journal's error.
+// loadWithRetry calls it.
 func (l *lane) loadCursors(ctx context.Context) error {
 	for i := range l.shards {
 		s := &l.shards[i]

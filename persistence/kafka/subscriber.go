@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -17,13 +16,12 @@ import (
 const (
 	DefaultWait       = 500 * time.Millisecond // how long a read of a partition waits for a message
 	DefaultCheckEvery = 10 * time.Second       // how late an event may come before it is read from the journal
-
-	fetchBytes = 1 << 20 // bytes asked for at a time; Kafka gives at least one whole request of a publisher
 )
 
 // TopicListener may be implemented by a listener of SubscriptionOptions besides.
 type TopicListener interface {
-	// Skipped: a message has no effect. The error is ErrForeign, ErrForged or ErrUnproven.
+	// Skipped: a message has no effect. The error is ErrForeign, ErrForged or ErrUnproven. For a
+	// batch that is refused as a whole it is called once, with ErrForged and the first offset.
 	Skipped(partition int, offset int64, err error)
 	TopicReplaced
 }
@@ -52,7 +50,8 @@ func (o *SubscriptionOptions) EnsureDefaults() {
 	}
 }
 
-// Validate returns the first fault of the options. EnsureDefaults must have run before.
+// Validate returns the first fault of the options. EnsureDefaults must have run before. It refuses
+// a Wait below a millisecond and a negative CheckEvery. Subscribe calls it.
 func (o *SubscriptionOptions) Validate() error {
 	if o.Wait < time.Millisecond || o.CheckEvery < 0 {
 		return fmt.Errorf("kafka subscription: wait %v, check every %v", o.Wait, o.CheckEvery)
@@ -105,9 +104,12 @@ type reader struct {
 	codec     *codec
 	partition int
 	feeds     [shardsOf]feed
-	offset    int64 // the offset of the next message; 0 before the first start
-	tailing   bool  // the offset is known, and all that was in the journal before it was delivered or is due for a retry
-	drained   bool  // the last read reached the end of the partition, or failed
+	offset    int64  // the offset of the next message; 0 before the first start
+	unread    []byte // batches that Kafka gave and that are not decoded
+	end       int64  // of the partition, when Kafka gave them
+	tailing   bool   // the offset is known, and all that was in the journal before it was delivered or is due for a retry
+	drained   bool   // the last page reached the end of the partition or had skipped messages, or the read failed
+	headers   [maxHeaders]kafkago.Header
 }
 
 // feed is one shard of a reader.
@@ -118,6 +120,8 @@ type feed struct {
 	seen  uint64           // the journal's head at the last check
 }
 
+// newReader returns the reader of a partition, which passes the events of its shards to h.
+// subscription.Run calls it for each partition.
 func newReader(s *subscription, partition int, h persistence.Handler) *reader {
 	r := &reader{s: s, partition: partition, codec: newCodec(s.o.Journal.Identity(), s.topic.o.Proof)}
 	for i := range r.feeds {
@@ -156,31 +160,59 @@ func (r *reader) run(ctx context.Context) error {
 
 func isFinal(err error) bool { return errors.Is(err, persistence.ErrAhead) || errors.Is(err, ErrTopic) }
 
-// readOnce goes to the end of the partition the first time, and then reads it once and delivers the
+// readOnce goes to the end of the partition the first time, and then reads a page and delivers its
 // events. It fails with ErrAhead or ErrTopic, which are final, and with Kafka's error, after which
 // run tries again.
-func (r *reader) readOnce(ctx context.Context) (err error) {
+func (r *reader) readOnce(ctx context.Context) error {
 	if !r.tailing {
 		return r.startAtEnd(ctx)
 	}
-	answer, err := r.s.topic.fetchMessages(ctx, r.partition, r.offset, r.s.o.Wait)
+	p, err := r.readPage(ctx)
 	if err != nil {
-		switch {
-		case errors.Is(err, kafkago.OffsetOutOfRange): // the topic was cut or made anew
+		if errors.Is(err, kafkago.OffsetOutOfRange) || // the topic was cut or made anew
+			errors.Is(err, errBroker) { // a second reading would find the same
 			r.tailing = false
-		case errors.Is(err, errInflated):
-			r.tailing = false
-			r.s.listener.Skipped(r.partition, r.offset, fmt.Errorf("%w: %w", ErrForged, err))
 		}
 		return err
 	}
-	p, err := r.decodeAnswer(answer)
-	if err != nil { // a second reading would find the same
-		r.tailing = false
-		return err
-	}
-	r.offset, r.drained = p.next, p.next >= answer.HighWatermark
+	r.offset, r.drained = p.next, p.next >= r.end || p.skipped
 	return r.deliverPage(ctx, p)
+}
+
+// readPage decodes a page of the batches that Kafka gave, or asks Kafka for batches when none are
+// left. It fails with Kafka's error and with errBroker.
+func (r *reader) readPage(ctx context.Context) (*page, error) {
+	if len(r.unread) > 0 {
+		return r.decodePage()
+	}
+	topic := r.s.topic
+	answer, err := topic.fetchBatches(ctx, r.partition, r.offset, r.s.o.Wait, fetchBytes)
+	if err != nil {
+		return nil, err
+	}
+	if answer.size <= fetchBytes {
+		return r.decodeAnswer(answer)
+	}
+	select { // the first batch has more bytes
+	case topic.large <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { r.unread = nil; <-topic.large }()
+	if answer, err = topic.fetchBatches(ctx, r.partition, r.offset, r.s.o.Wait, MaxMessageBytes); err != nil {
+		return nil, err
+	}
+	return r.decodeAnswer(answer)
+}
+
+// decodeAnswer decodes the first page of an answer. It fails with errBroker.
+func (r *reader) decodeAnswer(answer *fetchAnswer) (*page, error) {
+	r.unread, r.end = answer.batches, answer.highWatermark
+	p, err := r.decodePage()
+	if err == nil && p.next == r.offset && answer.size > 0 {
+		err = fmt.Errorf("reading partition %d at %d: %w: no batch has this offset", r.partition, r.offset, errBroker)
+	}
+	return p, err
 }
 
 // startAtEnd takes the partition's end, and only then the journal's head: an event that is in
@@ -202,48 +234,102 @@ func (r *reader) startAtEnd(ctx context.Context) error {
 	if end < r.offset {
 		r.s.listener.TopicReplaced(r.partition, r.offset, end)
 	}
-	r.offset, r.tailing = end, true
+	r.offset, r.tailing, r.unread = end, true, nil
 	return nil
 }
 
-// page is what one read of a partition gave, by shard / Partitions.
+// page is what some batches of a partition gave, by shard / Partitions. It is full with fullBytes
+// or fullEvents and takes no more batches then. So a page has less than fullBytes + 2 *
+// MaxMessageBytes, as sent and as inflated, and less than 2 * fullEvents records.
 type page struct {
 	next     int64
 	events   [shardsOf][]persistence.Event
 	unproven [shardsOf]bool // a message said that the shard has an event, without a proof of this run
+	skipped  bool           // a message or a batch has no effect
+	bytes    int            // of its batches, as sent and as inflated
+	records  int
 }
 
-// decodeAnswer decodes all messages of an answer, which is then used up. Messages of others, or
-// without a valid proof, are reported to the listener and skipped. It fails when the answer itself
-// cannot be read.
-func (r *reader) decodeAnswer(answer *kafkago.FetchResponse) (*page, error) {
+func (p *page) isFull() bool { return p.bytes >= fullBytes || p.records >= fullEvents }
+
+// decodePage decodes unread batches until the page is full. A batch that is refused is reported to
+// the listener and stepped over. It fails with errBroker.
+func (r *reader) decodePage() (*page, error) {
 	p := &page{next: r.offset}
-	for {
-		m, err := answer.Records.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			return p, nil
-		}
+	defer clear(r.headers[:])
+	for len(r.unread) > 0 && !p.isFull() {
+		b, rest, ok, err := splitBatch(r.unread)
 		if err != nil {
 			return nil, fmt.Errorf("reading partition %d at %d: %w", r.partition, p.next, err)
 		}
-		if m.Offset < r.offset { // a request of the publisher is given whole, from its first message
+		if r.unread = rest; !ok {
+			break
+		}
+		if b.last < r.offset {
 			continue
 		}
-		shard, event, err := r.codec.decodeMessage(r.partition, m)
-		i := int(shard) / Partitions
-		switch {
-		case err == nil:
-			p.events[i] = append(p.events[i], event)
-		case errors.Is(err, ErrUnproven):
-			p.unproven[i] = true
-			r.s.listener.Skipped(r.partition, m.Offset, err)
-		case errors.Is(err, ErrForeign) || errors.Is(err, ErrForged):
-			r.s.listener.Skipped(r.partition, m.Offset, err)
-		default:
-			return nil, fmt.Errorf("reading partition %d at %d: %w", r.partition, m.Offset, err)
+		if err := r.decodeBatch(p, &b); err != nil {
+			return nil, fmt.Errorf("reading partition %d at %d: %w", r.partition, p.next, err)
 		}
-		p.next = m.Offset + 1
+		p.next = b.last + 1
 	}
+	return p, nil
+}
+
+// decodeBatch adds the messages of a batch to the page. Messages of others, or without a valid
+// proof, are reported to the listener and skipped, and so is a batch that no publisher sends. It
+// fails with errBroker. decodePage calls it.
+func (r *reader) decodeBatch(p *page, b *recordBatch) error {
+	if b.isControl() {
+		return nil
+	}
+	p.bytes += len(b.raw)
+	var all records
+	err := b.checkHeader()
+	if err == nil {
+		var in *inflater
+		if b.compression() != 0 {
+			in = <-r.s.topic.inflaters
+			defer func() { r.s.topic.inflaters <- in }()
+		}
+		var inflated int
+		all, inflated, err = b.records(in, &r.headers)
+		p.bytes += inflated
+	}
+	if errors.Is(err, errRefused) {
+		p.skipped = true
+		r.s.listener.Skipped(r.partition, b.first, fmt.Errorf("%w: %w", ErrForged, err))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.records += all.left
+	for all.left > 0 {
+		one, err := all.next()
+		if err != nil {
+			return fmt.Errorf("%w: %w", errBroker, err)
+		}
+		if one.offset >= r.offset { // a request of the publisher is given whole, from its first message
+			r.addRecord(p, &one)
+		}
+	}
+	return nil
+}
+
+// addRecord adds the event of a message to the page, or reports to the listener why it has none.
+func (r *reader) addRecord(p *page, m *record) {
+	shard, event, err := r.codec.decodeRecord(r.partition, m)
+	i := int(shard) / Partitions
+	if err == nil {
+		p.events[i] = append(p.events[i], event)
+		return
+	}
+	p.skipped = true
+	if errors.Is(err, ErrUnproven) {
+		p.unproven[i] = true
+	}
+	r.s.listener.Skipped(r.partition, m.offset, err)
 }
 
 // deliverPage offers a page to the feeds that are in order; the others will read the journal. A

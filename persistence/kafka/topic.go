@@ -21,7 +21,8 @@ const (
 	DefaultTopic = "purser.events.v1"
 	// Partitions is the number of its partitions. It is part of the format: see Partition.
 	Partitions = 32
-	// MaxMessageBytes is the topic's max.message.bytes: the journal's largest payload with its key and headers.
+	// MaxMessageBytes is the topic's max.message.bytes: the journal's largest payload with its key
+	// and headers.
 	MaxMessageBytes = persistence.MaxPayload + messageRoom
 
 	messageRoom    = 64 << 10
@@ -48,7 +49,8 @@ type Options struct {
 	Brokers []string
 	// Topic is the topic's name; empty is DefaultTopic.
 	Topic string
-	// Replicas is the replication factor of a topic that has to be made; 0 is the cluster's own default.
+	// Replicas is the replication factor of a topic that has to be made; 0 is the cluster's own
+	// default.
 	Replicas int
 	// Proof proves the messages of this process. A publisher and a subscription need one.
 	Proof Proof
@@ -76,7 +78,8 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate names every fault of the options.
+// Validate returns all faults of the options, joined: no brokers, a broker that is not host:port,
+// fewer than -1 replicas. New calls it.
 func (o *Options) Validate() error {
 	var faults []error
 	if len(o.Brokers) == 0 {
@@ -95,8 +98,10 @@ func (o *Options) Validate() error {
 
 // Topic is the topic on a cluster. It is safe for concurrent use.
 type Topic struct {
-	o      Options
-	client *kafkago.Client
+	o         Options
+	client    *kafkago.Client
+	inflaters chan *inflater // bounds the batches that are inflated at a time
+	large     chan struct{}  // has a token for each reader that holds more than fetchBytes from Kafka
 }
 
 // New returns the topic without asking Kafka anything, so that a program starts while Kafka is
@@ -108,7 +113,12 @@ func New(o Options) (*Topic, error) {
 		return nil, err
 	}
 	client := &kafkago.Client{Addr: kafkago.TCP(o.Brokers...), Transport: o.Transport, Timeout: requestTimeout}
-	return &Topic{o: o, client: client}, nil
+	t := &Topic{o: o, client: client, large: make(chan struct{}, maxLargeReads)}
+	t.inflaters = make(chan *inflater, maxInflaters)
+	for range maxInflaters {
+		t.inflaters <- new(inflater)
+	}
+	return t, nil
 }
 
 // Close closes idle connections. Publishers and subscriptions have ended before.
@@ -140,6 +150,9 @@ func (t *Topic) Prepare(ctx context.Context) error {
 	return t.checkMaxMessage(ctx)
 }
 
+// countPartitions returns the number of the topic's partitions. It fails with
+// UnknownTopicOrPartition when there is no such topic, and with the broker's error. Prepare calls
+// it.
 func (t *Topic) countPartitions(ctx context.Context) (int, error) {
 	m, err := t.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{t.o.Topic}})
 	if err != nil {
@@ -207,13 +220,17 @@ func (t *Topic) produceMessages(ctx context.Context, partition int, messages []k
 		return 0, fmt.Errorf("publishing to partition %d: %w: %w", partition, ErrFullDisk, err)
 	case errors.Is(err, kafkago.NotEnoughReplicas), errors.Is(err, kafkago.NotEnoughReplicasAfterAppend):
 		return 0, fmt.Errorf("publishing to partition %d: a broker is away, or its disk is full: %w", partition, err)
+	case errors.Is(err, kafkago.MessageSizeTooLarge):
+		return 0, fmt.Errorf("publishing to partition %d: raise %s of %s to %d or more: %w",
+			partition, configMaxMessage, t.o.Topic, MaxMessageBytes, err)
 	case err != nil:
 		return 0, fmt.Errorf("publishing to partition %d: %w", partition, err)
 	}
 	return answer.BaseOffset, nil
 }
 
-// endOffset returns the offset of the next message of a partition.
+// endOffset returns the offset of the next message of a partition. It fails with the broker's
+// error, and with UnknownTopicOrPartition. startAtEnd calls it.
 func (t *Topic) endOffset(ctx context.Context, partition int) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -229,21 +246,4 @@ func (t *Topic) endOffset(ctx context.Context, partition int) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("end of partition %d: %w", partition, kafkago.UnknownTopicOrPartition)
-}
-
-// fetchMessages reads a partition from an offset, and waits up to wait for a message. It fails only
-// with Kafka's error.
-func (t *Topic) fetchMessages(ctx context.Context, partition int, offset int64, wait time.Duration) (*kafkago.FetchResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout+wait)
-	defer cancel()
-	answer, err := t.client.Fetch(ctx, &kafkago.FetchRequest{
-		Topic: t.o.Topic, Partition: partition, Offset: offset, MinBytes: 1, MaxBytes: fetchBytes, MaxWait: wait,
-	})
-	if err == nil {
-		err = answer.Error
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading partition %d at %d: %w", partition, offset, err)
-	}
-	return answer, nil
 }

@@ -21,7 +21,8 @@ type Currency string
 // USD is the currency of accounts.
 const USD Currency = "USD"
 
-// Exponent is the number of decimals of a currency, per ISO 4217; known is false for one that Purser does not serve.
+// Exponent is the number of decimals of a currency, per ISO 4217; known is false for one that
+// Purser does not serve.
 func (c Currency) Exponent() (exponent int, known bool) {
 	switch c {
 	case "JPY":
@@ -45,7 +46,9 @@ const MaxMinor Minor = 1_000_000_000_000_000_000
 // ErrMinor: the text is not a valid amount.
 var ErrMinor = errors.New("money: an amount is a whole number of smallest units, 1 to 1000000000000000000, as plain digits")
 
-// ParseMinor reads an amount as the interface writes it: ASCII digits without a leading zero, 1 to MaxMinor.
+// ParseMinor reads an amount in smallest units as the interface writes it: ASCII digits without a
+// leading zero, 1 to MaxMinor. Any other text is ErrMinor. The routes of currency accounts and
+// payout quotes call it.
 func ParseMinor(text string) (Minor, error) {
 	if len(text) == 0 || len(text) > maxMinorDigits || text[0] == '0' {
 		return 0, ErrMinor
@@ -84,7 +87,8 @@ func (c Currency) Display(amount Minor) string {
 
 // ParseDecimal parses a plain decimal such as "12.5" into smallest units. It returns ErrDecimal
 // when the text is not a plain decimal. It returns ErrMinor when the decimal has more decimals than
-// the currency, is zero, or is over MaxMinor, and when the currency is unknown.
+// the currency, is zero, or is over MaxMinor, and when the currency is unknown. The query
+// parameters of listed activity use it.
 func (c Currency) ParseDecimal(text string) (Minor, error) {
 	whole, decimals, pointed := strings.Cut(text, ".")
 	if whole == "" || pointed && decimals == "" || len(text) > maxDecimalChars {
@@ -124,7 +128,8 @@ type Rate struct {
 	scale  int
 }
 
-// ParseRate reads a positive decimal of at most MaxRateDecimals decimals: "0.9153".
+// ParseRate reads a positive decimal of at most MaxRateDecimals decimals and 18 digits: "0.9153".
+// Any other text is ErrRate. The rates of the currency desk and the price feed are read with it.
 func ParseRate(text string) (Rate, error) {
 	whole, decimals, _ := strings.Cut(text, ".")
 	digits := whole + decimals
@@ -153,8 +158,9 @@ func (r Rate) String() string {
 	return text[:len(text)-r.scale] + "." + text[len(text)-r.scale:]
 }
 
-// LessBasisPoints is the rate lowered by a spread in hundredths of a percent (0 to 9,999), rounded half-even to the decimals
-// given.
+// LessBasisPoints returns the rate lowered by a spread in hundredths of a percent (0 to 9,999),
+// rounded half to even to the given decimals. It panics for arguments out of bounds. The simulated
+// currency desk calls it.
 func (r Rate) LessBasisPoints(points int64, decimals int) Rate {
 	if points < 0 || points > 9_999 || decimals > MaxRateDecimals {
 		panic("BUG: spread or decimals out of bounds")
@@ -169,8 +175,8 @@ func (r Rate) LessBasisPoints(points int64, decimals int) Rate {
 
 // Per returns how many units of r's currency one unit of base's currency is worth. Both rates are
 // against the same third currency. The result is lowered by a spread in basis points and rounded
-// once, half to even, to the given decimals. ErrRate reports a rate that is zero or too large.
-// The simulated currency desk calls it for its mid and firm rates.
+// once, half to even, to the given decimals. ErrRate reports a result that is zero or too large.
+// The simulated currency desk calls it for its offers and mid rates.
 func (r Rate) Per(base Rate, points int64, decimals int) (Rate, error) {
 	if points < 0 || points > 9_999 || decimals > MaxRateDecimals || r.digits <= 0 || base.digits <= 0 {
 		panic("BUG: rates, spread or decimals out of bounds")
@@ -186,7 +192,9 @@ func (r Rate) Per(base Rate, points int64, decimals int) (Rate, error) {
 }
 
 // Proceeds returns the amount of buy for an amount of sell, at a rate in units of buy per unit of
-// sell. It rounds once, half-even, to the smallest unit of buy.
+// sell. It rounds once, down to the smallest unit of buy, so that no sequence of small conversions
+// is worth more than the rate. It fails with ErrRate for an unknown currency or the zero Rate, and
+// with ErrOverflow for a result over an int64. Conversions of a fixed amount to sell call it.
 func (r Rate) Proceeds(sell, buy Currency, amount Minor) (Minor, error) {
 	sellExponent, known := sell.Exponent()
 	buyExponent, alsoKnown := buy.Exponent()
@@ -194,7 +202,7 @@ func (r Rate) Proceeds(sell, buy Currency, amount Minor) (Minor, error) {
 		return 0, fmt.Errorf("%w for %s and %s", ErrRate, sell, buy)
 	}
 	n := new(big.Int).Mul(big.NewInt(int64(amount)), big.NewInt(r.digits))
-	q := halfEven(n.Mul(n, power(buyExponent)), power(sellExponent+r.scale))
+	q := n.Quo(n.Mul(n, power(buyExponent)), power(sellExponent+r.scale))
 	if !q.IsInt64() {
 		return 0, ErrOverflow
 	}
@@ -202,7 +210,9 @@ func (r Rate) Proceeds(sell, buy Currency, amount Minor) (Minor, error) {
 }
 
 // Cost returns the amount of sell that buys an amount of buy, at a rate in units of buy per unit of
-// sell. It rounds once, half-even, to the smallest unit of sell.
+// sell. It rounds once, up to the smallest unit of sell, as Proceeds rounds down. It fails with
+// ErrRate for an unknown currency or the zero Rate, and with ErrOverflow for a result over an
+// int64. Conversions of a fixed amount to buy, and payout quotes, call it.
 func (r Rate) Cost(sell, buy Currency, amount Minor) (Minor, error) {
 	sellExponent, known := sell.Exponent()
 	buyExponent, alsoKnown := buy.Exponent()
@@ -210,7 +220,10 @@ func (r Rate) Cost(sell, buy Currency, amount Minor) (Minor, error) {
 		return 0, fmt.Errorf("%w for %s and %s", ErrRate, sell, buy)
 	}
 	n := new(big.Int).Mul(big.NewInt(int64(amount)), power(sellExponent+r.scale))
-	q := halfEven(n, new(big.Int).Mul(big.NewInt(r.digits), power(buyExponent)))
+	q, rest := n.QuoRem(n, new(big.Int).Mul(big.NewInt(r.digits), power(buyExponent)), new(big.Int))
+	if rest.Sign() > 0 {
+		q.Add(q, big.NewInt(1))
+	}
 	if !q.IsInt64() {
 		return 0, ErrOverflow
 	}

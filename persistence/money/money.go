@@ -6,8 +6,8 @@ package money
 
 import "errors"
 
-// Cents is an amount of US dollars in cents. Amounts in requests are positive and at most MaxAmount.
-// Balances may be negative, because a clearing or a return is never refused.
+// Cents is an amount of US dollars in cents. Amounts in requests are positive and at most
+// MaxAmount. Balances may be negative, because a clearing or a return is never refused.
 type Cents int64
 
 // Minor returns c as an amount in the smallest unit of US dollars, which is the cent.
@@ -29,7 +29,7 @@ var ErrOverflow = errors.New("amount overflow")
 // Amount is an amount of money in one unit: amounts in different units do not add up.
 type Amount interface{ Cents | Minor }
 
-// Add sums amounts.
+// Add sums amounts. A sum over an int64 is ErrOverflow. Balances and the audit add with it.
 func Add[A Amount](a A, more ...A) (A, error) {
 	for _, b := range more {
 		sum := a + b
@@ -41,7 +41,7 @@ func Add[A Amount](a A, more ...A) (A, error) {
 	return a, nil
 }
 
-// MustAdd sums amounts that a check made earlier has bounded.
+// MustAdd sums amounts that a check made earlier has bounded. It panics when the sum overflows.
 func MustAdd[A Amount](a A, more ...A) A {
 	sum, err := Add(a, more...)
 	if err != nil {
@@ -50,12 +50,14 @@ func MustAdd[A Amount](a A, more ...A) A {
 	return sum
 }
 
-// Month is a calendar month in UTC: year × 100 + month, 202611 for November 2026. Months compare as numbers.
+// Month is a calendar month in UTC: year × 100 + month, 202611 for November 2026. Months compare as
+// numbers.
 type Month uint32
 
 // MonthOf returns the calendar month of a Unix time in milliseconds.
 func MonthOf(unixMilli int64) Month {
-	// Civil-from-days (Howard Hinnant), because time.Time is ten times slower on the path of a swipe.
+	// Civil-from-days (Howard Hinnant), because time.Time is ten times slower on the path of a
+	// swipe.
 	days := unixMilli / 86_400_000
 	if unixMilli%86_400_000 < 0 {
 		days--

@@ -36,9 +36,9 @@ type chunk struct {
 	skipRest bool   // nothing more is in the block
 }
 
-// scanRecords refuses a file with a valid chunk behind an invalid one. After a crash the first
-// invalid chunk is the end of a file. The scan serves files with neither an extent nor copies,
-// and finds no damage to their last chunk. log is 0 for a manifest.
+// scanRecords fails for a file with a valid chunk behind an invalid one. After a crash the first
+// invalid chunk is the end of a file. The scan serves files with neither an extent nor copies, and
+// finds no damage to their last chunk. log is 0 for a manifest. adoptFiles and openLog call it.
 func scanRecords(data []byte, log uint32) error {
 	invalid := -1
 	for block := 0; block < len(data); block += blockBytes {
@@ -65,7 +65,8 @@ func scanRecords(data []byte, log uint32) error {
 	return nil
 }
 
-// parseChunk reads the chunk at the beginning of the rest of a block.
+// parseChunk reads the chunk at the beginning of the rest of a block. It returns false for bytes
+// that are no valid chunk of the log (0: of a manifest).
 func parseChunk(b []byte, log uint32) (chunk, bool) {
 	if len(b) < plainHeader {
 		return chunk{skipRest: true}, true

@@ -27,8 +27,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Bounds of what a start has to replay: MemTableSize × MemTables, 64 MiB of log. "purser bench cards" kills a server and times
-// its start.
+// Bounds of what a start has to replay: MemTableSize × MemTables, 64 MiB of log. "purser bench
+// cards" kills a server and times its start.
 const (
 	MemTableSize = 16 << 20
 	MemTables    = 4
@@ -38,15 +38,18 @@ const (
 // knows.
 const Format = pebble.FormatTableFormatV6
 
-// Bounds of the top level. Pebble compacts it when its tables overlap half as often as l0Compact says: with its own 4 that was
-// every second memtable, and each time the level below was rewritten. Writes stop at an overlap of l0Stop, where the store sets no
-// bound of its own.
+// Bounds of the top level. Pebble compacts it when its tables overlap half as often as l0Compact
+// says: with its own 4 that was every second memtable, and each time the level below was rewritten.
+// Writes stop at an overlap of l0Stop, 16 GiB of log, so in practice never: a disk with little room
+// gets no compaction, and has to take the last facts and freezes all the same. A store whose tables
+// are behind has them written without pauses instead.
 const (
 	l0Compact = 8
-	l0Stop    = 3 * l0Compact
+	l0Stop    = 1 << 10
 )
 
-// grantEvery is how often a waiting compaction is offered a turn, and how often the store is asked whether its tables are behind.
+// grantEvery is how often a waiting compaction is offered a turn, and how often the store is asked
+// whether its tables are behind.
 const grantEvery = 100 * time.Millisecond
 
 // A store with more than calmMemTables memtables, or more than calmL0 overlapping tables in the top
@@ -60,7 +63,10 @@ const (
 // and the compaction scheduler of the options, and bounds of the top level where they are unset.
 // Writers of tables pause. All other options are the caller's.
 //
-// A store with damaged files is refused with ErrDamaged. The store gets the format Format.
+// A store with damaged files is refused with ErrDamaged, and one whose disk is too full with
+// ErrNoRoom. Other failures are those of Pebble and the disk, such as a store that another process
+// has open. The store gets the format Format. The authorizer, the embedded journal and the sandbox
+// call Open.
 func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 	db, g, err := closed(dir, o)
 	if err != nil {
@@ -73,7 +79,7 @@ func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 	return db, nil
 }
 
-// closed opens the store and leaves the gate closed.
+// closed opens the store and leaves the gate closed. It fails as Open does. Open calls it.
 func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 	g := &gate{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(),
 		sleep: time.Sleep, done: make(chan struct{})}
@@ -83,9 +89,7 @@ func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 	if o.L0CompactionThreshold == 0 {
 		o.L0CompactionThreshold = l0Compact
 	}
-	if o.L0StopWritesThreshold == 0 {
-		o.L0StopWritesThreshold = l0Stop
-	}
+	o.L0StopWritesThreshold = l0Stop
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
@@ -98,7 +102,8 @@ func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 }
 
 // openGuarded verifies the store's files and opens the store. It takes the directory's lock unless
-// the caller holds it.
+// the caller holds it. It fails with ErrDamaged, with ErrNoRoom, and with the errors of Pebble and
+// the disk. closed calls it.
 func openGuarded(dir string, o *pebble.Options, g *gate) (db *pebble.DB, err error) {
 	if o.Lock == nil {
 		if !o.ErrorIfNotExists {
@@ -120,6 +125,7 @@ func openGuarded(dir string, o *pebble.Options, g *gate) (db *pebble.DB, err err
 	if err := guarded.requireRoom(); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
+	g.notes = guarded.notes
 	g.room.watchRoom(guarded, dir)
 	o.FS = resting{guarded, g}
 	met := watchCorruption(o)
@@ -164,7 +170,8 @@ func watchCorruption(o *pebble.Options) *corruption {
 
 // MakeDir makes a store's directory and syncs its entry and those of the parents that it makes,
 // because a store is lost with a directory that a power loss removes. Pebble syncs only the
-// directories that it makes itself, and a store is locked before Pebble opens it.
+// directories that it makes itself, and a store is locked before Pebble opens it. It fails with the
+// disk's error. Every store, and a backup, is made with it.
 func MakeDir(fs vfs.FS, dir string) error {
 	parents := []string{fs.PathDir(dir)}
 	for {
@@ -185,6 +192,7 @@ func MakeDir(fs vfs.FS, dir string) error {
 	return nil
 }
 
+// syncDir syncs the entries of a directory. It fails with the disk's error.
 func syncDir(fs vfs.FS, dir string) error {
 	d, err := fs.OpenDir(dir)
 	if err != nil {
@@ -193,11 +201,13 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// gate is Pebble's own limiting scheduler with a door before it. The constructor that can be had does not offer turns by
-// itself, so grant does: once Pebble has been refused, it waits to be asked.
+// gate is Pebble's own limiting scheduler with a door before it. The constructor that can be had
+// does not offer turns by itself, so grant does: once Pebble has been refused, it waits to be
+// asked.
 type gate struct {
 	*pebble.ConcurrencyLimitScheduler
 	tables   *tableCheck
+	notes    *syncedLogs
 	room     room
 	passable atomic.Bool
 	sleep    func(time.Duration)
@@ -208,13 +218,16 @@ type gate struct {
 	granting sync.WaitGroup
 }
 
-// open lets compactions through, also those that were refused.
+// open lets compactions through, also those that were refused before. Open calls it once the store
+// is open.
 func (g *gate) open(metrics func() *pebble.Metrics) {
 	g.passable.Store(true)
 	g.granting.Go(func() { g.grant(metrics) })
+	g.granting.Go(func() { g.notes.run(g.done) })
 }
 
-// TrySchedule refuses while the store is being opened, and while its disk has little room.
+// TrySchedule implements pebble.CompactionScheduler. It refuses a compaction while the store is
+// being opened, and while its disk has little room.
 func (g *gate) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	if !g.passable.Load() || g.room.scarce.Load() {
 		return false, nil
@@ -222,7 +235,8 @@ func (g *gate) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	return g.ConcurrencyLimitScheduler.TrySchedule()
 }
 
-// Unregister is called when the store begins to close, which waits for its tables: their writers rest no more.
+// Unregister implements pebble.CompactionScheduler. Pebble calls it when the store begins to close
+// and waits for its tables; their writers no longer pause.
 func (g *gate) Unregister() {
 	g.closing.Do(func() { close(g.done) })
 	g.granting.Wait()
@@ -230,6 +244,9 @@ func (g *gate) Unregister() {
 	g.ConcurrencyLimitScheduler.Unregister()
 }
 
+// grant lets compactions that wait for a turn begin, looks for room on the disk, and notes whether
+// compactions keep up with the writes. It runs every grantEvery, in a goroutine of its own, until
+// the gate is closed.
 func (g *gate) grant(metrics func() *pebble.Metrics) {
 	ticker := time.NewTicker(grantEvery)
 	defer ticker.Stop()
@@ -249,7 +266,8 @@ func (g *gate) grant(metrics func() *pebble.Metrics) {
 	}
 }
 
-// keepsUp reports that the tables of a store are not behind.
+// keepsUp reports whether compactions keep up: a store has at most calmMemTables memtables and
+// calmL0 overlapping tables. grant calls it.
 func keepsUp(m *pebble.Metrics) bool {
 	return m.MemTable.Count <= calmMemTables && m.Levels[0].Sublevels <= calmL0
 }

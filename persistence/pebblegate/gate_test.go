@@ -14,7 +14,7 @@ import (
 // A store that wants compacting is opened before the first compaction begins, and is compacted after.
 func TestCompactionsRunAfterOpenAndNotDuringIt(t *testing.T) {
 	fs := vfs.NewMem()
-	db, err := Open("store", &pebble.Options{FS: fs, L0CompactionThreshold: 1000, L0StopWritesThreshold: 1000})
+	db, err := Open("store", &pebble.Options{FS: fs, L0CompactionThreshold: 1000})
 	require.NoError(t, err)
 	for round := range 4 {
 		for i := range 1000 {

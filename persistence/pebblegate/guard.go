@@ -22,14 +22,18 @@ type guarded struct {
 	vfs.FS
 	dir   string
 	state *integrity
+	notes *syncedLogs
 
 	mu      sync.Mutex
 	writers map[uint64]*logWriter // logs that this process has made and not removed
 }
 
-// guardStore verifies the files of a store before Pebble opens it.
+// guardStore verifies the files of a store before Pebble opens it, and returns the file system for
+// Pebble. It fails with ErrDamaged, with ErrDBDoesNotExist for an absent store that must exist, and
+// with the disk's error. openGuarded calls it.
 func guardStore(fs vfs.FS, dir string, mustExist bool) (*guarded, error) {
-	g := &guarded{FS: fs, dir: dir, state: newIntegrity(fs, dir), writers: map[uint64]*logWriter{}}
+	g := &guarded{FS: fs, dir: dir, state: newIntegrity(fs, dir), notes: newSyncedLogs(fs, dir),
+		writers: map[uint64]*logWriter{}}
 	manifest, err := atomicfs.ReadMarker(fs, dir, "manifest")
 	if err != nil && !isNotExist(err) {
 		return nil, fmt.Errorf("open store: %w", err)
@@ -37,6 +41,9 @@ func guardStore(fs vfs.FS, dir string, mustExist bool) (*guarded, error) {
 	known, err := g.state.loadNewest()
 	if err == nil && !known && manifest == "" && mustExist {
 		err = fmt.Errorf("%s: %w", dir, pebble.ErrDBDoesNotExist)
+	}
+	if err == nil {
+		err = g.notes.load(!known)
 	}
 	if err == nil {
 		err = g.verifyFiles(known, manifest)
@@ -47,7 +54,8 @@ func guardStore(fs vfs.FS, dir string, mustExist bool) (*guarded, error) {
 	return g, nil
 }
 
-// verifyFiles checks manifest and logs by the integrity file. A store without one is adopted.
+// verifyFiles checks manifest and logs by the integrity file; known says whether there is one. A
+// store without it is adopted. It fails with ErrDamaged and the disk's error.
 func (g *guarded) verifyFiles(known bool, manifest string) error {
 	names, err := g.List(g.dir)
 	if err != nil {
@@ -59,7 +67,9 @@ func (g *guarded) verifyFiles(known bool, manifest string) error {
 	return g.adoptFiles(names, manifest)
 }
 
-// verifyKnown checks the manifest that is current, and that each log with records is there.
+// verifyKnown checks the current manifest, and that each listed log is there. It fails with
+// ErrDamaged for a file that is missing or differs from its synced content, and with the disk's
+// error.
 func (g *guarded) verifyKnown(names []string, manifest string) error {
 	if manifest == "" {
 		if g.state.opened {
@@ -81,11 +91,14 @@ func (g *guarded) verifyKnown(names []string, manifest string) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrDamaged, g.pathOf(manifest), err)
 	}
+	// Earlier manifests are never read again. Each start that ends by a crash would leave one here,
+	// up to maxManifests.
+	g.state.manifests = map[uint64]extent{number: want}
 	return g.requireLogs(names)
 }
 
-// requireLogs refuses a store that lacks a log. The file of a log that Pebble has used again bears
-// the new log's number.
+// requireLogs fails with ErrDamaged for a store that lacks a listed log, and with the disk's error.
+// The file of a log that Pebble has used again bears the new log's number.
 func (g *guarded) requireLogs(names []string) error {
 	missing := map[uint64]bool{}
 	for log := range g.state.logs {
@@ -121,7 +134,8 @@ func (g *guarded) requireLogs(names []string) error {
 	return nil
 }
 
-// headerOf reads the header of a log's file; ok is false when it has none.
+// headerOf reads the header of a log's file; ok is false when it has none. It fails with the disk's
+// error.
 func (g *guarded) headerOf(log uint64) (h fileHeader, ok bool, err error) {
 	f, err := g.FS.Open(g.pathOf(logName(log)))
 	if err != nil {
@@ -132,7 +146,8 @@ func (g *guarded) headerOf(log uint64) (h fileHeader, ok bool, err error) {
 }
 
 // adoptFiles takes over a store of a program that kept no integrity file, a restored backup, or a
-// new directory.
+// new directory. It fails with ErrDamaged for a damaged manifest, for mirrored logs, and for tables
+// without a manifest; else with the disk's error.
 func (g *guarded) adoptFiles(names []string, manifest string) error {
 	for _, name := range names {
 		number, ok := logNumber(name)
@@ -143,7 +158,7 @@ func (g *guarded) adoptFiles(names []string, manifest string) error {
 				return err
 			}
 			if mirrored {
-				return fmt.Errorf("%w: %s is missing beside mirrored logs", ErrDamaged, g.state.path)
+				return fmt.Errorf("%w: %s is missing beside mirrored logs", ErrDamaged, g.state.file.path)
 			}
 			g.state.logs[number] = plainLog
 		case manifest == "" && strings.HasSuffix(name, ".sst"):
@@ -168,7 +183,8 @@ func (g *guarded) adoptFiles(names []string, manifest string) error {
 	return g.state.changeDurably(func() {})
 }
 
-// keepOpened notes that the store has a current manifest from now on.
+// keepOpened records durably that the store has a current manifest from now on. It fails with the
+// disk's error. openGuarded calls it once Pebble has opened the store.
 func (g *guarded) keepOpened() error {
 	if g.state.opened {
 		return nil
@@ -197,7 +213,8 @@ func manifestNumber(name string) (uint64, bool) {
 	return number, ok && err == nil
 }
 
-// Create is vfs.FS's.
+// Create implements vfs.FS. A new log is mirrored, and a new manifest kept in the integrity file.
+// It fails with the disk's error.
 func (g *guarded) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := g.FS.Create(path, category)
 	name, own := g.ownFile(path)
@@ -213,7 +230,8 @@ func (g *guarded) Create(path string, category vfs.DiskWriteCategory) (vfs.File,
 	return f, nil
 }
 
-// ReuseForWrite is vfs.FS's.
+// ReuseForWrite implements vfs.FS: Pebble makes a new log from the file of an old one. It fails
+// with the disk's error.
 func (g *guarded) ReuseForWrite(oldpath, newpath string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := g.FS.ReuseForWrite(oldpath, newpath, category)
 	if err != nil {
@@ -229,7 +247,11 @@ func (g *guarded) ReuseForWrite(oldpath, newpath string, category vfs.DiskWriteC
 	return g.writeLog(f, number, before)
 }
 
+// writeLog returns the writer of a new log that replaces the log before. The log is listed in the
+// integrity file after its first sync. When the header cannot be written, f is closed and the error
+// returned. Create and ReuseForWrite call it.
 func (g *guarded) writeLog(f vfs.File, number, before uint64) (vfs.File, error) {
+	g.notes.forget(before)
 	w, err := newLogWriter(f, number, before, func() error {
 		return g.state.changeDurably(func() {
 			delete(g.state.logs, before)
@@ -239,6 +261,7 @@ func (g *guarded) writeLog(f vfs.File, number, before uint64) (vfs.File, error) 
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	w.notes = g.notes
 	w.roomy = func(bytes int64) bool { return HasRoom(g.FS, g.dir, bytes) }
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -247,8 +270,8 @@ func (g *guarded) writeLog(f vfs.File, number, before uint64) (vfs.File, error) 
 	return w, nil
 }
 
-// Open is vfs.FS's. A log is verified when it is read, so that a start reads only those that Pebble
-// replays.
+// Open implements vfs.FS. A log is verified when it is read, so that a start reads only those that
+// Pebble replays. A damaged log fails with ErrDamaged.
 func (g *guarded) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := g.FS.Open(path, opts...)
 	name, own := g.ownFile(path)
@@ -269,7 +292,9 @@ func (g *guarded) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return read, nil
 }
 
-// openLog verifies a log of an earlier start.
+// openLog verifies a log of an earlier start and returns a file that shows its records. It fails
+// with ErrDamaged for a log that ends before its synced end and for a damaged one without mirrored
+// pages, and with the disk's error. Open calls it.
 func (g *guarded) openLog(path string, f vfs.File, number uint64) (vfs.File, error) {
 	h, ok, err := readHeader(f)
 	if err != nil {
@@ -277,8 +302,15 @@ func (g *guarded) openLog(path string, f vfs.File, number uint64) (vfs.File, err
 	}
 	kind, listed := g.state.kindOf(number)
 	switch {
-	case ok && h.log == number || listed && kind == mirroredLog:
-		return recoverLog(path, f, number)
+	case ok && h.log == number || listed && kind == mirroredLog || g.notes.endOf(number) > 0:
+		r, end, err := recoverLog(path, f, number)
+		if err == nil && listed && end == 0 {
+			err = fmt.Errorf("%w: %s: it was synced with records, and has none", ErrDamaged, path)
+		}
+		if err == nil {
+			err = g.notes.checkEnd(path, number, end)
+		}
+		return r, err
 	case listed:
 		data, err := readFile(g.FS, path, maxPlainLog)
 		if err == nil {
@@ -292,7 +324,8 @@ func (g *guarded) openLog(path string, f vfs.File, number uint64) (vfs.File, err
 	return &logReader{File: f}, nil // a log that was never synced
 }
 
-// Remove is vfs.FS's. A log is no longer listed before it is gone.
+// Remove implements vfs.FS. A log is removed from the integrity file before its file. It fails with
+// the disk's error.
 func (g *guarded) Remove(path string) error {
 	name, own := g.ownFile(path)
 	if !own {
@@ -310,6 +343,7 @@ func (g *guarded) Remove(path string) error {
 		}
 	}
 	if ok {
+		g.notes.forget(number)
 		g.mu.Lock()
 		delete(g.writers, number)
 		g.mu.Unlock()
@@ -329,8 +363,8 @@ type manifestWriter struct {
 	extent extent
 }
 
-// Write is vfs.File's. A file system may change the bytes that it has written, as those of Pebble's
-// tests do, so that the checksum is of a copy.
+// Write implements vfs.File. The checksum is of a copy, because a file system may change the bytes
+// it has written, as those of Pebble's tests do. It fails with the disk's error.
 func (w *manifestWriter) Write(p []byte) (int, error) {
 	written := slices.Clone(p)
 	n, err := w.File.Write(p)
@@ -344,6 +378,8 @@ func (w *manifestWriter) Sync() error { return w.syncBy(w.File.Sync) }
 // SyncData is vfs.File's.
 func (w *manifestWriter) SyncData() error { return w.syncBy(w.File.SyncData) }
 
+// syncBy syncs the manifest and then stores its extent in the integrity file. It fails with the
+// disk's error. Sync and SyncData call it.
 func (w *manifestWriter) syncBy(sync func() error) error {
 	if err := sync(); err != nil {
 		return err

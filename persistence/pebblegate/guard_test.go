@@ -235,3 +235,20 @@ func TestACheckpointOpens(t *testing.T) {
 	}
 	require.NoError(t, s.db.Close())
 }
+
+// A store opens after any number of crashes, also when nothing was written between them: the
+// integrity file does not list the manifests of all earlier starts.
+func TestAStoreOpensAfterAnyNumberOfCrashes(t *testing.T) {
+	s := newLiveStore(t, 5)
+	s.write(3)
+	disk := s.disk.CrashClone(vfs.CrashCloneCfg{})
+	require.NoError(t, s.db.Close())
+	for n := range 40 {
+		db, err := pebblegate.Open("store", options(disk))
+		require.NoError(t, err, "after %d crashes", n)
+		crashed := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: s.random})
+		require.NoError(t, db.Close())
+		disk = crashed
+	}
+	whole(t, disk, s.written)
+}

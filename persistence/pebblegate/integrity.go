@@ -19,22 +19,18 @@ var ErrDamaged = errors.New("the store is damaged")
 // integrityName is the file that describes the manifests and logs of its directory.
 const integrityName = "INTEGRITY"
 
-// The integrity file has two slots, each in disk sectors of its own, which are written in turn. So
-// a write that a crash cuts off leaves the slot before it.
 const (
-	slotBytes      = 4096
-	slots          = 2
-	slotHeader     = 4 + 4 + 8 + 1 + 2 + 2
-	integrityMagic = 0x50494e54
-	manifestEntry  = 8 + 8 + 4
-	logEntry       = 8 + 1
+	integrityMagic  = 0x50494e54
+	integrityHeader = 1 + 2 + 2
+	manifestEntry   = 8 + 8 + 4
+	logEntry        = 8 + 1
 	// Bounds of what a slot lists. Pebble keeps two manifests, the logs of four memtables and five
 	// logs for reuse.
 	maxManifests = 16
 	maxLogs      = 256
 )
 
-const _ = uint(slotBytes - slotHeader - maxManifests*manifestEntry - maxLogs*logEntry)
+const _ = uint(slotPayload - integrityHeader - maxManifests*manifestEntry - maxLogs*logEntry)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -55,55 +51,28 @@ const (
 // integrity is the state of the integrity file: the synced extent of each manifest, and the logs
 // that hold synced records. It is written before the change that relies on it is acknowledged.
 type integrity struct {
-	fs   vfs.FS
-	path string
-
 	mu        sync.Mutex
-	counter   uint64 // the newest slot's; 0 without a file
-	opened    bool   // Pebble has opened the store, so it has a current manifest
+	file      slotFile
+	opened    bool // Pebble has opened the store, so it has a current manifest
 	manifests map[uint64]extent
 	logs      map[uint64]logKind
 }
 
 func newIntegrity(fs vfs.FS, dir string) *integrity {
-	return &integrity{fs: fs, path: fs.PathJoin(dir, integrityName), manifests: map[uint64]extent{},
-		logs: map[uint64]logKind{}}
+	return &integrity{file: slotFile{fs: fs, path: fs.PathJoin(dir, integrityName), magic: integrityMagic},
+		manifests: map[uint64]extent{}, logs: map[uint64]logKind{}}
 }
 
-// loadNewest reads the newest valid slot. It is false when there is no file.
+// loadNewest reads the newest valid slot. found is false when there is no file. It fails with
+// ErrDamaged when no slot is valid, and with the disk's error. guardStore calls it.
 func (i *integrity) loadNewest() (found bool, err error) {
-	data, err := readFile(i.fs, i.path, slots*slotBytes)
-	if isNotExist(err) {
-		return false, nil
-	}
-	if err != nil {
+	payload, err := i.file.loadNewest()
+	if payload == nil || err != nil {
 		return false, err
 	}
-	for n := range slots {
-		if slot := data[min(n*slotBytes, len(data)):min((n+1)*slotBytes, len(data))]; len(slot) == slotBytes {
-			i.decodeSlot(slot)
-		}
-	}
-	if i.counter == 0 {
-		return false, fmt.Errorf("%w: %s: no slot of it is valid", ErrDamaged, i.path)
-	}
-	return true, nil
-}
-
-// decodeSlot takes the state of a slot that is valid and newer than the present state.
-func (i *integrity) decodeSlot(slot []byte) {
-	if binary.LittleEndian.Uint32(slot) != integrityMagic ||
-		binary.LittleEndian.Uint32(slot[4:]) != crc32.Checksum(slot[8:], castagnoli) {
-		return
-	}
-	counter := binary.LittleEndian.Uint64(slot[8:])
-	if counter <= i.counter {
-		return
-	}
-	i.counter, i.opened = counter, slot[16] == 1
-	manifests, logs := int(binary.LittleEndian.Uint16(slot[17:])), int(binary.LittleEndian.Uint16(slot[19:]))
-	i.manifests, i.logs = make(map[uint64]extent, manifests), make(map[uint64]logKind, logs)
-	at := slot[slotHeader:]
+	i.opened = payload[0] == 1
+	manifests, logs := int(binary.LittleEndian.Uint16(payload[1:])), int(binary.LittleEndian.Uint16(payload[3:]))
+	at := payload[integrityHeader:]
 	for range manifests {
 		i.manifests[binary.LittleEndian.Uint64(at)] = extent{binary.LittleEndian.Uint64(at[8:]),
 			binary.LittleEndian.Uint32(at[16:])}
@@ -113,92 +82,44 @@ func (i *integrity) decodeSlot(slot []byte) {
 		i.logs[binary.LittleEndian.Uint64(at)] = logKind(at[8])
 		at = at[logEntry:]
 	}
+	return true, nil
 }
 
-func (i *integrity) encodeSlot() ([]byte, error) {
+// encode returns the state as the payload of a slot. It fails only with more than maxManifests
+// manifests or maxLogs logs. changeDurably calls it.
+func (i *integrity) encode() ([]byte, error) {
 	if len(i.manifests) > maxManifests || len(i.logs) > maxLogs {
-		return nil, fmt.Errorf("%s: %d manifests and %d logs, at most %d and %d", i.path, len(i.manifests), len(i.logs),
-			maxManifests, maxLogs)
+		return nil, fmt.Errorf("%s: %d manifests and %d logs, at most %d and %d", i.file.path, len(i.manifests),
+			len(i.logs), maxManifests, maxLogs)
 	}
-	slot := make([]byte, slotHeader, slotBytes)
-	binary.LittleEndian.PutUint32(slot, integrityMagic)
-	binary.LittleEndian.PutUint64(slot[8:], i.counter)
+	payload := make([]byte, integrityHeader, slotPayload)
 	if i.opened {
-		slot[16] = 1
+		payload[0] = 1
 	}
-	binary.LittleEndian.PutUint16(slot[17:], uint16(len(i.manifests)))
-	binary.LittleEndian.PutUint16(slot[19:], uint16(len(i.logs)))
+	binary.LittleEndian.PutUint16(payload[1:], uint16(len(i.manifests)))
+	binary.LittleEndian.PutUint16(payload[3:], uint16(len(i.logs)))
 	for _, n := range slices.Sorted(maps.Keys(i.manifests)) {
-		slot = binary.LittleEndian.AppendUint64(slot, n)
-		slot = binary.LittleEndian.AppendUint64(slot, i.manifests[n].bytes)
-		slot = binary.LittleEndian.AppendUint32(slot, i.manifests[n].sum)
+		payload = binary.LittleEndian.AppendUint64(payload, n)
+		payload = binary.LittleEndian.AppendUint64(payload, i.manifests[n].bytes)
+		payload = binary.LittleEndian.AppendUint32(payload, i.manifests[n].sum)
 	}
 	for _, n := range slices.Sorted(maps.Keys(i.logs)) {
-		slot = append(binary.LittleEndian.AppendUint64(slot, n), byte(i.logs[n]))
+		payload = append(binary.LittleEndian.AppendUint64(payload, n), byte(i.logs[n]))
 	}
-	slot = slot[:slotBytes]
-	binary.LittleEndian.PutUint32(slot[4:], crc32.Checksum(slot[8:], castagnoli))
-	return slot, nil
+	return payload, nil
 }
 
-// changeDurably alters the state and returns when it is synced.
+// changeDurably alters the state and returns when it is synced. It fails with the disk's error; the
+// state in memory is then altered all the same. alter runs under i.mu.
 func (i *integrity) changeDurably(alter func()) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	alter()
-	return i.saveNext()
-}
-
-func (i *integrity) saveNext() (err error) {
-	i.counter++
-	defer func() {
-		if err != nil {
-			i.counter-- // the next write takes the failed slot and spares the good one
-		}
-	}()
-	slot, err := i.encodeSlot()
+	payload, err := i.encode()
 	if err != nil {
 		return err
 	}
-	if i.counter == 1 {
-		return i.createFile(slot)
-	}
-	f, err := i.fs.OpenReadWrite(i.path, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", i.path, err)
-	}
-	_, err = f.WriteAt(slot, int64(i.counter%slots)*slotBytes)
-	if err == nil {
-		err = f.SyncData()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", i.path, err)
-	}
-	return nil
-}
-
-// createFile makes the file whole under another name first.
-func (i *integrity) createFile(slot []byte) error {
-	unfinished := i.path + ".unfinished"
-	f, err := i.fs.Create(unfinished, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return fmt.Errorf("make %s: %w", i.path, err)
-	}
-	for range slots {
-		if _, err := f.Write(slices.Clone(slot)); err != nil {
-			return errors.Join(fmt.Errorf("write %s: %w", i.path, err), f.Close())
-		}
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", i.path, err)
-	}
-	if err := i.fs.Rename(unfinished, i.path); err != nil {
-		return fmt.Errorf("make %s: %w", i.path, err)
-	}
-	if err := syncDir(i.fs, i.fs.PathDir(i.path)); err != nil {
-		return fmt.Errorf("make %s: %w", i.path, err)
-	}
-	return nil
+	return i.file.saveNext(payload)
 }
 
 // kindOf returns the kind of a log, and whether the log is listed.

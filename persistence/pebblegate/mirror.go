@@ -61,7 +61,8 @@ func (h fileHeader) encodeHeader() []byte {
 	return b
 }
 
-// readHeader reads the header of a log's file; ok is false when it has none.
+// readHeader reads the header of a log's file; ok is false when it has none or a damaged one. It
+// fails with the disk's error.
 func readHeader(f vfs.File) (h fileHeader, ok bool, err error) {
 	b := make([]byte, headerAt+headerBytes)
 	n, err := f.ReadAt(b, 0)
@@ -85,6 +86,7 @@ type logWriter struct {
 	vfs.File
 	number uint64
 	list   func() error // lists the log in the integrity file; called before the first sync returns
+	notes  *syncedLogs
 	roomy  func(bytes int64) bool
 
 	end    atomic.Int64 // the written length of the log
@@ -94,7 +96,8 @@ type logWriter struct {
 	buffer []byte
 }
 
-// newLogWriter writes the header; the first sync makes it durable.
+// newLogWriter writes the header of a log; the first sync makes it durable. It fails with the
+// disk's error. writeLog calls it.
 func newLogWriter(f vfs.File, number, before uint64, list func() error) (*logWriter, error) {
 	w := &logWriter{File: f, number: number, list: list, tail: make([]byte, 0, pageBytes),
 		buffer: make([]byte, 0, copies*(blockBytes+2*pageBytes))}
@@ -102,7 +105,8 @@ func newLogWriter(f vfs.File, number, before uint64, list func() error) (*logWri
 	return w, err
 }
 
-// Write is vfs.File's.
+// Write implements vfs.File: it writes each page of the log twice. It fails with the disk's error,
+// and then for every later call.
 func (w *logWriter) Write(p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
@@ -115,7 +119,8 @@ func (w *logWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// writePiece writes at most a block: the page of the tail and those after it, each twice.
+// writePiece writes at most a block: the page of the tail and those after it, each twice. It fails
+// as Write does.
 func (w *logWriter) writePiece(p []byte) error {
 	if w.broken != nil {
 		return w.broken
@@ -142,7 +147,7 @@ func (w *logWriter) writePiece(p []byte) error {
 	return nil
 }
 
-// failWith keeps the first failure, after which the file may end anywhere.
+// failWith keeps and returns the first failure, after which the file may end anywhere.
 func (w *logWriter) failWith(err error) error {
 	w.broken = fmt.Errorf("log %06d: %w", w.number, err)
 	return w.broken
@@ -154,28 +159,45 @@ func (w *logWriter) Sync() error { return w.syncBy(w.File.Sync) }
 // SyncData is vfs.File's.
 func (w *logWriter) SyncData() error { return w.syncBy(w.File.SyncData) }
 
+// syncBy syncs the log, lists it in the integrity file at the first sync with records, and has its
+// length noted. It fails with the disk's error, and then for every later call. Sync and SyncData
+// call it.
 func (w *logWriter) syncBy(sync func() error) error {
 	if w.broken != nil {
 		return w.broken
 	}
+	end := w.end.Load()
 	if err := sync(); err != nil {
 		return w.failWith(err)
 	}
-	if !w.listed && w.end.Load() > 0 {
+	if !w.listed && end > 0 {
 		if err := w.list(); err != nil {
 			return w.failWith(err)
 		}
 		w.listed = true
 	}
+	if end > 0 {
+		w.notes.advance(w.number, end)
+	}
 	return nil
 }
 
-// SyncTo is vfs.File's: length counts the bytes of the log.
+// Close implements vfs.File. It notes the log's length, which is final. It fails with the disk's
+// error.
+func (w *logWriter) Close() error {
+	if w.listed && w.broken == nil {
+		w.notes.save()
+	}
+	return w.File.Close()
+}
+
+// SyncTo implements vfs.File: length counts the bytes of the log. It fails with the disk's error.
 func (w *logWriter) SyncTo(length int64) (bool, error) {
 	return w.File.SyncTo(pageBytes + copies*length)
 }
 
-// Preallocate is vfs.File's. On a disk with little room a log grows page by page instead.
+// Preallocate implements vfs.File. On a disk with little room it does nothing, and the log grows
+// page by page. It fails with the disk's error.
 func (w *logWriter) Preallocate(offset, length int64) error {
 	if !w.roomy(pageBytes + copies*length) {
 		return nil
@@ -183,7 +205,7 @@ func (w *logWriter) Preallocate(offset, length int64) error {
 	return w.File.Preallocate(copies*offset, pageBytes+copies*length)
 }
 
-// Read is vfs.File's; a log is read through a file of its own.
+// Read implements vfs.File and always fails: a log is read through a file of its own.
 func (*logWriter) Read([]byte) (int, error) {
 	return 0, errors.New("pebblegate: a log is open for writing")
 }
@@ -196,7 +218,7 @@ type logReader struct {
 	second  map[int64]bool
 }
 
-// Read is vfs.File's.
+// Read implements vfs.File. It ends with io.EOF, and fails with the disk's error.
 func (r *logReader) Read(p []byte) (int, error) {
 	n, err := r.ReadAt(p, r.at)
 	r.at += int64(n)
@@ -206,7 +228,8 @@ func (r *logReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadAt is vfs.File's.
+// ReadAt implements vfs.File: offset counts the bytes of the log. It ends with io.EOF, and fails
+// with the disk's error.
 func (r *logReader) ReadAt(p []byte, offset int64) (int, error) {
 	n := 0
 	for n < len(p) {

@@ -27,6 +27,7 @@ func BenchmarkMirroredSync(b *testing.B) {
 	plain := zeroed("plain")
 	mirrored, err := newLogWriter(zeroed("mirrored"), 1, 0, func() error { return nil })
 	require.NoError(b, err)
+	mirrored.notes = newSyncedLogs(vfs.Default, b.TempDir())
 	record := make([]byte, 800)
 	var took [2][]time.Duration
 	for at := int64(0); b.Loop(); at = (at + int64(len(record))) % MemTableSize {
@@ -60,6 +61,7 @@ func TestAMirroredWriteAllocatesNothing(t *testing.T) {
 	require.NoError(t, err)
 	w, err := newLogWriter(f, 1, 0, func() error { return nil })
 	require.NoError(t, err)
+	w.notes = newSyncedLogs(vfs.Default, t.TempDir())
 	record := make([]byte, 40_000)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		if _, err := w.Write(record); err != nil {

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"log/slog"
+	"math"
 
 	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -18,14 +19,16 @@ func isNotExist(err error) bool { return oserror.IsNotExist(err) }
 
 // recoverLog opens a mirrored log of an earlier start. It follows the chunks, and shows the second
 // copy of a page where that yields more valid chunks than the first. It follows them to the first
-// chunk that is valid in neither, which is where the log ends, or where Pebble refuses it.
-func recoverLog(path string, f vfs.File, number uint64) (*logReader, error) {
+// chunk that is valid in neither, which is where the log ends, or where Pebble refuses it. It
+// returns that length of the log, which is math.MaxInt64 for a closed one. It fails only with the
+// disk's error. openLog calls it.
+func recoverLog(path string, f vfs.File, number uint64) (r *logReader, valid int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	length := max(0, info.Size()-pageBytes)
-	r := &logReader{File: f, second: map[int64]bool{}}
+	r = &logReader{File: f, second: map[int64]bool{}}
 	// A crash can cut the file off within the copies of the last page. A last page without a
 	// second copy is read all the same. One without a whole first copy is read as far as that
 	// copy goes.
@@ -35,10 +38,10 @@ func recoverLog(path string, f vfs.File, number uint64) (*logReader, error) {
 	for block := int64(0); block*blockBytes < r.end; block++ {
 		n, err := f.ReadAt(b.physical, pageAt(block*pagesPerBlock, 0))
 		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, fmt.Errorf("read %s: %w", path, err)
+			return nil, 0, fmt.Errorf("read %s: %w", path, err)
 		}
 		clear(b.physical[n:])
-		more := b.chooseCopies()
+		end, more := b.chooseCopies()
 		for page, second := range b.second {
 			if second {
 				r.second[block*pagesPerBlock+int64(page)] = true
@@ -46,11 +49,15 @@ func recoverLog(path string, f vfs.File, number uint64) (*logReader, error) {
 					"offset", pageAt(block*pagesPerBlock+int64(page), 0))
 			}
 		}
-		if !more {
-			break
+		valid = block*blockBytes + int64(end)
+		switch {
+		case end == closedLog:
+			return r, math.MaxInt64, nil
+		case !more:
+			return r, valid, nil
 		}
 	}
-	return r, nil
+	return r, valid, nil
 }
 
 // mirroredBlock is one block of a log with both copies of its pages.
@@ -69,10 +76,14 @@ func (b *mirroredBlock) copyOf(page int, second bool) []byte {
 	return b.physical[at : at+pageBytes]
 }
 
-// chooseCopies decides which copy of each page is shown, and returns whether the log continues
-// behind the block. It changes the copy of one page at a time as long as that makes the valid part
-// longer: an acknowledged chunk has at most one damaged page, in one copy.
-func (b *mirroredBlock) chooseCopies() (more bool) {
+// closedLog is the length of a block with the trailer that ends a log.
+const closedLog = -1
+
+// chooseCopies decides which copy of each page is shown. It returns the length of the valid chunks,
+// or closedLog, and whether the log continues behind the block. It changes the copy of one page at
+// a time as long as that makes the valid part longer: an acknowledged chunk has at most one damaged
+// page, in one copy.
+func (b *mirroredBlock) chooseCopies() (end int, more bool) {
 	b.second = [pagesPerBlock]bool{}
 	var differ []int
 	for page := range b.second {
@@ -92,7 +103,11 @@ func (b *mirroredBlock) chooseCopies() (more bool) {
 			}
 		}
 	}
-	return best >= 2*blockBytes-1
+	more = best >= 2*blockBytes-1
+	if !more && best%2 == 1 {
+		return closedLog, false
+	}
+	return (best + 1) / 2, more
 }
 
 // validLength returns twice the length of the valid chunks at the beginning of the chosen
@@ -120,7 +135,8 @@ func (b *mirroredBlock) validLength() int {
 	return 2 * blockBytes
 }
 
-// verifyExtent reads a prefix of a file and compares it with its extent.
+// verifyExtent compares a prefix of a file with its extent. It fails for a file that is shorter or
+// differs, and with the reader's error. verifyKnown calls it.
 func verifyExtent(r io.Reader, want extent) error {
 	sum := crc32.New(castagnoli)
 	n, err := io.CopyBuffer(sum, io.LimitReader(r, int64(want.bytes)), make([]byte, 256<<10))
@@ -135,7 +151,7 @@ func verifyExtent(r io.Reader, want extent) error {
 	return nil
 }
 
-// readFile reads at most limit bytes of a file.
+// readFile reads at most limit bytes of a file. It fails with the disk's error.
 func readFile(fs vfs.FS, path string, limit int64) ([]byte, error) {
 	f, err := fs.Open(path)
 	if err != nil {

@@ -29,7 +29,8 @@ type resting struct {
 	gate *gate
 }
 
-// Create is vfs.FS's.
+// Create implements vfs.FS. Tables of flushes and compactions are written with pauses. It fails
+// with the file system's error.
 func (r resting) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	isTable := category != vfs.WriteCategoryUnspecified && strings.HasSuffix(name, ".sst")
 	if isTable && r.gate.room.full.Swap(false) {
@@ -65,7 +66,7 @@ func (t *table) Sync() error { return errors.Join(t.pieces.Flush(), t.File.Sync(
 // SyncData is vfs.File's.
 func (t *table) SyncData() error { return errors.Join(t.pieces.Flush(), t.File.SyncData()) }
 
-// SyncTo is vfs.File's.
+// SyncTo implements vfs.File. It fails with the error of the last piece or of the sync.
 func (t *table) SyncTo(length int64) (bool, error) {
 	if err := t.pieces.Flush(); err != nil {
 		return false, err
@@ -83,6 +84,9 @@ type piece struct {
 	gate     *gate
 }
 
+// Write writes a piece of a table and pauses. Pebble calls it, through a buffer of pieceBytes, for
+// each table that a flush or compaction makes. It fails with errAbandoned for a compaction on a
+// disk with little room, and with the disk's error.
 func (p piece) Write(b []byte) (int, error) {
 	if err := p.gate.room.allow(p.category); err != nil {
 		return 0, err
@@ -95,6 +99,8 @@ func (p piece) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// rest pauses the writer of a table for pieceRest. When the tables are behind it only yields.
+// piece.Write calls it.
 func (g *gate) rest() {
 	g.written.Store(true)
 	if g.calm.Load() {

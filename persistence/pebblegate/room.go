@@ -54,6 +54,7 @@ func HasRoom(fs vfs.FS, dir string, bytes int64) bool {
 }
 
 // FreeBytes returns the free bytes of a directory's disk that a process without privileges may use.
+// It fails with the file system's error.
 func FreeBytes(fs vfs.FS, dir string) (int64, error) {
 	usage, err := fs.GetDiskUsage(dir)
 	return int64(min(usage.AvailBytes, math.MaxInt64)), err
@@ -66,6 +67,7 @@ func FormatFree(bytes int64) string { return formatBytes(bytes, math.Floor) }
 // FormatNeed writes needed bytes as FormatFree does, rounded up.
 func FormatNeed(bytes int64) string { return formatBytes(bytes, math.Ceil) }
 
+// formatBytes formats a size in KiB, MiB or GiB with at most one decimal, rounded by round.
 func formatBytes(bytes int64, round func(float64) float64) string {
 	unit, name := int64(1<<10), "KiB"
 	switch {
@@ -79,7 +81,8 @@ func formatBytes(bytes int64, round func(float64) float64) string {
 	return strconv.FormatFloat(tenths/decimal, 'f', -1, 64) + " " + name
 }
 
-// requireRoom refuses to open a store whose disk cannot take the flush of its logs.
+// requireRoom fails with ErrNoRoom for a store whose disk cannot take the flush of its logs, and
+// with the disk's error. Free space that is not known passes. openGuarded calls it.
 func (g *guarded) requireRoom() error {
 	free, err := FreeBytes(g, g.dir)
 	if err != nil {
@@ -96,7 +99,8 @@ func (g *guarded) requireRoom() error {
 	return nil
 }
 
-// openNeeds bounds the bytes that an open writes before it removes the logs it has replayed.
+// openNeeds bounds the bytes that an open writes before it removes the logs it has replayed. It
+// fails with the disk's error. requireRoom calls it.
 func (g *guarded) openNeeds() (int64, error) {
 	names, err := g.List(g.dir)
 	if err != nil {
@@ -145,9 +149,9 @@ func watchFlushes(o *pebble.Options) *opening {
 	return w
 }
 
-// reportFailure is called on the goroutine of what failed; only flushes write during an open.
-// Ending the goroutine keeps Pebble from repeating the flush; the open then waits for it and is
-// left behind.
+// reportFailure is the listener's BackgroundError: Pebble calls it on the goroutine that failed;
+// only flushes write during an open. Ending that goroutine keeps Pebble from repeating the flush;
+// the open then waits for it and is left behind.
 func (w *opening) reportFailure(err error) {
 	if !w.done.Load() && isFull(err) && w.count.Add(1) == openFlushes {
 		w.failed <- err
@@ -156,8 +160,9 @@ func (w *opening) reportFailure(err error) {
 	w.later(err)
 }
 
-// openWatched opens the store. After an error of a flush the goroutine of pebble.Open stays behind
-// with the lock of the directory.
+// openWatched opens the store. It fails with Pebble's error, and with ErrNoRoom after openFlushes
+// flushes that met a full disk. The goroutine of pebble.Open then stays behind with the lock of the
+// directory. openGuarded calls it.
 func (w *opening) openWatched(dir string, o *pebble.Options) (*pebble.DB, error) {
 	type opened struct {
 		db    *pebble.DB
@@ -185,7 +190,7 @@ func (w *opening) openWatched(dir string, o *pebble.Options) (*pebble.DB, error)
 	}
 }
 
-// isFull reports that a write failed because disk or quota are used up.
+// isFull reports whether a write failed because disk or quota are used up.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
@@ -231,7 +236,8 @@ func isFlush(category vfs.DiskWriteCategory) bool {
 	return strings.Contains(string(category), "memtable-flush")
 }
 
-// allow returns an error for a piece that a compaction must not write.
+// allow fails with errAbandoned for a piece that a compaction must not write because the disk has
+// little room. A flush may always write.
 func (r *room) allow(category vfs.DiskWriteCategory) error {
 	if r.scarce.Load() && !isFlush(category) {
 		r.abandoned.Store(true)

@@ -2,6 +2,7 @@ package pebblegate
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -102,7 +103,7 @@ func TestOnADiskWithLittleRoomFlushesGoOnAndCompactionsDoNot(t *testing.T) {
 	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: OptionalRoom - 1, TotalBytes: 1 << 40})
 	var compactions atomic.Int64
 	o := optionsOn(fs)
-	o.L0CompactionThreshold, o.L0StopWritesThreshold = 1, 1000
+	o.L0CompactionThreshold = 1
 	o.EventListener = &pebble.EventListener{CompactionBegin: func(pebble.CompactionInfo) { compactions.Add(1) }}
 	db, gate, err := closed("store", o)
 	require.NoError(t, err)
@@ -120,6 +121,38 @@ func TestOnADiskWithLittleRoomFlushesGoOnAndCompactionsDoNot(t *testing.T) {
 	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: roomAgain, TotalBytes: 1 << 40})
 	gate.open(db.Metrics)
 	require.Eventually(t, func() bool { return compactions.Load() > 0 }, time.Minute, time.Millisecond)
+	require.NoError(t, db.Close())
+}
+
+// However often a store is flushed while its disk has little room, its writes are taken: the last
+// facts and freezes must not wait for compactions that do not begin.
+func TestOnADiskWithLittleRoomWritesDoNotStop(t *testing.T) {
+	fs := vfs.NewMem()
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: OptionalRoom - 1, TotalBytes: 1 << 40})
+	o := optionsOn(fs)
+	stopped := make(chan string, 1)
+	o.EventListener = &pebble.EventListener{WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
+		stopped <- info.Reason
+	}}
+	db, err := Open("store", o)
+	require.NoError(t, err)
+	written := make(chan error, 1)
+	go func() {
+		for round := range 8 * l0Compact {
+			if err := errors.Join(db.Set([]byte("key"), []byte{byte(round)}, pebble.NoSync), db.Flush()); err != nil {
+				written <- err
+				return
+			}
+		}
+		written <- nil
+	}()
+	select {
+	case err := <-written:
+		require.NoError(t, err)
+	case reason := <-stopped:
+		require.Fail(t, "writes stop", reason)
+	}
+	require.Equal(t, 8*l0Compact, int(db.Metrics().Levels[0].Sublevels))
 	require.NoError(t, db.Close())
 }
 

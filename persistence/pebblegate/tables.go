@@ -32,6 +32,8 @@ type tableFile struct {
 	bytes  uint64
 }
 
+// tablesOf lists the tables of an open store, newest first, for verification. It fails when the
+// store cannot list them. openGuarded calls it.
 func tablesOf(db *pebble.DB, dir string, o *pebble.Options) (*tableCheck, error) {
 	defaults := o.Clone()
 	defaults.EnsureDefaults()
@@ -50,7 +52,8 @@ func tablesOf(db *pebble.DB, dir string, o *pebble.Options) (*tableCheck, error)
 	return t, nil
 }
 
-// verifyNewest reads the newest tables. The older ones stay in left.
+// verifyNewest verifies the newest tables, up to startTableBytes. The older ones stay in left. It
+// fails as verifyTable does. openGuarded calls it.
 func (t *tableCheck) verifyNewest() error {
 	for budget := uint64(startTableBytes); len(t.left) > 0 && t.left[0].bytes <= budget; t.left = t.left[1:] {
 		budget -= t.left[0].bytes
@@ -61,7 +64,9 @@ func (t *tableCheck) verifyNewest() error {
 	return nil
 }
 
-// verifyTable reads a table, and calls before ahead of each read.
+// verifyTable verifies the checksums of a table, and calls before ahead of each read. A table that
+// was compacted meanwhile is no error. It fails with ErrDamaged, with the error of before, and with
+// the disk's error.
 func (t *tableCheck) verifyTable(of tableFile, before func() error) error {
 	path := t.fs.PathJoin(t.dir, fmt.Sprintf("%06d.sst", of.number))
 	f, err := t.fs.Open(path)
@@ -96,7 +101,7 @@ type pausing struct {
 	before func() error
 }
 
-// ReadAt is vfs.File's.
+// ReadAt implements vfs.File. It fails with the error of before, and with the file's.
 func (p pausing) ReadAt(b []byte, at int64) (int, error) {
 	if err := p.before(); err != nil {
 		return 0, err
@@ -104,7 +109,8 @@ func (p pausing) ReadAt(b []byte, at int64) (int, error) {
 	return p.File.ReadAt(b, at)
 }
 
-// verifyRest reads the tables that verifyNewest left, and reports damage by fatal.
+// verifyRest verifies the tables that verifyNewest left, with pauses, and reports the first damage
+// to fatal. It ends when the store is closed. It runs in a goroutine of its own after the open.
 func (g *gate) verifyRest(t *tableCheck, fatal func(format string, args ...any)) {
 	read := 0
 	before := func() error {
@@ -156,7 +162,8 @@ func (c *corruption) reportDamage(info pebble.DataCorruptionInfo) {
 	c.later(info)
 }
 
-// finishOpen returns the first damage. Without any, later damage goes to the listener.
+// finishOpen returns the damage that Pebble met during the open, or nil; later damage goes to the
+// listener. openGuarded calls it.
 func (c *corruption) finishOpen() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,8 @@ type Options struct {
 	FS vfs.FS
 	// Dir is the directory. It is made when it is absent, unless MustExist.
 	Dir string
-	// Deployment is stamped into a new store (zero: a new one is drawn). An existing store must carry it, unless it is zero.
+	// Deployment is stamped into a new store (zero: a new one is drawn). An existing store must
+	// carry it, unless it is zero.
 	Deployment ident.UUID
 	// MustExist refuses to make a new store.
 	MustExist bool
@@ -47,14 +48,17 @@ type Options struct {
 	// NoSync answers before the sync. A crash then loses answered batches: for tests that must
 	// fail.
 	NoSync bool
-	// Fatal is called once, when a commit failed, before its Append returns. It should end the process; when it returns, the
-	// journal answers ErrUnavailable for ever, calls that are inside Pebble may hang, and Close leaves the directory locked.
-	// nil panics where no caller can recover it.
+	// Fatal is called once, when a commit failed, before its Append returns. It should end the
+	// process; when it returns, the journal answers ErrUnavailable for ever, calls that are inside
+	// Pebble may hang, and Close leaves the directory locked. nil panics where no caller can
+	// recover it.
 	Fatal func(error)
 	// Note is called when work in the background failed and will be tried again; nil ignores it.
 	Note func(error)
 }
 
+// withDefaults sets every absent option to its default. It fails without a Dir and for a negative
+// size. Open and Load call it.
 func (o Options) withDefaults() (Options, error) {
 	if o.Dir == "" {
 		return o, errors.New("pebblejournal: Options.Dir is empty")

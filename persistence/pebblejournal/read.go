@@ -218,7 +218,8 @@ func newRecordPage(id ident.Shard, kind, past string, limit int) *recordPage {
 	return p
 }
 
-// add takes the next key of the range, and reports whether the page has room for more.
+// add decodes the next record of the range, and reports whether the page has room for more. It
+// fails with errCorrupt for a damaged value.
 func (p *recordPage) add(key, value []byte) (more bool, err error) {
 	record, err := decodeRecord(p.kind, string(key[p.prefix:]), bytes.Clone(value))
 	p.records = append(p.records, record)

@@ -15,7 +15,8 @@ import (
 	"purser/persistence/pebblegate"
 )
 
-// filterBits is the size of the Bloom filter per key: most once-keys and timers that Append looks up are new.
+// filterBits is the size of the Bloom filter per key: most once-keys and timers that Append looks
+// up are new.
 const filterBits = 10
 
 // store is all that the journal knows of Pebble.
@@ -100,6 +101,7 @@ func (s *store) openPebble(dir string, o *pebble.Options) (*pebble.DB, error) {
 	}
 }
 
+// options returns Pebble's options of the journal's store. openStore calls it.
 func (s *store) options(o Options, cache *pebble.Cache) *pebble.Options {
 	po := &pebble.Options{
 		FS:               o.FS,
@@ -157,7 +159,7 @@ func (s *store) empty() (bool, error) {
 	return !found, err
 }
 
-// stamp says whose store this is, and that it has this program's format.
+// stamp writes the identity and the format of a new store, synced. It fails with the store's error.
 func (s *store) stamp(identity persistence.Identity) error {
 	w := s.writes()
 	w.set(keyMeta(), encodeMeta(meta{format: format, slots: ident.Slots, shards: ident.Shards, identity: identity}))
@@ -187,7 +189,8 @@ func get(from pebble.Reader, key []byte) (value []byte, err error) {
 
 func (s *store) read(key []byte, use func(value []byte) error) error { return read(s.db, key, use) }
 
-// get returns a copy of the value, nil when there is none. No value of the journal that get is used for is empty.
+// get returns a copy of the value, nil when there is none. No value of the journal that get is used
+// for is empty.
 func (s *store) get(key []byte) ([]byte, error) { return get(s.db, key) }
 
 func (s *store) scan(from, to []byte, each func(key, value []byte) (more bool, err error)) error {
@@ -198,7 +201,8 @@ func (s *store) scan(from, to []byte, each func(key, value []byte) (more bool, e
 	return c.each(each)
 }
 
-// cursor is a view of a range as it was when the cursor was made. It must be used, by each, or it leaks.
+// cursor is a view of a range as it was when the cursor was made. It must be used, by each, or it
+// leaks.
 type cursor struct{ iter *pebble.Iterator }
 
 func (s *store) cursor(from, to []byte) (cursor, error) { return cursorOf(s.db, from, to) }
@@ -241,8 +245,9 @@ func (v view) cursor(from, to []byte) (cursor, error) { return cursorOf(v.snapsh
 
 func (v view) close() error { return v.snapshot.Close() }
 
-// probe reads keys most of which are new. It asks the Bloom filters of every level, where get, which expects to find, passes
-// those of the last. It shows the store as it was at the first get; closed, it may be used again.
+// probe reads keys most of which are new. It asks the Bloom filters of every level, where get,
+// which expects to find, passes those of the last. It shows the store as it was at the first get;
+// closed, it may be used again.
 type probe struct {
 	store *store
 	iter  *pebble.Iterator // nil before the first get

@@ -25,7 +25,8 @@ type streamColumns struct {
 	kind, stream []string
 }
 
-// streamKeys returns the streams whose versions the batches expect.
+// streamKeys returns the streams whose versions the batches expect, each once. lockShards reads
+// their versions.
 func (s *staging) streamKeys() streamColumns {
 	var c streamColumns
 	seen := map[streamKey]bool{}
@@ -52,7 +53,8 @@ type claimColumns struct {
 	hash  [][]byte
 }
 
-// claimKeys returns the idempotency keys that the batches claim.
+// claimKeys returns the idempotency keys that the batches claim, each once. lockShards reads the
+// stored ones.
 func (s *staging) claimKeys() claimColumns {
 	var c claimColumns
 	seen := map[claimKey]bool{}
@@ -73,7 +75,8 @@ func (s *staging) claimKeys() claimColumns {
 	return c
 }
 
-// queueMove moves the heads of the written shards and returns their number.
+// queueMove queues one statement that moves the heads of the written shards, and returns their
+// number. A head that another process has moved meanwhile stays as it is.
 func (s *staging) queueMove(b *pgx.Batch) int {
 	var id []int16
 	var epoch, was, head, ordinal []int64
@@ -91,7 +94,7 @@ func eventColumns() []string {
 	return []string{"shard", "position", "id", "workspace", "kind", "stream", "version", "type", "at", "size", "payload"}
 }
 
-// eventRows returns the events for CopyFrom.
+// eventRows returns the events as rows of CopyFrom. writeStaged copies copyMin events and more.
 func (s *staging) eventRows() pgx.CopyFromSource {
 	return pgx.CopyFromSlice(len(s.events), func(i int) ([]any, error) {
 		e := &s.events[i]
@@ -104,7 +107,7 @@ func (s *staging) eventRows() pgx.CopyFromSource {
 	})
 }
 
-// queueEvents inserts fewer than copyMin events; writeStaged copies more.
+// queueEvents queues one statement that inserts fewer than copyMin events; writeStaged copies more.
 func (s *staging) queueEvents(b *pgx.Batch) {
 	n := len(s.events)
 	if n == 0 || n >= copyMin {
@@ -121,6 +124,8 @@ func (s *staging) queueEvents(b *pgx.Batch) {
 	b.Queue(sqlInsertEvents, shard, position, id, workspace, kind, stream, version, typ, at, size, payload)
 }
 
+// queueStreams queues one statement that stores the new versions of all streams that the batches
+// advanced. writeStaged calls it.
 func (s *staging) queueStreams(b *pgx.Batch) {
 	var shard []int16
 	var kind, stream []string
@@ -136,7 +141,8 @@ func (s *staging) queueStreams(b *pgx.Batch) {
 	}
 }
 
-// queueRecords deletes before it inserts, so that a deleted and rewritten record is new.
+// queueRecords queues the deleted records before the stored ones, so that a deleted and rewritten
+// record is new. writeStaged calls it.
 func (s *staging) queueRecords(b *pgx.Batch) {
 	var shard []int16
 	var kind, id []string
@@ -151,6 +157,7 @@ func (s *staging) queueRecords(b *pgx.Batch) {
 	s.queueSetRecords(b)
 }
 
+// queueSetRecords queues one statement that stores all written records. queueRecords calls it.
 func (s *staging) queueSetRecords(b *pgx.Batch) {
 	var shard, slot []int16
 	var kind, id, workspace, parent, document []string
@@ -171,6 +178,8 @@ func (s *staging) queueSetRecords(b *pgx.Batch) {
 	}
 }
 
+// queueOnces queues one statement that stores the idempotency keys which the batches claimed.
+// writeStaged calls it.
 func (s *staging) queueOnces(b *pgx.Batch) {
 	var shard []int16
 	var scope []string
@@ -196,6 +205,8 @@ func nullableTime(t time.Time) *time.Time {
 	return &t
 }
 
+// queueTimers queues one statement that deletes timers and one that sets timers, as the batches
+// changed them. writeStaged calls it.
 func (s *staging) queueTimers(b *pgx.Batch) {
 	var removed, set []timerKey
 	for key, t := range s.timers {

@@ -176,6 +176,8 @@ func (s *staging) lockShards(ctx context.Context, conn *pgx.Conn) error {
 	return errors.Join(err, results.Close())
 }
 
+// readShards reads the epoch, head and next ordinal of the locked shards. It fails with the
+// server's error. lockShards calls it.
 func (s *staging) readShards(results pgx.BatchResults) error {
 	rows, err := results.Query()
 	if err != nil {
@@ -192,6 +194,8 @@ func (s *staging) readShards(results pgx.BatchResults) error {
 	return err
 }
 
+// readVersions reads the stored versions of the batches' streams. It fails with the server's error.
+// lockShards calls it.
 func (s *staging) readVersions(results pgx.BatchResults) error {
 	rows, err := results.Query()
 	if err != nil {
@@ -207,6 +211,8 @@ func (s *staging) readVersions(results pgx.BatchResults) error {
 	return err
 }
 
+// readClaims reads the stored idempotency keys that the batches claim again. It fails with the
+// server's error. lockShards calls it.
 func (s *staging) readClaims(results pgx.BatchResults) error {
 	rows, err := results.Query()
 	if err != nil {
@@ -224,6 +230,7 @@ func (s *staging) readClaims(results pgx.BatchResults) error {
 	return err
 }
 
+// newOnce returns the idempotency key of a row. A nil expires never expires.
 func newOnce(scope string, hash, fingerprint []byte, expires *time.Time, answer []byte) persistence.Once {
 	o := persistence.Once{Scope: scope, Answer: answer}
 	copy(o.Hash[:], hash)

@@ -67,7 +67,7 @@ type snapshot struct {
 }
 
 // readHeads begins the transaction and reads the heads. Its first query fixes the instant of the
-// snapshot.
+// snapshot. It fails with the server's error. Journal.Snapshot calls it.
 func (s *snapshot) readHeads(ctx context.Context) error {
 	if _, err := s.conn.Exec(ctx, sqlBeginSnapshot); err != nil {
 		return err
@@ -86,7 +86,8 @@ func (s *snapshot) readHeads(ctx context.Context) error {
 	return err
 }
 
-// Close implements persistence.Snapshot.
+// Close implements persistence.Snapshot: it ends the snapshot's connection. It fails when the
+// server does not answer in time.
 func (s *snapshot) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.closeTimeout)
 	defer cancel()
@@ -154,6 +155,8 @@ func (s *snapshot) Content(ctx context.Context) persistence.Content {
 // errStopped: the consumer has stopped the iteration.
 var errStopped = errors.New("stopped")
 
+// yieldTable yields a shard's rows of one table. It fails with the server's error, and with
+// errStopped when the caller wants no more. Content calls it.
 func (s *snapshot) yieldTable(
 	ctx context.Context, id ident.Shard, t contentTable, yield func(persistence.Part, error) bool,
 ) error {
@@ -184,6 +187,8 @@ type contentTable struct {
 	values func(shard ident.Shard, p persistence.Part) []any
 }
 
+// contentTables lists the tables in the order in which a snapshot yields their rows and a load
+// expects them. Content and copyRun call it.
 func contentTables() []contentTable {
 	return []contentTable{
 		{"journal_event", eventColumns(), sqlAllEvents, scanEvent, eventValues},
@@ -365,6 +370,8 @@ func (l *loader) nextPart() {
 	}
 }
 
+// copyAll copies all parts of the content into the tables, and keeps the heads of the shards. It
+// fails with the content's error and the server's. loadAll calls it.
 func (l *loader) copyAll(ctx context.Context) error {
 	l.nextPart()
 	for l.part != nil {
@@ -380,7 +387,8 @@ func (l *loader) copyAll(ctx context.Context) error {
 	return l.err
 }
 
-// copyRun copies the next parts that belong to one table.
+// copyRun copies the next parts that belong to one table. It fails with the server's error. copyAll
+// calls it.
 func (l *loader) copyRun(ctx context.Context) error {
 	for _, t := range contentTables() {
 		if t.values(l.shard, l.part) != nil {

@@ -115,6 +115,8 @@ func lockAndRaise(ctx context.Context, conn *pgx.Conn, shards []ident.Shard) (ma
 	return heads, nil
 }
 
+// readHeads reads shards' heads and epochs from a result. It fails with the server's error.
+// Snapshot and lockAndRaise call it.
 func readHeads(results pgx.BatchResults) (map[ident.Shard]persistence.Head, error) {
 	rows, err := results.Query()
 	if err != nil {

@@ -226,6 +226,8 @@ func fittingItems(items []item) int {
 	return len(items)
 }
 
+// batchBytes returns the bytes of a batch's payloads, documents and answers. fittingItems bounds a
+// transaction by it.
 func batchBytes(b *persistence.Batch) int {
 	size := 0
 	for i := range b.Events {

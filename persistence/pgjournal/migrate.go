@@ -40,7 +40,8 @@ func migrateSchema(ctx context.Context, url string, slack int) error {
 	})
 }
 
-// newestSchema returns the number of the newest migration.
+// newestSchema returns the number of the newest embedded migration. It fails only for a misnamed
+// file. The check of the schema at a start calls it.
 func newestSchema() (int64, error) {
 	newest := int64(0)
 	found, err := files.ReadDir("migrations")
@@ -55,7 +56,8 @@ func newestSchema() (int64, error) {
 }
 
 // withProvider runs f with the goose provider, over one connection of its own. slack is
-// Options.Slack.
+// Options.Slack. It fails with the error of f, for a URL that does not parse, and with the server's
+// error.
 func withProvider(url string, slack int, f func(*goose.Provider) error) (err error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {

@@ -96,7 +96,8 @@ func (j *opening) readStamp(ctx context.Context) (format, slots, shards int, err
 	return format, slots, shards, err
 }
 
-// setStamp stamps a new store. The stamp of another process that comes first stays.
+// setStamp stamps a new store. The stamp of another process that comes first stays. It fails
+// without entropy and with the server's error. A start on an empty database calls it.
 func (j *opening) setStamp(ctx context.Context) (err error) {
 	// Both ids have the same instant: only a later incarnation has a Store later than its
 	// Deployment.
@@ -114,6 +115,8 @@ func (j *opening) setStamp(ctx context.Context) (err error) {
 	return err
 }
 
+// startWorkers starts the goroutines of an open journal: the lanes, the record readers, the poll of
+// heads and the writer of cursors. They end with Close. Open calls it last.
 func (j *opening) startWorkers(config *pgx.ConnConfig) {
 	for range j.options.Lanes {
 		l := &lane{j: j.Journal, config: config, queue: make(chan *request, laneQueue)}
@@ -131,6 +134,8 @@ func (j *opening) startWorkers(config *pgx.ConnConfig) {
 	})
 }
 
+// loadDue reads the time of each shard's first due timer. It fails with the server's error.
+// loadState calls it.
 func (j *opening) loadDue(ctx context.Context) error {
 	rows, err := j.pool.Query(ctx, sqlAllNextDue)
 	if err != nil {

@@ -128,6 +128,8 @@ func lanesFor(processors int) int {
 	return 1
 }
 
+// withDefaults sets every absent option to its default. It fails without a URL and for an option
+// outside its bounds. Open and Load call it.
 func (o Options) withDefaults() (Options, error) {
 	if o.URL == "" {
 		return o, errors.New("pgjournal: Options.URL is empty")

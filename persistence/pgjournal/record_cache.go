@@ -71,7 +71,8 @@ func newRecordCache(trusted time.Duration) *recordCache {
 		young: map[recordKey]*cachedRecord{}, reads: map[recordKey]*pendingRead{}, writes: map[recordKey]bool{}}
 }
 
-// beginTerm starts a term after a Raise. asked is a time before the Raise was sent.
+// beginTerm starts a term after a Raise. asked is a time before the Raise was sent. Raise calls it
+// for each shard.
 func (r *recordCache) beginTerm(shard ident.Shard, asked time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,7 +84,8 @@ func (r *recordCache) beginTerm(shard ident.Shard, asked time.Time) {
 	}
 }
 
-// confirmOwnership records that a query sent at asked found the shard owned by this process.
+// confirmOwnership records that a query sent at asked found the shard owned by this process. The
+// reads of heads and the commits call it.
 func (r *recordCache) confirmOwnership(shard ident.Shard, asked time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,14 +94,15 @@ func (r *recordCache) confirmOwnership(shard ident.Shard, asked time.Time) {
 	}
 }
 
-// suspendShard disables the cache for a shard until the next Raise.
+// suspendShard disables the cache for a shard until the next Raise. A Raise and a commit with an
+// unknown outcome call it.
 func (r *recordCache) suspendShard(shard ident.Shard) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.shards[shard].owned = false
 }
 
-// stopServing disables the cache for good.
+// stopServing disables the cache for good. The journal calls it when it stops with a fatal error.
 func (r *recordCache) stopServing() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,6 +126,8 @@ func (r *recordCache) findLocked(key recordKey) *cachedRecord {
 	return k
 }
 
+// storeLocked stores a record, or its absence, in the young half. A full young half becomes the old
+// one, whose records are dropped. r.mu is held.
 func (r *recordCache) storeLocked(key recordKey, k *cachedRecord) {
 	r.dropLocked(key)
 	if max(len(key.kind), len(key.id)) > persistence.MaxName { // no record has such a name
@@ -152,7 +157,8 @@ func (k *cachedRecord) memorySize(key recordKey) int {
 }
 
 // lookUp returns a cached record, or ErrNotFound for a cached absence. Otherwise it returns a
-// pendingRead: the caller reads the record and calls completeRead.
+// pendingRead: the caller reads the record and calls completeRead. Record calls it before it asks
+// the server.
 func (r *recordCache) lookUp(key recordKey) (record persistence.Record, lookup *pendingRead, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +189,7 @@ func (r *recordCache) isConfirmed(shard ident.Shard) bool {
 }
 
 // completeRead caches the result of a lookup: a record or ErrNotFound. Any other error caches
-// nothing.
+// nothing. Record calls it once for each pendingRead.
 func (r *recordCache) completeRead(key recordKey, lookup *pendingRead, record persistence.Record, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +204,8 @@ func (r *recordCache) completeRead(key recordKey, lookup *pendingRead, record pe
 	r.storeLocked(key, &cachedRecord{term: shard.term, found: !none, record: record})
 }
 
-// beginCommit removes the records that a commit writes, and returns their valid entries.
+// beginCommit removes the records that a commit writes, and returns their valid entries. A lane
+// calls it before each commit, and endCommit after.
 func (r *recordCache) beginCommit(written map[recordKey]*recordState) map[recordKey]*cachedRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()

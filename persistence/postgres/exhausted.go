@@ -22,8 +22,9 @@ const (
 	tooManyConnections = "53300"
 )
 
-// NameExhausted wraps an error of class 53 in ErrFullDisk, or in an ErrExhausted that names the
-// resource. It returns any other error unchanged.
+// NameExhausted names the resource that the server lacks: it wraps an error of class 53 in
+// ErrFullDisk or ErrExhausted. It returns any other error, and nil, unchanged. The journal and the
+// book pass the server's errors through it.
 func NameExhausted(err error) error {
 	refusal, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || !strings.HasPrefix(refusal.Code, classResources) || errors.Is(err, ErrExhausted) {

@@ -32,6 +32,7 @@ const AsyncCommit = `SELECT set_config('synchronous_commit', 'off', true)`
 // Settings returns the parameters of every session of a store. Application is the session name that
 // the server shows. Statement and lockWait bound a statement and its wait for a lock in the server.
 // Idle bounds the silence of a client within a transaction. Commits survive a crash of the server.
+// The journal and the book connect with them.
 func Settings(application string, statement, lockWait, idle time.Duration) map[string]string {
 	return map[string]string{
 		"application_name":                    application,
@@ -59,7 +60,8 @@ type Migrations struct {
 	Tries uint64
 }
 
-// Provider returns the goose provider for a database.
+// Provider returns the migrator (goose) of these migrations for a database. It fails only for
+// embedded files that are malformed. The ledger's and the journal's migrations call it.
 func (m Migrations) Provider(db *sql.DB) (*goose.Provider, error) {
 	const retrySeconds = 1
 	files, err := fs.Sub(m.Files, "migrations")

@@ -37,7 +37,8 @@ func NewWriteBehind[K comparable, V any](write func(ctx context.Context, values 
 }
 
 // Put stores a value to be written and replaces an earlier one of its key. It returns the error of
-// Refuse or of the last write, and then stores nothing.
+// Refuse or of the last write, and then stores nothing. The book's skipped positions and the
+// journal's cursors use it.
 func (b *WriteBehind[K, V]) Put(key K, value V) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,7 +112,8 @@ func (b *WriteBehind[K, V]) Refusal() error {
 
 // Run writes dirty values WriteBehindInterval after the first of them, until alive ends or Refuse
 // is called. It calls failed for the first of consecutive failures. The end of alive does not
-// cancel a write: a cancelled write could reach the table after a later one.
+// cancel a write: a cancelled write could reach the table after a later one. A store runs it in a
+// goroutine of its own from its open on.
 func (b *WriteBehind[K, V]) Run(alive context.Context, failed func(error)) {
 	failing := false
 	for {
@@ -137,7 +139,8 @@ func (b *WriteBehind[K, V]) Run(alive context.Context, failed func(error)) {
 }
 
 // Flush writes once every value that was stored before the call. A value that has to be retried
-// waits for the next write.
+// waits for the next write. It fails with the error of write, and all values are then written
+// again. Run calls it, and a store that closes.
 func (b *WriteBehind[K, V]) Flush(ctx context.Context) error {
 	b.flushing.Lock()
 	defer b.flushing.Unlock()

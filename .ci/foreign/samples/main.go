@@ -7,6 +7,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"purser/httpapi/openapi"
 	"purser/httpapi/reference"
@@ -45,7 +46,7 @@ func write(dir string) error {
 
 func writeSamples(dir string, o reference.Operation) error {
 	name := o.Anchor
-	if o.Anchor == "logout" || o.Anchor == "changePassword" {
+	if slices.Contains([]string{"logout", "changePassword", "changeEmail"}, o.Anchor) {
 		name = "z_" + name
 	}
 	if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {

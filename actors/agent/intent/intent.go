@@ -62,7 +62,9 @@ type Submission struct {
 	KeyID     string          `json:"key_id"`    // KeyID of the signing key
 }
 
-// Sign signs the JSON of an intent. The submission shares the bytes of the intent.
+// Sign signs the JSON of an intent. The submission shares the bytes of the intent. It fails with
+// the errors of Canonical. Clients, such as the tour of package demo, call it; the server only
+// verifies.
 func Sign(key ed25519.PrivateKey, intent []byte) (Submission, error) {
 	canonical, err := Canonical(intent)
 	if err != nil {

@@ -58,7 +58,8 @@ func ParsePublicKeyPEM(text string) (ed25519.PublicKey, error) {
 	return raw, nil
 }
 
-// ParsePrivateKeyPEM parses a private key in PKCS #8 form, as registration returns it.
+// ParsePrivateKeyPEM parses a private key in PKCS #8 form, as registration returns it. It fails
+// with ErrPEM for a text that is not one PEM block, and for a key of another kind. Clients use it.
 func ParsePrivateKeyPEM(text string) (ed25519.PrivateKey, error) {
 	block, err := onlyBlock(text)
 	if err != nil {
@@ -72,6 +73,7 @@ func ParsePrivateKeyPEM(text string) (ed25519.PrivateKey, error) {
 }
 
 // onlyBlock parses a text of exactly one PEM block without headers. White space may surround it.
+// Any other text, or one over MaxPEM bytes, is ErrPEM.
 func onlyBlock(text string) (*pem.Block, error) {
 	text = strings.TrimSpace(text)
 	if len(text) > MaxPEM || !strings.HasPrefix(text, "-----BEGIN ") {
@@ -84,7 +86,8 @@ func onlyBlock(text string) (*pem.Block, error) {
 	return block, nil
 }
 
-// NewKey makes a key from 32 bytes of entropy.
+// NewKey makes a key from 32 bytes of entropy. It fails only when entropy does. The registration of
+// an agent without a public key calls it.
 func NewKey(entropy io.Reader) (ed25519.PrivateKey, error) {
 	var seed [ed25519.SeedSize]byte
 	if _, err := io.ReadFull(entropy, seed[:]); err != nil {

@@ -88,6 +88,8 @@ func encodeAsStored(t *testing.T, e decision.Event) []byte {
 	return written
 }
 
+// declaredTypes returns the event types that the sources of the package under test declare. It
+// fails the test when there are none. RequireGoldens calls it.
 func declaredTypes(t *testing.T) []string {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)

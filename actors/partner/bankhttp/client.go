@@ -81,7 +81,8 @@ func (c *Client) Standing(ctx context.Context, reference string) (partner.Standi
 }
 
 // Orders returns the next page of payments after a reference, sorted by reference, and how often
-// each was ordered. The page after the last payment is empty.
+// each was ordered. The page after the last payment is empty. It fails when the bank does not
+// answer or refuses. Tests compare these orders with the payouts of a Purser.
 func (c *Client) Orders(ctx context.Context, after string) ([]Order, error) {
 	var answer OrdersAnswer
 	err := c.callJSON(ctx, callTimeout, http.MethodGet, "/v1/orders?after="+url.QueryEscape(after), nil, &answer)
@@ -118,7 +119,9 @@ func (c *Client) WriteACH(ctx context.Context, day time.Time, w io.Writer) (int,
 	return payments, nil
 }
 
-// callJSON sends a document and decodes the answer. It sends once and never retries.
+// callJSON sends a document and decodes the answer. It sends once and never retries. It fails when
+// the bank does not answer within the given time, with the error of its status, and for an answer
+// that is not the expected JSON.
 func (c *Client) callJSON(ctx context.Context, within time.Duration, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -137,6 +140,9 @@ func (c *Client) callJSON(ctx context.Context, within time.Duration, method, pat
 	return decodeAnswer(resp, out)
 }
 
+// sendSigned sends a signed request to the bank and returns the answer, whose body the caller
+// closes. It fails only when the bank cannot be reached; a refusal is an answer. callJSON and
+// WriteACH call it.
 func (c *Client) sendSigned(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -171,6 +177,9 @@ func decodeAnswer(resp *http.Response, out any) error {
 	return nil
 }
 
+// statusError returns the error of an answer's HTTP status: nil for 200, ErrRefused for 422,
+// ErrFull for 429, ErrUnknown for 404. Any other status is an unnamed error, and the outcome is
+// unknown.
 func statusError(status int) error {
 	switch status {
 	case http.StatusOK:

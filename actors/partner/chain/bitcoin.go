@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +36,7 @@ func (b *bitcoin) Threshold() int { return b.Network.Threshold }
 // Span is the network's span.
 func (b *bitcoin) Span() int { return b.Network.Span }
 
-// Head is the newest block.
+// Head implements partner.Chain: the newest block. It fails with the node's error.
 func (b *bitcoin) Head(ctx context.Context) (partner.Head, error) {
 	var hash string
 	if err := b.rpc.callMethod(ctx, &hash, "getbestblockhash"); err != nil {
@@ -44,8 +45,9 @@ func (b *bitcoin) Head(ctx context.Context) (partner.Head, error) {
 	return b.readHeader(ctx, hash)
 }
 
-// Block implements partner.Chain. The number is the height. When the chain changes during the call,
-// the error is errChainChanged.
+// Block implements partner.Chain. The number is the height. It fails with ErrNoBlock above the
+// newest block, with errChainChanged when the chain changes during the call, and with the node's
+// error.
 func (b *bitcoin) Block(ctx context.Context, n uint64) (partner.Head, error) {
 	var hash string
 	err := b.rpc.callMethod(ctx, &hash, "getblockhash", n)
@@ -62,12 +64,16 @@ func (b *bitcoin) Block(ctx context.Context, n uint64) (partner.Head, error) {
 	return h, err
 }
 
+type bitcoinHeader struct {
+	Hash   string
+	Height uint64
+	Time   int64
+}
+
+// readHeader reads the header of the block with a hash. It fails with the node's error, and when
+// the node answers with another block or with an impossible time. Head and Block call it.
 func (b *bitcoin) readHeader(ctx context.Context, hash string) (partner.Head, error) {
-	var h struct {
-		Hash   string
-		Height uint64
-		Time   int64
-	}
+	var h bitcoinHeader
 	if err := b.rpc.callMethod(ctx, &h, "getblockheader", hash, true); err != nil {
 		return partner.Head{}, err
 	}
@@ -78,9 +84,10 @@ func (b *bitcoin) readHeader(ctx context.Context, hash string) (partner.Head, er
 	return partner.Head{Number: h.Height, Hash: h.Hash, At: at}, err
 }
 
-// Transfers are the outputs that pay to an address. Blocks are read whole, once each, from the
-// newest back.
-func (b *bitcoin) Transfers(ctx context.Context, from, through uint64, addresses []string) (found []partner.Observation,
+// Transfers implements partner.Chain: it returns the outputs that pay to an address. Blocks are
+// read whole, once each, from the newest back. It fails with the errors of Block and readBlock.
+func (b *bitcoin) Transfers(ctx context.Context, from, through uint64,
+	addresses []string) (found []partner.Observation,
 	err error) {
 	to := addressSet(addresses)
 	newest, err := b.Block(ctx, through)
@@ -94,7 +101,9 @@ func (b *bitcoin) Transfers(ctx context.Context, from, through uint64, addresses
 		}
 		for _, o := range slices.Backward(one.transfers) {
 			if to[o.Address] {
-				found = append(found, o)
+				if found, err = appendFound(found, o); err != nil {
+					return nil, err
+				}
 			}
 		}
 		hash = one.parent
@@ -103,60 +112,97 @@ func (b *bitcoin) Transfers(ctx context.Context, from, through uint64, addresses
 	return found, nil
 }
 
-type bitcoinBlock struct {
-	Hash     string
-	Previous string `json:"previousblockhash"`
-	Height   uint64
-	Time     int64
-	Tx       []struct {
-		TxID string
-		Vout []struct {
-			Value  json.Number
-			N      int
-			Script struct{ Address string } `json:"scriptPubKey"`
-		}
-	}
+type bitcoinTransaction struct {
+	TxID string
+	Vout outputList
 }
 
+type bitcoinOutput struct {
+	Value  json.Number
+	N      int
+	Script struct{ Address string } `json:"scriptPubKey"`
+}
+
+// outputList is the outputs of one transaction, at most maxOutputs.
+type outputList []bitcoinOutput
+
+// UnmarshalJSON fails with errTooLong beyond maxOutputs, and for another value than a list.
+func (l *outputList) UnmarshalJSON(text []byte) error {
+	*l = nil
+	return decodeWhole(bytes.NewReader(text), listOf(maxOutputs, func(one *bitcoinOutput) error {
+		if one.Value == "" {
+			return errors.New("an output without its amount")
+		}
+		*l = append(*l, *one)
+		return nil
+	}))
+}
+
+// readBlock returns the outputs of the block with a number and a hash, from the cache or the node.
+// It fails with the node's error, with errChainChanged when the node answers with another block,
+// and for an amount or position that cannot be read. Transfers calls it.
 func (b *bitcoin) readBlock(ctx context.Context, n uint64, hash string) (cachedBlock, error) {
 	if one, known := b.blocks.byKey[hash]; known {
 		return one, nil
 	}
-	var read bitcoinBlock
-	if err := b.rpc.callMethod(ctx, &read, "getblock", hash, 2); err != nil {
+	read, one, outputs := bitcoinHeader{}, cachedBlock{}, 0
+	err := b.rpc.streamMethod(ctx, func(d *json.Decoder) error {
+		_, err := readObject(d, members{"hash": decodeInto(&read.Hash), "height": decodeInto(&read.Height),
+			"time": decodeInto(&read.Time), "previousblockhash": decodeInto(&one.parent),
+			"tx": listOf(maxTransactions, func(tx *bitcoinTransaction) (err error) {
+				if outputs += len(tx.Vout); outputs > maxOutputs {
+					return fmt.Errorf("%w: over %d outputs in a block", errTooLong, maxOutputs)
+				}
+				one.transfers, err = b.appendOutputs(one.transfers, n, hash, tx)
+				return err
+			})})
+		return err
+	}, "getblock", hash, 2)
+	if err != nil {
 		return cachedBlock{}, err
 	}
-	if read.Hash != hash || read.Height != n {
+	if read.Hash != hash || read.Height != n || len(one.parent) > maxIdentifier {
 		return cachedBlock{}, errChainChanged
 	}
 	at, err := parseBlockTime(read.Time)
 	if err != nil {
 		return cachedBlock{}, fmt.Errorf("getblock: %w", err)
 	}
-	one := cachedBlock{parent: read.Previous}
-	for _, tx := range read.Tx {
-		for _, out := range tx.Vout {
-			satoshi, err := parseSmallestUnits(out.Value.String(), bitcoinDecimals)
-			if err != nil {
-				return cachedBlock{}, fmt.Errorf("getblock: %w", err)
-			}
-			if out.Script.Address == "" || satoshi.Sign() == 0 {
-				continue
-			}
-			o := partner.Observation{Chain: b.Network.Name, Asset: "BTC", Address: out.Script.Address,
-				TxHash: tx.TxID, Index: out.N,
-				Amount: satoshi.String(), Block: n, BlockHash: hash, At: at}
-			if err := checkPosition(&o); err != nil {
-				return cachedBlock{}, fmt.Errorf("getblock: %w", err)
-			}
-			one.transfers = append(one.transfers, o)
-		}
+	for i := range one.transfers {
+		one.transfers[i].At = at
 	}
 	b.blocks.addBlock(hash, one)
 	return one, nil
 }
 
-// parseSmallestUnits converts a decimal number of whole coins to smallest units, exactly.
+// appendOutputs adds the outputs of a transaction that pay an amount to an address. It fails for a
+// transaction without its id and for an amount or a position that cannot be read. readBlock calls
+// it.
+func (b *bitcoin) appendOutputs(all []partner.Observation, n uint64, hash string,
+	tx *bitcoinTransaction) ([]partner.Observation, error) {
+	if tx.TxID == "" {
+		return nil, errors.New("a transaction without its id")
+	}
+	for _, out := range tx.Vout {
+		satoshi, err := parseSmallestUnits(out.Value.String(), bitcoinDecimals)
+		if err != nil {
+			return nil, err
+		}
+		if out.Script.Address == "" || satoshi.Sign() == 0 {
+			continue
+		}
+		o := partner.Observation{Chain: b.Network.Name, Asset: "BTC", Address: out.Script.Address, TxHash: tx.TxID,
+			Index: out.N, Amount: satoshi.String(), Block: n, BlockHash: hash}
+		if err := checkPosition(&o); err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// parseSmallestUnits converts a decimal number of whole coins to smallest units, exactly. It fails
+// for a negative number, for more decimals than given, and for any other text.
 func parseSmallestUnits(text string, decimals int) (*big.Int, error) {
 	// A short text can have a million digits: 1e1000000. bitcoind writes small amounts as 1e-8.
 	if _, exponent, scaled := strings.Cut(strings.ToLower(text), "e"); len(text) > 32 || strings.ContainsAny(text,

@@ -3,9 +3,9 @@
 // query covers a range of blocks and any number of addresses.
 //
 // The package asks a node for its network before it believes it, and caches read blocks. Package
-// watch handles a node that contradicts itself. On EVM chains it finds ether in transactions between accounts. Ether that a
-// contract sends inside a transaction leaves no trace in a block and is not found. The package
-// sends no transaction and holds no key.
+// watch handles a node that contradicts itself. On EVM chains it finds ether in transactions
+// between accounts. Ether that a contract sends inside a transaction leaves no trace in a block and
+// is not found. The package sends no transaction and holds no key.
 package chain
 
 import (
@@ -93,9 +93,10 @@ func Open(n Network, node string, client *http.Client) (partner.Chain, error) {
 // blockCache are the blocks read last, by hash, with all their transfers, because the watched
 // addresses can change.
 type blockCache struct {
-	capacity int
-	byKey    map[string]cachedBlock
-	order    []string // oldest first
+	capacity  int // blocks
+	transfers int // in all blocks, at most maxCached
+	byKey     map[string]cachedBlock
+	order     []string // oldest first
 }
 
 // cachedBlock is a read block: its parent's hash and all its transfers.
@@ -108,11 +109,16 @@ func newBlockCache(most int) *blockCache {
 	return &blockCache{capacity: most, byKey: make(map[string]cachedBlock)}
 }
 
+// addBlock stores a block under its hash. A full cache drops the blocks that were added first. It
+// is full at capacity blocks or maxCached transfers; a dropped block is read again when it is
+// needed.
 func (b *blockCache) addBlock(hash string, one cachedBlock) {
 	if _, known := b.byKey[hash]; known {
 		return
 	}
-	if len(b.order) >= b.capacity {
+	b.transfers += len(one.transfers)
+	for len(b.order) > 0 && (len(b.order) >= b.capacity || b.transfers > maxCached) {
+		b.transfers -= len(b.byKey[b.order[0]].transfers)
 		delete(b.byKey, b.order[0])
 		b.order = b.order[1:]
 	}
@@ -129,7 +135,7 @@ func addressSet(addresses []string) map[string]bool {
 	return all
 }
 
-// parseQuantity parses a node's hexadecimal number with its prefix 0x.
+// parseQuantity parses a node's hexadecimal number with its prefix 0x. Any other text is an error.
 func parseQuantity(text string) (*big.Int, error) {
 	n, ok := new(big.Int), false
 	if len(text) > 2 && len(text) <= 66 && text[:2] == "0x" {
@@ -144,7 +150,8 @@ func parseQuantity(text string) (*big.Int, error) {
 // maxSeconds is the last second of the year 9999, the last that RFC 3339 can express.
 const maxSeconds = 253402300799
 
-// parseBlockTime converts seconds of Unix time to a block's time.
+// parseBlockTime converts seconds of Unix time to a block's time. A time that no block can have is
+// an error.
 func parseBlockTime(seconds int64) (time.Time, error) {
 	if seconds < 0 || seconds > maxSeconds {
 		return time.Time{}, fmt.Errorf("%d is not the time of a block", seconds)
@@ -152,14 +159,20 @@ func parseBlockTime(seconds int64) (time.Time, error) {
 	return time.Unix(seconds, 0), nil
 }
 
-// checkPosition refuses a transfer without its position in the chain.
+// checkPosition refuses a transfer without its position in the chain, and one whose hashes or
+// addresses are longer than maxIdentifier.
 func checkPosition(o *partner.Observation) error {
 	if o.TxHash == "" || o.BlockHash == "" || o.Index < 0 {
 		return errors.New("a transfer without its position")
 	}
+	if max(len(o.TxHash), len(o.BlockHash), len(o.Address), len(o.From)) > maxIdentifier {
+		return fmt.Errorf("a hash or an address of over %d bytes", maxIdentifier)
+	}
 	return nil
 }
 
+// parseUint64 parses a node's hexadecimal number (prefix 0x). It fails for another text and for a
+// number over 64 bits.
 func parseUint64(text string) (uint64, error) {
 	n, err := parseQuantity(text)
 	if err == nil && !n.IsUint64() {

@@ -56,14 +56,14 @@ func (e *evm) Threshold() int { return e.Network.Threshold }
 func (e *evm) Span() int { return e.Network.Span }
 
 type evmBlock struct {
-	Number       string          `json:"number"`
-	Hash         string          `json:"hash"`
-	ParentHash   string          `json:"parentHash"`
-	Timestamp    string          `json:"timestamp"`
-	Transactions json.RawMessage `json:"transactions"`
+	Number     string `json:"number"`
+	Hash       string `json:"hash"`
+	ParentHash string `json:"parentHash"`
+	Timestamp  string `json:"timestamp"`
 }
 
-// Head is the newest block.
+// Head implements partner.Chain: the newest block. It fails with the node's error and for an answer
+// that cannot be read.
 func (e *evm) Head(ctx context.Context) (partner.Head, error) {
 	var b *evmBlock
 	if err := e.rpc.callMethod(ctx, &b, "eth_getBlockByNumber", "latest", false); err != nil {
@@ -72,7 +72,8 @@ func (e *evm) Head(ctx context.Context) (partner.Head, error) {
 	return b.parseHead()
 }
 
-// Block implements partner.Chain. A block whose own number differs is an error.
+// Block implements partner.Chain. A block whose own number differs is an error. It fails with
+// ErrNoBlock above the newest block, and with the node's error.
 func (e *evm) Block(ctx context.Context, n uint64) (partner.Head, error) {
 	var b *evmBlock
 	if err := e.rpc.callMethod(ctx, &b, "eth_getBlockByNumber", formatQuantity(n), false); err != nil {
@@ -87,6 +88,8 @@ func (e *evm) Block(ctx context.Context, n uint64) (partner.Head, error) {
 
 func formatQuantity(n uint64) string { return fmt.Sprintf("0x%x", n) }
 
+// parseHead returns the number, hash and time of a block. It fails with ErrNoBlock when the node
+// answered null, and for a number, time or hash that is missing or cannot be read.
 func (b *evmBlock) parseHead() (partner.Head, error) {
 	if b == nil {
 		return partner.Head{}, partner.ErrNoBlock
@@ -100,7 +103,9 @@ func (b *evmBlock) parseHead() (partner.Head, error) {
 	return partner.Head{Number: n, Hash: b.Hash, At: at}, nil
 }
 
-// Transfers are the transfers of the known tokens and of ether.
+// Transfers implements partner.Chain: it returns the transfers of the known tokens and of ether. It
+// fails with the node's error, for an answer that does not match the query, and with
+// errChainChanged when the chain changes during the call.
 func (e *evm) Transfers(ctx context.Context, from, through uint64, addresses []string) (found []partner.Observation,
 	err error) {
 	spelled := make(map[string]string, len(addresses)) // the requested spelling by the node's spelling
@@ -111,17 +116,21 @@ func (e *evm) Transfers(ctx context.Context, from, through uint64, addresses []s
 		topics = append(topics, "0x"+strings.Repeat("0", 24)+strings.TrimPrefix(low, "0x"))
 	}
 	for part := range slices.Chunk(topics, maxTopics) {
-		logs, err := e.tokenTransfers(ctx, from, through, part)
+		logs, err := e.queryLogs(ctx, from, through, part)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, logs...)
+		if found, err = appendFound(found, logs...); err != nil {
+			return nil, err
+		}
 	}
 	ether, err := e.etherTransfers(ctx, from, through, spelled)
 	if err != nil {
 		return nil, err
 	}
-	found = append(found, ether...)
+	if found, err = appendFound(found, ether...); err != nil {
+		return nil, err
+	}
 	for i := range found {
 		asked, ours := spelled[found[i].Address]
 		if !ours {
@@ -137,44 +146,21 @@ func (e *evm) Transfers(ctx context.Context, from, through uint64, addresses []s
 }
 
 type evmLog struct {
-	Address         string   `json:"address"`
-	Topics          []string `json:"topics"`
-	Data            string   `json:"data"`
-	BlockNumber     string   `json:"blockNumber"`
-	BlockHash       string   `json:"blockHash"`
-	TransactionHash string   `json:"transactionHash"`
-	LogIndex        string   `json:"logIndex"`
-	Removed         bool     `json:"removed"`
-}
-
-func (e *evm) tokenTransfers(ctx context.Context, from, through uint64, to []string) (found []partner.Observation,
-	err error) {
-	logs, err := e.queryLogs(ctx, from, through, to)
-	if err != nil {
-		return nil, err
-	}
-	for i := range logs {
-		l := &logs[i]
-		o, err := e.parseTokenLog(l)
-		if err != nil {
-			return nil, fmt.Errorf("eth_getLogs: %w", err)
-		}
-		if o.Block < from || o.Block > through {
-			return nil, fmt.Errorf("eth_getLogs: a log of block %d", o.Block)
-		}
-		if l.Removed || o.Amount == "0" {
-			continue
-		}
-		found = append(found, o)
-	}
-	return found, nil
+	Address         string    `json:"address"`
+	Topics          [4]string `json:"topics"` // an EVM log has at most four
+	Data            string    `json:"data"`
+	BlockNumber     string    `json:"blockNumber"`
+	BlockHash       string    `json:"blockHash"`
+	TransactionHash string    `json:"transactionHash"`
+	LogIndex        string    `json:"logIndex"`
+	Removed         bool      `json:"removed"`
 }
 
 // parseTokenLog converts a log. A log's index counts within its block and is the same in every
-// answer.
+// answer. It fails for a log that does not match the query or cannot be read. fetchLogs calls it.
 func (e *evm) parseTokenLog(l *evmLog) (o partner.Observation, err error) {
 	name, known := e.tokens[strings.ToLower(l.Address)]
-	if !known || len(l.Topics) != 3 || l.Topics[0] != transferTopic || len(l.Topics[1]) != 66 ||
+	if !known || l.Topics[3] != "" || l.Topics[0] != transferTopic || len(l.Topics[1]) != 66 ||
 		len(l.Topics[2]) != 66 {
 		return o, errors.New("a log that does not match the query")
 	}
@@ -193,8 +179,8 @@ func (e *evm) parseTokenLog(l *evmLog) (o partner.Observation, err error) {
 	return o, checkPosition(&o)
 }
 
-// setBlockTimes sets the times of the transfers' blocks. A transfer of a block that is gone is
-// errChainChanged.
+// setBlockTimes sets the times of the transfers' blocks. It fails with errChainChanged for a
+// transfer of a block that is gone, and with the node's error. Transfers calls it.
 func (e *evm) setBlockTimes(ctx context.Context, found []partner.Observation) error {
 	made := make(map[uint64]partner.Head)
 	for i := range found {
@@ -223,7 +209,8 @@ type evmTransaction struct {
 }
 
 // etherTransfers are the transfers of ether by transactions. Blocks are read whole, once each, from
-// the newest back by their parents' hashes.
+// the newest back by their parents' hashes. Polygon has none. It fails with the errors of Block,
+// readBlock and keepSucceeded. Transfers calls it.
 func (e *evm) etherTransfers(ctx context.Context, from, through uint64,
 	to map[string]string) (found []partner.Observation, err error) {
 	if e.Network.Name == "polygon" {
@@ -240,7 +227,9 @@ func (e *evm) etherTransfers(ctx context.Context, from, through uint64,
 		}
 		for _, o := range b.transfers {
 			if _, ours := to[o.Address]; ours {
-				found = append(found, o)
+				if found, err = appendFound(found, o); err != nil {
+					return nil, err
+				}
 			}
 		}
 		hash = b.parent
@@ -249,51 +238,71 @@ func (e *evm) etherTransfers(ctx context.Context, from, through uint64,
 	return e.keepSucceeded(ctx, found)
 }
 
+// readBlock returns the ether transfers of the block with a number and a hash, from the cache or
+// the node. It fails with the node's error, with ErrNoBlock for a block the node does not have, and
+// with errChainChanged when the node answers with another block. etherTransfers calls it.
 func (e *evm) readBlock(ctx context.Context, n uint64, hash string) (cachedBlock, error) {
 	if b, known := e.blocks.byKey[hash]; known {
 		return b, nil
 	}
-	var b *evmBlock
-	if err := e.rpc.callMethod(ctx, &b, "eth_getBlockByHash", hash, true); err != nil {
-		return cachedBlock{}, err
+	var b evmBlock
+	var one cachedBlock
+	null := false
+	err := e.rpc.streamMethod(ctx, func(d *json.Decoder) (err error) {
+		null, err = readObject(d, members{"number": decodeInto(&b.Number), "hash": decodeInto(&b.Hash),
+			"parentHash": decodeInto(&b.ParentHash), "timestamp": decodeInto(&b.Timestamp),
+			"transactions": listOf(maxTransactions, func(t *evmTransaction) error {
+				o, paid, err := e.parseTransaction(n, hash, t)
+				if paid && err == nil {
+					one.transfers = append(one.transfers, o)
+				}
+				return err
+			})})
+		return err
+	}, "eth_getBlockByHash", hash, true)
+	if err != nil {
+		return cachedBlock{}, fmt.Errorf("block %d: %w", n, err)
+	}
+	if null {
+		return cachedBlock{}, partner.ErrNoBlock
 	}
 	h, err := b.parseHead()
 	if err != nil {
 		return cachedBlock{}, err
 	}
-	if h.Hash != hash || h.Number != n {
+	if h.Hash != hash || h.Number != n || len(b.ParentHash) > maxIdentifier {
 		return cachedBlock{}, errChainChanged
 	}
-	var all []evmTransaction
-	if err := json.Unmarshal(b.Transactions, &all); err != nil {
-		return cachedBlock{}, fmt.Errorf("block %d: %w", n, err)
-	}
-	one := cachedBlock{parent: b.ParentHash}
-	for _, t := range all {
-		value, err := parseQuantity(t.Value)
-		if err != nil {
-			return cachedBlock{}, fmt.Errorf("block %d: %w", n, err)
-		}
-		if t.To == nil || value.Sign() == 0 {
-			continue
-		}
-		o := partner.Observation{Chain: e.Network.Name, Asset: "ETH", Address: strings.ToLower(*t.To), TxHash: t.Hash,
-			Index: nativeIndex, Amount: value.String(), Block: n, BlockHash: hash, From: t.From}
-		if err := checkPosition(&o); err != nil {
-			return cachedBlock{}, fmt.Errorf("block %d: %w", n, err)
-		}
-		one.transfers = append(one.transfers, o)
-	}
+	one.parent = b.ParentHash
 	e.blocks.addBlock(hash, one)
 	return one, nil
+}
+
+// parseTransaction converts a transaction of a block; paid is false for one that moves no ether to
+// an account. It fails for an amount that cannot be read and for a transaction without its hash.
+// readBlock calls it.
+func (e *evm) parseTransaction(n uint64, hash string, t *evmTransaction) (o partner.Observation, paid bool,
+	err error) {
+	value, err := parseQuantity(t.Value)
+	if err != nil {
+		return o, false, err
+	}
+	if t.To == nil || value.Sign() == 0 {
+		return o, false, nil
+	}
+	o = partner.Observation{Chain: e.Network.Name, Asset: "ETH", Address: strings.ToLower(*t.To), TxHash: t.Hash,
+		Index: nativeIndex, Amount: value.String(), Block: n, BlockHash: hash, From: t.From}
+	return o, true, checkPosition(&o)
 }
 
 // minedTransaction is a transaction in a block.
 type minedTransaction struct{ tx, block string }
 
 // keepSucceeded drops failed transactions, which are in their blocks too. Each receipt is asked for
-// once while outcomes has room, so that a step that ends early loses none of them.
-func (e *evm) keepSucceeded(ctx context.Context, tried []partner.Observation) (found []partner.Observation, err error) {
+// once while outcomes has room, so that a step that ends early loses none of them. It fails with
+// the errors of readReceipts. etherTransfers calls it.
+func (e *evm) keepSucceeded(ctx context.Context, tried []partner.Observation) (found []partner.Observation,
+	err error) {
 	var unknown []minedTransaction
 	succeeded := make(map[minedTransaction]bool, len(tried))
 	for _, o := range tried {
@@ -314,7 +323,9 @@ func (e *evm) keepSucceeded(ctx context.Context, tried []partner.Observation) (f
 	return found, nil
 }
 
-// readReceipts adds the outcomes of transactions to succeeded and to the stored ones.
+// readReceipts adds the outcomes of transactions to succeeded and to the stored ones. It fails with
+// the node's error, and with errChainChanged for a receipt that is missing or of another block.
+// keepSucceeded calls it.
 func (e *evm) readReceipts(ctx context.Context, of []minedTransaction, succeeded map[minedTransaction]bool) error {
 	params := make([][]any, len(of))
 	for i := range of {

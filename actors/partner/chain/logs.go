@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"purser/actors/partner"
 )
 
 // Limits of how long a node's refusal of one address in one block is doubted.
@@ -24,11 +26,12 @@ type crowd struct {
 	topic string
 }
 
-// queryLogs returns the logs of transfers to the topics. Nodes limit an answer: anybody can send ten
-// thousand transfers of nothing to one address. After a refusal the range is halved, and in one
-// block the topics are. An address with too many transfers in one block is an error crowdedQueries
-// times, and then those transfers are left out: they must not hide the payments to other addresses.
-func (e *evm) queryLogs(ctx context.Context, from, through uint64, topics []string) ([]evmLog, error) {
+// queryLogs returns the transfers of the known tokens to the topics. Nodes limit an answer: anybody
+// can send ten thousand transfers of nothing to one address. After a refusal the range is halved,
+// and in one block the topics are. An address with too many transfers in one block is an error
+// crowdedQueries times, and then those transfers are left out: they must not hide the payments to
+// other addresses.
+func (e *evm) queryLogs(ctx context.Context, from, through uint64, topics []string) ([]partner.Observation, error) {
 	logs, err := e.fetchLogs(ctx, from, through, topics)
 	switch {
 	case err == nil || !isTooMuch(err):
@@ -40,7 +43,10 @@ func (e *evm) queryLogs(ctx context.Context, from, through uint64, topics []stri
 			return nil, err
 		}
 		rest, err := e.queryLogs(ctx, middle+1, through, topics)
-		return slices.Concat(logs, rest), err
+		if err != nil {
+			return nil, err
+		}
+		return appendFound(logs, rest...)
 	case len(topics) > 1:
 		half := len(topics) / 2
 		logs, err = e.queryLogs(ctx, from, through, topics[:half])
@@ -48,13 +54,17 @@ func (e *evm) queryLogs(ctx context.Context, from, through uint64, topics []stri
 			return nil, err
 		}
 		rest, err := e.queryLogs(ctx, from, through, topics[half:])
-		return slices.Concat(logs, rest), err
+		if err != nil {
+			return nil, err
+		}
+		return appendFound(logs, rest...)
 	}
 	return nil, e.doubtCrowd(ctx, crowd{from, topics[0]}, err)
 }
 
 // doubtCrowd counts a refusal of one address in one block. It returns nil after crowdedQueries of
-// them between which the node answered a query for the same block: the refusal is about the address.
+// them between which the node answered a query for the same block: the refusal is about the
+// address.
 func (e *evm) doubtCrowd(ctx context.Context, c crowd, refusal error) error {
 	if _, err := e.fetchLogs(ctx, c.block, c.block, []string{neverPaid}); err != nil {
 		return refusal
@@ -68,15 +78,32 @@ func (e *evm) doubtCrowd(ctx context.Context, c crowd, refusal error) error {
 	return fmt.Errorf("the transfers to 0x%s in block %d: %w", c.topic[26:], c.block, refusal)
 }
 
-func (e *evm) fetchLogs(ctx context.Context, from, through uint64, topics []string) (logs []evmLog, err error) {
+// fetchLogs asks the node once for the transfers of all known tokens in a range of blocks, and
+// converts each log as it arrives. It leaves out amounts of zero and logs that the node marks as
+// removed. It fails with the node's error, with errTooLong for more than maxLogs, and for a log
+// that cannot be read or lies outside the blocks. queryLogs and doubtCrowd call it.
+func (e *evm) fetchLogs(ctx context.Context, from, through uint64, topics []string) (found []partner.Observation,
+	err error) {
 	contracts := make([]string, 0, len(e.tokens))
 	for contract := range e.tokens {
 		contracts = append(contracts, contract)
 	}
 	slices.Sort(contracts)
-	err = e.rpc.callMethod(ctx, &logs, "eth_getLogs", map[string]any{"fromBlock": formatQuantity(from),
+	err = e.rpc.streamMethod(ctx, listOf(maxLogs, func(l *evmLog) error {
+		o, err := e.parseTokenLog(l)
+		if err == nil && (o.Block < from || o.Block > through) {
+			err = fmt.Errorf("a log of block %d", o.Block)
+		}
+		if err == nil && !l.Removed && o.Amount != "0" {
+			found = append(found, o)
+		}
+		return err
+	}), "eth_getLogs", map[string]any{"fromBlock": formatQuantity(from),
 		"toBlock": formatQuantity(through), "address": contracts, "topics": []any{transferTopic, nil, topics}})
-	return logs, err
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // isTooMuch reports whether a node may have refused a query for the size of its answer. Nodes have

@@ -1,7 +1,9 @@
 package chain
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
@@ -38,17 +40,33 @@ func (s *solana) Threshold() int { return s.Network.Threshold }
 func (s *solana) Span() int { return s.Network.Span }
 
 type solanaBlock struct {
-	Blockhash         string
-	PreviousBlockhash string
-	BlockTime         *int64
-	Transactions      []struct {
-		Transaction struct{ Signatures []string }
-		Meta        *struct {
-			Err               any
-			PreTokenBalances  []tokenBalance
-			PostTokenBalances []tokenBalance
-		}
+	Blockhash string
+	BlockTime *int64
+}
+
+type solanaTransaction struct {
+	Transaction struct{ Signatures [1]string } // the first is the transaction's name
+	Meta        *struct {
+		Err               present
+		PreTokenBalances  balanceList
+		PostTokenBalances balanceList
 	}
+}
+
+// balanceList is the token balances of one transaction, at most maxBalances.
+type balanceList []tokenBalance
+
+// UnmarshalJSON fails with errTooLong beyond maxBalances, for a balance without its mint, and for
+// another value than a list.
+func (l *balanceList) UnmarshalJSON(text []byte) error {
+	*l = nil
+	return decodeWhole(bytes.NewReader(text), listOf(maxBalances, func(one *tokenBalance) error {
+		if one.Mint == "" {
+			return errors.New("a token balance without its mint")
+		}
+		*l = append(*l, *one)
+		return nil
+	}))
 }
 
 type tokenBalance struct {
@@ -57,7 +75,8 @@ type tokenBalance struct {
 	Amount       struct{ Amount string } `json:"uiTokenAmount"`
 }
 
-// blockTime is the time of the block; zero when the node gives none.
+// blockTime returns the time of the block; zero when the node gives none. It fails for a time that
+// no block can have.
 func (b *solanaBlock) blockTime() (time.Time, error) {
 	if b.BlockTime == nil {
 		return time.Time{}, nil
@@ -65,7 +84,7 @@ func (b *solanaBlock) blockTime() (time.Time, error) {
 	return parseBlockTime(*b.BlockTime)
 }
 
-// Head is the newest finalized block.
+// Head implements partner.Chain: the newest finalized block. It fails with the node's error.
 func (s *solana) Head(ctx context.Context) (partner.Head, error) {
 	var slot uint64
 	if err := s.rpc.callMethod(ctx, &slot, "getSlot", map[string]any{"commitment": finalized}); err != nil {
@@ -75,9 +94,10 @@ func (s *solana) Head(ctx context.Context) (partner.Head, error) {
 }
 
 // Block implements partner.Chain. The number is the slot. The hash of an empty slot is made from
-// its number, because a finalized slot stays empty.
+// its number, because a finalized slot stays empty. It fails with ErrNoBlock for a slot that the
+// node does not have, and with the node's error.
 func (s *solana) Block(ctx context.Context, slot uint64) (partner.Head, error) {
-	b, err := s.fetchBlock(ctx, slot, "none")
+	b, err := s.fetchBlock(ctx, slot, "none", nil)
 	if err != nil {
 		return partner.Head{}, err
 	}
@@ -89,8 +109,20 @@ func (s *solana) Block(ctx context.Context, slot uint64) (partner.Head, error) {
 	return h, err
 }
 
-func (s *solana) fetchBlock(ctx context.Context, slot uint64, details string) (b solanaBlock, err error) {
-	err = s.rpc.callMethod(ctx, &b, "getBlock", slot, map[string]any{"commitment": finalized, "encoding": "json",
+// fetchBlock reads the block of a slot; details is "none", or "full" with a reader of its
+// transactions. An empty slot gives an empty block. It fails with ErrNoBlock for a slot that the
+// node does not have, with the node's error and with that of the reader. Block and readBlock call
+// it.
+func (s *solana) fetchBlock(ctx context.Context, slot uint64, details string, transactions member) (b solanaBlock,
+	err error) {
+	readers := members{"blockhash": decodeInto(&b.Blockhash), "blockTime": decodeInto(&b.BlockTime)}
+	if transactions != nil {
+		readers["transactions"] = transactions
+	}
+	err = s.rpc.streamMethod(ctx, func(d *json.Decoder) error {
+		_, err := readObject(d, readers)
+		return err
+	}, "getBlock", slot, map[string]any{"commitment": finalized, "encoding": "json",
 		"transactionDetails": details, "maxSupportedTransactionVersion": 0, "rewards": false})
 	if refused, ok := errors.AsType[*rpcError](err); ok {
 		switch refused.Code {
@@ -106,80 +138,100 @@ func (s *solana) fetchBlock(ctx context.Context, slot uint64, details string) (b
 	return b, err
 }
 
-// Transfers are the increases of token balances by transactions, in token accounts that the
-// addresses own.
-func (s *solana) Transfers(ctx context.Context, from, through uint64, addresses []string) (found []partner.Observation,
+// Transfers implements partner.Chain: it returns the increases of token balances by transactions,
+// in token accounts that the addresses own. It fails with the node's error, for slots outside the
+// query, and with the errors of readBlock.
+func (s *solana) Transfers(ctx context.Context, from, through uint64,
+	addresses []string) (found []partner.Observation,
 	err error) {
 	var slots []uint64
-	if err := s.rpc.callMethod(ctx, &slots, "getBlocks", from, through,
-		map[string]any{"commitment": finalized}); err != nil {
+	if err := s.rpc.streamMethod(ctx, listOf(int(through-from)+1, func(slot *uint64) error {
+		if *slot < from || *slot > through || len(slots) > 0 && *slot <= slots[len(slots)-1] {
+			return errors.New("slots outside the query")
+		}
+		slots = append(slots, *slot)
+		return nil
+	}), "getBlocks", from, through, map[string]any{"commitment": finalized}); err != nil {
 		return nil, err
 	}
 	to := addressSet(addresses)
-	for i, slot := range slots {
-		if slot < from || slot > through || i > 0 && slot <= slots[i-1] {
-			return nil, errors.New("getBlocks: slots outside the query")
-		}
+	for _, slot := range slots {
 		one, err := s.readBlock(ctx, slot)
 		if err != nil {
 			return nil, fmt.Errorf("getBlock %d: %w", slot, err)
 		}
 		for _, o := range one.transfers {
 			if to[o.Address] {
-				found = append(found, o)
+				if found, err = appendFound(found, o); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
 	return found, nil
 }
 
+// readBlock returns the token transfers of a slot, from the cache or the node. It fails with the
+// errors of fetchBlock, appendTransfers and checkPosition. Transfers calls it.
 func (s *solana) readBlock(ctx context.Context, slot uint64) (one cachedBlock, err error) {
 	key := fmt.Sprint(slot)
 	if one, known := s.blocks.byKey[key]; known {
 		return one, nil
 	}
-	b, err := s.fetchBlock(ctx, slot, "full")
+	b, err := s.fetchBlock(ctx, slot, "full", listOf(maxTransactions, func(t *solanaTransaction) (err error) {
+		one.transfers, err = s.appendTransfers(one.transfers, slot, t)
+		return err
+	}))
 	if err != nil {
-		return one, err
+		return cachedBlock{}, err
 	}
-	if one.transfers, err = s.parseTransfers(slot, b); err == nil {
-		s.blocks.addBlock(key, one)
-	}
-	return one, err
-}
-
-func (s *solana) parseTransfers(slot uint64, b solanaBlock) (found []partner.Observation, err error) {
 	at, err := b.blockTime()
 	if err != nil {
-		return nil, err
+		return cachedBlock{}, err
 	}
-	for _, t := range b.Transactions {
-		if t.Meta == nil || t.Meta.Err != nil || len(t.Transaction.Signatures) == 0 {
+	for i := range one.transfers {
+		o := &one.transfers[i]
+		o.BlockHash, o.At = b.Blockhash, at
+		if err := checkPosition(o); err != nil {
+			return cachedBlock{}, err
+		}
+	}
+	s.blocks.addBlock(key, one)
+	return one, nil
+}
+
+// appendTransfers adds the increases of the known tokens' balances in a transaction, without the
+// block's hash and time. It skips failed transactions. It fails for a transaction without its
+// signature, for an amount that cannot be read, and with errTooLong for a block of more than
+// maxCached transfers. readBlock calls it.
+func (s *solana) appendTransfers(all []partner.Observation, slot uint64,
+	t *solanaTransaction) ([]partner.Observation, error) {
+	signature := t.Transaction.Signatures[0]
+	switch {
+	case signature == "":
+		return nil, errors.New("a transaction without its signature")
+	case t.Meta == nil || bool(t.Meta.Err):
+		return all, nil
+	case len(all)+len(t.Meta.PostTokenBalances) > maxCached:
+		return nil, fmt.Errorf("%w: over %d transfers in a block", errTooLong, maxCached)
+	}
+	for _, after := range t.Meta.PostTokenBalances {
+		asset := s.assetOf(after.Mint)
+		if asset == "" {
 			continue
 		}
-		for _, after := range t.Meta.PostTokenBalances {
-			asset := s.assetOf(after.Mint)
-			if asset == "" {
-				continue
-			}
-			amount, err := balanceIncrease(t.Meta.PreTokenBalances, after)
-			if err != nil {
-				return nil, err
-			}
-			if amount.Sign() <= 0 {
-				continue
-			}
-			o := partner.Observation{Chain: s.Network.Name, Asset: asset, Address: after.Owner,
-				TxHash: t.Transaction.Signatures[0], Index: after.AccountIndex, Amount: amount.String(), Block: slot,
-				BlockHash: b.Blockhash, At: at,
-				From: payerOf(t.Meta.PreTokenBalances, t.Meta.PostTokenBalances, after.Mint)}
-			if err := checkPosition(&o); err != nil {
-				return nil, err
-			}
-			found = append(found, o)
+		amount, err := balanceIncrease(t.Meta.PreTokenBalances, after)
+		if err != nil {
+			return nil, err
 		}
+		if amount.Sign() <= 0 {
+			continue
+		}
+		all = append(all, partner.Observation{Chain: s.Network.Name, Asset: asset, Address: after.Owner,
+			TxHash: signature, Index: after.AccountIndex, Amount: amount.String(), Block: slot,
+			From: payerOf(t.Meta.PreTokenBalances, t.Meta.PostTokenBalances, after.Mint)})
 	}
-	return found, nil
+	return all, nil
 }
 
 // assetOf is the name of a mint; "" for an unknown one.
@@ -192,6 +244,9 @@ func (s *solana) assetOf(mint string) string {
 	return ""
 }
 
+// balanceIncrease returns by how much a transaction increased a token account's balance, in
+// smallest units; negative for a decrease. before has the balances before the transaction. It fails
+// for an amount that is not a whole number.
 func balanceIncrease(before []tokenBalance, after tokenBalance) (*big.Int, error) {
 	amount, err := parseSmallestUnits(after.Amount.Amount, 0)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 const reportAgainBatch = 4 << 20
 
 // Exists reports whether a directory has a sandbox store: of a bank, a ramp or the chains. A nil fs
-// is the disk. It creates nothing.
+// is the disk. It creates nothing. A directory that cannot be read has none. Backups and restores
+// call it.
 func Exists(fs vfs.FS, dir string) bool {
 	if fs == nil {
 		fs = vfs.Default
@@ -24,13 +25,17 @@ func Exists(fs vfs.FS, dir string) bool {
 }
 
 // Checkpoint writes a snapshot of the orders into a new directory. The partner may work meanwhile.
+// It fails when the directory exists and with the disk's error. A backup of a running server calls
+// it.
 func (b *orderProcessor) Checkpoint(dir string) error { return checkpoint(b.store.db, dir) }
 
-// Checkpoint writes a snapshot of the transfers and reorganisations into a new directory.
+// Checkpoint writes a snapshot of the transfers and reorganisations into a new directory. It fails
+// when the directory exists and with the disk's error. A backup of a running server calls it.
 func (c *Chains) Checkpoint(dir string) error { return checkpoint(c.store.db, dir) }
 
 // Checkpoint copies the store of a Bank, a Ramp or Chains that no process has open; a nil fs is the
-// disk.
+// disk. It fails when the store cannot be opened, or when to exists. `purser restore`, and `purser
+// backup` of a stopped server, call it.
 func Checkpoint(fs vfs.FS, from, to string) error {
 	return withStore(fs, from, func(s *orderStore) error { return checkpoint(s.db, to) })
 }
@@ -44,7 +49,8 @@ func checkpoint(db *pebble.DB, dir string) error {
 
 // ReportAgain makes a bank or ramp repeat every report of the orders that it still keeps. No
 // process may have the directory open. A Purser restored from an older backup may have lost
-// reports; it recognizes repeats by their ids. The reports are due at once, for any clock.
+// reports; it recognizes repeats by their ids. The reports are due at once, for any clock. It fails
+// with the store's error, after which some orders may be due again. `purser restore` calls it.
 func ReportAgain(fs vfs.FS, dir string) error {
 	return withStore(fs, dir, func(s *orderStore) error {
 		if err := s.reportAgain(); err != nil {
@@ -54,6 +60,8 @@ func ReportAgain(fs vfs.FS, dir string) error {
 	})
 }
 
+// withStore opens the store of a bank or ramp, calls do and closes it. It fails with the error of
+// do, and when another process has the store open. Checkpoint and ReportAgain call it.
 func withStore(fs vfs.FS, dir string, do func(s *orderStore) error) error {
 	if fs == nil {
 		fs = vfs.Default
@@ -65,7 +73,9 @@ func withStore(fs vfs.FS, dir string, do func(s *orderStore) error) error {
 	return errors.Join(do(s), s.close())
 }
 
-// reportAgain iterates over the orders as they were before its first write.
+// reportAgain makes the orders with a report due again, as they were before its first write, in
+// commits of about reportAgainBatch bytes. It fails with the store's error; earlier commits stay.
+// ReportAgain calls it.
 func (s *orderStore) reportAgain() (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
 	if err != nil {
@@ -103,7 +113,8 @@ func (o *order) hasReported() bool {
 }
 
 // setUnreported makes an order due again: a deposit with one report, any other with all of its
-// reports in order.
+// reports in order. It only fills the batch, and fails only when the order cannot be encoded.
+// reportAgain calls it.
 func setUnreported(b *pebble.Batch, o order) error {
 	id := o.orderID()
 	old := dueKey(o.Due, id)

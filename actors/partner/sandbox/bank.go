@@ -28,7 +28,8 @@ const (
 // Bank is a partner.Bank.
 type Bank struct{ *orderProcessor }
 
-// NewBank opens the bank's store.
+// NewBank opens the bank's store. It fails for an incomplete Config and when the store cannot be
+// opened. `purser serve` of a sandbox and `purser sandbox-bank` call it.
 func NewBank(cfg Config) (*Bank, error) {
 	o, err := openOrderProcessor(cfg, func(*order) Reporter { return cfg.Report })
 	if err != nil {
@@ -37,7 +38,9 @@ func NewBank(cfg Config) (*Bank, error) {
 	return &Bank{o}, nil
 }
 
-// Expect stores the announcement, synced. It returns partner.ErrFull at MaxOpen open orders.
+// Expect implements partner.Bank: it stores the announcement of a deposit, synced; a repeat has no
+// effect. It fails for a malformed id, with partner.ErrFull at MaxOpen open orders, and with the
+// store's error.
 func (b *Bank) Expect(_ context.Context, d partner.Deposit) error {
 	if _, err := ident.Parse(ident.Deposit, d.ID); err != nil {
 		return fmt.Errorf("sandbox bank: deposit id: %w", err)

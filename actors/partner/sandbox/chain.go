@@ -101,7 +101,8 @@ type ChainPayment struct {
 	Amount         string // decimal integer of smallest units
 }
 
-// NewChains opens the store and loads the chains of an earlier run.
+// NewChains opens the store and loads the chains of an earlier run. It fails for an incomplete
+// config and when the store cannot be opened or read. `purser serve` of a sandbox calls it.
 func NewChains(c ChainsConfig) (*Chains, error) {
 	if c.Dir == "" || len(c.Chain) == 0 || c.Final < 0 || c.Clock == nil {
 		return nil, errors.New("sandbox chains: Dir, Chain and Clock are required, Final is not negative")
@@ -133,7 +134,7 @@ func (c *Chains) Close() error { return c.store.close() }
 func (c *Chains) Chain(name string) *Chain { return c.chains[name] }
 
 // loadOrStart loads the chain, or starts it at block 1. After a change of the block time, blocks
-// continue from the newest.
+// continue from the newest. It fails with the store's error. NewChains calls it.
 func (c *Chain) loadOrStart() (err error) {
 	known, err := c.store.loadChain(c)
 	if err != nil {
@@ -150,6 +151,10 @@ func (c *Chain) loadOrStart() (err error) {
 	}
 	return c.store.saveAnchor(c.name, c.anchor)
 }
+
+// IsLocal is true: the chain is made in this process, and its head is not the word of a node. The
+// watcher of the chain asks.
+func (c *Chain) IsLocal() bool { return true }
 
 // Name is the chain's name.
 func (c *Chain) Name() string { return c.name }
@@ -170,14 +175,15 @@ func (c *Chain) headNumber(now time.Time) uint64 {
 	return c.anchor.Number + uint64(since/c.anchor.Every)
 }
 
-// Head is the newest block.
+// Head implements partner.Chain: the newest block. It fails only when ctx has ended.
 func (c *Chain) Head(ctx context.Context) (partner.Head, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.blockAt(c.headNumber(c.clock())), ctx.Err()
 }
 
-// Block implements partner.Chain.
+// Block implements partner.Chain. It fails with ErrNoBlock for block 0 and above the head, and when
+// ctx has ended.
 func (c *Chain) Block(ctx context.Context, number uint64) (partner.Head, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +212,8 @@ func (c *Chain) deriveHash(what string, n, salt uint64) string {
 	return "0x" + hex.EncodeToString(sum[:])
 }
 
-// Transfers are the transfers to the addresses in existing blocks.
+// Transfers implements partner.Chain: it returns the transfers to the addresses in existing blocks.
+// It fails only when ctx has ended.
 func (c *Chain) Transfers(ctx context.Context, from, through uint64, addresses []string) ([]partner.Observation,
 	error) {
 	c.mu.Lock()
@@ -230,7 +237,9 @@ func (c *Chain) Transfers(ctx context.Context, from, through uint64, addresses [
 }
 
 // Pay stores one transaction of transfers, in the next block. Equal references are one transaction:
-// a repeat returns the first one.
+// a repeat returns the first one. It fails for more than maxPerPayment transfers or none, with
+// partner.ErrFull at MaxTransfers, and with the store's error. The admin command sandbox-pay calls
+// it.
 func (c *Chain) Pay(_ context.Context, reference, from string, payments ...ChainPayment) (txHash string, err error) {
 	if len(payments) == 0 || len(payments) > maxPerPayment {
 		return "", fmt.Errorf("sandbox chain: a transaction has 1 to %d transfers", maxPerPayment)
@@ -266,7 +275,10 @@ func (c *Chain) indexTransfer(t *transfer) {
 }
 
 // Reorganise replaces the newest depth blocks. Their transfers move to the next block, except those
-// of the dropped transactions, which are in no block, as after a double spend.
+// of the dropped transactions, which are in no block, as after a double spend. It fails with
+// ErrDepth for a depth below 1 or over the head's number, with ErrNoTransfer for an unknown
+// transaction, with partner.ErrFull at MaxForks, and with the store's error. The admin command
+// sandbox-reorganise calls it.
 func (c *Chain) Reorganise(_ context.Context, depth int, dropped ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

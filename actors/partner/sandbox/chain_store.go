@@ -17,6 +17,8 @@ type chainStore struct {
 	db *pebble.DB
 }
 
+// openChainStore opens the store of all chains, or makes it. It fails when another process has it
+// open, when it is damaged, and with the disk's error.
 func openChainStore(dir string, fs vfs.FS) (*chainStore, error) {
 	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, MaxOpenFiles: openTables, Logger: silentLogger{}})
 	if err != nil {
@@ -27,7 +29,8 @@ func openChainStore(dir string, fs vfs.FS) (*chainStore, error) {
 
 func (s *chainStore) close() error { return s.db.Close() }
 
-// loadChain loads a chain's stored state; known is false when there is none.
+// loadChain loads a chain's stored state; known is false when there is none. It fails with the
+// store's error and for a value that does not decode.
 func (s *chainStore) loadChain(c *Chain) (known bool, err error) {
 	prefix := c.name + "/"
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte(prefix), UpperBound: []byte(c.name + "0")})
@@ -54,6 +57,8 @@ func (s *chainStore) loadChain(c *Chain) (known bool, err error) {
 	return known, it.Error()
 }
 
+// saveAnchor stores the block from which a chain's numbers count, synced. It fails with the store's
+// error.
 func (s *chainStore) saveAnchor(name string, b anchorBlock) error {
 	value, err := json.Marshal(b)
 	if err != nil {
@@ -62,7 +67,8 @@ func (s *chainStore) saveAnchor(name string, b anchorBlock) error {
 	return s.db.Set([]byte(name+"/b"), value, pebble.Sync)
 }
 
-// saveTransfers stores transfers and the chain's forks in one synced commit.
+// saveTransfers stores transfers and the chain's forks in one synced commit. It fails with the
+// store's error, and then stores nothing. Pay and Reorganise call it.
 func (s *chainStore) saveTransfers(name string, transfers []*transfer, forks []fork) error {
 	b := s.db.NewBatch()
 	value, err := json.Marshal(forks)

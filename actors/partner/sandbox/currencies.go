@@ -19,7 +19,8 @@ const (
 	UnratedSell, UnratedBuy = "CHF", "SGD"
 )
 
-// Offer is the cross of the mid rates less the spread.
+// Offer implements partner.Desk: the cross of the mid rates less the spread, firm for offerFirm. A
+// currency without a mid rate is partner.ErrRefused.
 func (Desk) Offer(_ context.Context, w partner.OfferRequest) (partner.Offer, error) {
 	rate, err := crossRate(w.Sell, w.Buy, SpreadBasisPoints)
 	firm := offerFirm
@@ -29,7 +30,8 @@ func (Desk) Offer(_ context.Context, w partner.OfferRequest) (partner.Offer, err
 	return partner.Offer{Rate: rate, Firm: firm}, err
 }
 
-// MidRate is the cross of the mid rates. It refuses UnratedSell to UnratedBuy.
+// MidRate implements partner.Desk: the cross of the mid rates. Partner.ErrRefused reports a
+// currency without a mid rate, and the pair UnratedSell to UnratedBuy.
 func (Desk) MidRate(_ context.Context, sell, buy string) (string, error) {
 	if sell == UnratedSell && buy == UnratedBuy {
 		return "", partner.ErrRefused
@@ -37,6 +39,8 @@ func (Desk) MidRate(_ context.Context, sell, buy string) (string, error) {
 	return crossRate(sell, buy, 0)
 }
 
+// crossRate returns how many units of buy one unit of sell is worth, less a spread in basis points.
+// It fails with ErrRefused for a currency without a mid rate. Offer and MidRate call it.
 func crossRate(sell, buy string, points int64) (string, error) {
 	base, err := midRate(sell)
 	if err != nil {
@@ -50,7 +54,8 @@ func crossRate(sell, buy string, points int64) (string, error) {
 	return rate.String(), err
 }
 
-// midRate is the mid rate of a currency, in units for one dollar.
+// midRate returns the mid rate of a currency, in units for one dollar. A currency without one is
+// partner.ErrRefused.
 func midRate(currency string) (money.Rate, error) {
 	text, dealt := midRates()[currency]
 	if currency == string(money.USD) {

@@ -26,7 +26,8 @@ func midRates() map[string]string {
 	}
 }
 
-// FirmRate is the mid rate less the spread.
+// FirmRate implements partner.Desk: the mid rate less the spread, in units for a dollar. A currency
+// without a mid rate is partner.ErrRefused.
 func (Desk) FirmRate(_ context.Context, currency string) (string, error) {
 	mid, dealt := midRates()[currency]
 	if !dealt {

@@ -21,7 +21,9 @@ var errIssuerNoAnswer = errors.New("sandbox issuer: no answer")
 // that equal references give the same account after a restart too.
 type Issuer struct{}
 
-// Enrol accepts every person with complete data.
+// Enrol implements partner.Issuer: it accepts every person with complete data and returns the
+// account's id. It fails with partner.ErrRefused for missing data and LastNameRefused, and with no
+// answer for LastNameSilent.
 func (Issuer) Enrol(_ context.Context, p partner.Person) (string, error) {
 	a := p.Address
 	for _, needed := range []string{p.Reference, p.FirstName, p.LastName, p.Email, p.PhoneNumber, a.Line1, a.City,
@@ -41,7 +43,8 @@ func (Issuer) Enrol(_ context.Context, p partner.Person) (string, error) {
 	return "ich_" + hex.EncodeToString(sum[:12]), nil
 }
 
-// Mirror accepts agents that each have a name, a key and a state.
+// Mirror implements partner.Issuer: it accepts agents that each have an id, a name, a key and a
+// state. An absent one is partner.ErrRefused.
 func (Issuer) Mirror(_ context.Context, workspaceID string, agents []partner.Agent) error {
 	for _, a := range agents {
 		for _, needed := range []string{workspaceID, a.ID, a.Name, a.PublicKeyPem, a.KeyID, a.State} {

@@ -52,7 +52,9 @@ func (p *payment) sendingDay(calendar *bankday.Calendar) time.Time {
 
 // WriteACH writes the ACH payments of a bank day. Each effective entry date is one batch (CCD,
 // credits): next-day and same-day payments. A payment ordered twice has two entries. The addendum
-// has our reference and the description.
+// has our reference and the description. It fails with partner.ErrNothingSent for a day without
+// payments, for more than maxACHEntries of them, for a payment that does not fit the format, and
+// with the errors of the store and of w. The bank's server calls it for `purser export nacha`.
 func (b *Bank) WriteACH(ctx context.Context, day time.Time, w io.Writer) (payments int, err error) {
 	calendar, err := bankday.New()
 	if err != nil {
@@ -100,6 +102,9 @@ func (b *Bank) WriteACH(ctx context.Context, day time.Time, w io.Writer) (paymen
 // York.
 const noonInNewYork = 17 * time.Hour
 
+// buildACHFile builds the NACHA file of a bank day: one batch of the standard entries, effective on
+// the next bank day, and one of the same-day entries. It fails when an entry does not fit the
+// format. WriteACH calls it.
 func buildACHFile(day, next time.Time, standard, sameDay []*ach.EntryDetail) (*ach.File, error) {
 	file := ach.NewFile()
 	header := ach.NewFileHeader()
@@ -124,6 +129,8 @@ func buildACHFile(day, next time.Time, standard, sameDay []*ach.EntryDetail) (*a
 	return file, file.Create()
 }
 
+// buildACHBatch builds a batch (CCD, credits) of entries with one effective date. It fails when an
+// entry does not fit the format. buildACHFile calls it.
 func buildACHBatch(effective time.Time, described string, entries []*ach.EntryDetail) (ach.Batcher, error) {
 	header := ach.NewBatchHeader()
 	header.ServiceClassCode, header.StandardEntryClassCode = ach.CreditsOnly, ach.CCD
@@ -141,7 +148,9 @@ func buildACHBatch(effective time.Time, described string, entries []*ach.EntryDe
 	return batch, batch.Create()
 }
 
-// buildACHEntry is the entry of a payment. number is unique in the file.
+// buildACHEntry builds the entry of a payment. number is unique in the file. It fails for a payment
+// of an unknown account or one that does not fit the format, and with the store's error. WriteACH
+// calls it.
 func (b *Bank) buildACHEntry(p *payment, number int) (*ach.EntryDetail, error) {
 	account, known, err := b.store.loadAccount(p.Account)
 	if err != nil {
@@ -196,7 +205,8 @@ func redactedACHError(what string, err error) error {
 	return fmt.Errorf("sandbox bank: %s does not fit the NACHA format: %s", what, field)
 }
 
-// eachPayment calls do with every stored payment in the order of references, until do fails.
+// eachPayment calls do with every stored payment in the order of references, until do fails. It
+// fails with the error of do, with the store's error, and when ctx ends. WriteACH calls it.
 func (s *orderStore) eachPayment(ctx context.Context, do func(*payment) error) (err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
 	if err != nil {

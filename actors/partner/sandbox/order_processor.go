@@ -71,6 +71,7 @@ type order struct {
 	Attempt int             `json:"attempt"` // consecutive failed reports
 }
 
+// orderID returns the id of the payment, the ramp order or the deposit.
 func (o *order) orderID() string {
 	switch {
 	case o.Payment != nil:
@@ -111,7 +112,8 @@ func (o *order) nextReport() reportContent {
 		map[string]string{"depositId": o.orderID()}}
 }
 
-// openOrderProcessor opens the store with the orders of an earlier run.
+// openOrderProcessor opens the store with the orders of an earlier run. It fails for an incomplete
+// Config and when the store cannot be opened or read. NewBank and NewRamp call it.
 func openOrderProcessor(cfg Config, to func(*order) Reporter) (*orderProcessor, error) {
 	if cfg.Dir == "" || cfg.Report == nil || cfg.Clock == nil || cfg.Delay < 0 {
 		return nil, errors.New("sandbox: Dir, Report and Clock are required, Delay is not negative")
@@ -143,7 +145,8 @@ type Order struct {
 	Orders    int    `json:"orders"`
 }
 
-// Orders lists at most limit payments and ramp orders after a reference, sorted by reference.
+// Orders lists at most limit payments and ramp orders after a reference, sorted by reference. It
+// fails with the store's error. The bank's server and tests call it.
 func (b *orderProcessor) Orders(after string, limit int) ([]Order, error) {
 	orders, err := b.store.listOrders(after, limit)
 	if err != nil {
@@ -152,7 +155,8 @@ func (b *orderProcessor) Orders(after string, limit int) ([]Order, error) {
 	return orders, nil
 }
 
-// addOrder stores a new order. The caller holds b.mu.
+// addOrder stores a new order, synced, and wakes Run. It fails with the store's error. The caller
+// holds b.mu.
 func (b *orderProcessor) addOrder(o order) error {
 	if err := b.store.saveOrder(nil, &o); err != nil {
 		return fmt.Errorf("sandbox: %w", err)
@@ -167,7 +171,8 @@ func (b *orderProcessor) addOrder(o order) error {
 	return nil
 }
 
-// Run calls Step until the context ends.
+// Run calls Step until the context ends, and then returns nil. It fails with the first error of
+// Step. The process of the bank or ramp runs it in a goroutine of its own.
 func (b *orderProcessor) Run(ctx context.Context) error {
 	for {
 		wait, err := b.Step(ctx)
@@ -218,7 +223,8 @@ func (b *orderProcessor) Step(ctx context.Context) (time.Duration, error) {
 }
 
 // processOrder sends one report of an order and stores the result. An order without reports is
-// deleted.
+// deleted. It fails with the store's error only; a report that is not taken is due again after
+// retryDelay. Step calls it.
 func (b *orderProcessor) processOrder(ctx context.Context, old order) error {
 	if old.Reports == 0 {
 		return b.saveProcessed(old, nil)
@@ -249,7 +255,8 @@ func (b *orderProcessor) processOrder(ctx context.Context, old order) error {
 func dueOutcome(of []partner.Standing, left int) partner.Standing { return of[len(of)-left] }
 
 // saveProcessed stores an order after its report, or deletes it. It keeps the order counts stored
-// meanwhile, because the order may have been repeated since old was read.
+// meanwhile, because the order may have been repeated since old was read. It fails with the store's
+// error. processOrder calls it.
 func (b *orderProcessor) saveProcessed(old order, o *order) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -269,6 +276,8 @@ func (b *orderProcessor) saveProcessed(old order, o *order) error {
 	return nil
 }
 
+// retryDelay returns the delay after the attempt-th failed report in a row: firstBackoff, doubled
+// each time, at most maxBackoff.
 func retryDelay(attempt int) time.Duration {
 	d := firstBackoff
 	for range attempt - 1 {
@@ -279,7 +288,8 @@ func retryDelay(attempt int) time.Duration {
 	return d
 }
 
-// deliverReport sends the next report of an order. A status other than 200 is an error.
+// deliverReport sends the next report of an order, within reportTimeout. It fails when the Reporter
+// does, for a status other than 200, and for an order whose id is malformed. processOrder calls it.
 func (b *orderProcessor) deliverReport(ctx context.Context, o *order) error {
 	body, err := encodeReport(o)
 	if err != nil {
@@ -294,7 +304,8 @@ func (b *orderProcessor) deliverReport(ctx context.Context, o *order) error {
 	return err
 }
 
-// encodeReport encodes the next report of an order.
+// encodeReport encodes the next report of an order as JSON. It fails only for an order whose id is
+// malformed. deliverReport calls it.
 func encodeReport(o *order) ([]byte, error) {
 	n := o.nextReport()
 	id, err := ident.Parse(n.prefix, o.orderID())
@@ -309,8 +320,11 @@ func encodeReport(o *order) ([]byte, error) {
 }
 
 // NewHTTPReporter returns a Reporter that posts signed reports to a path of the Purser at a base
-// URL.
+// URL. It uses a copy of the client that follows no redirect. The Reporter fails when the Purser
+// does not answer. An answer of any status, a redirect included, is no error of it.
 func NewHTTPReporter(client *http.Client, base, path string, sign Signer) Reporter {
+	own := *client
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return func(ctx context.Context, body []byte) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
 		if err != nil {
@@ -318,7 +332,7 @@ func NewHTTPReporter(client *http.Client, base, path string, sign Signer) Report
 		}
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Partner-Signature", sign(req.Method, path, body))
-		resp, err := client.Do(req)
+		resp, err := own.Do(req)
 		if err != nil {
 			return 0, err
 		}

@@ -101,7 +101,9 @@ func planOutcomes(amount money.Minor, returns bool, now time.Time, delay time.Du
 	return []partner.Standing{partner.Settled}, now.Add(delay)
 }
 
-// Tokenize stores the account, synced, under a token derived from its reference.
+// Tokenize implements partner.Bank: it stores the account, synced, under a token derived from its
+// reference. It fails with partner.ErrRefused without a reference and for NameRefused, with no
+// answer for NameSilent, and with the store's error.
 func (b *Bank) Tokenize(_ context.Context, a partner.Account) (string, error) {
 	switch {
 	case a.Reference == "" || a.Name == NameRefused:
@@ -117,9 +119,11 @@ func (b *Bank) Tokenize(_ context.Context, a partner.Account) (string, error) {
 	return token, nil
 }
 
-// Pay stores the order, synced. Like a real bank it pays a repeated order again: Paid counts the
-// orders.
-func (b *Bank) Pay(ctx context.Context, p partner.Payment) error {
+// Pay implements partner.Bank: it stores the order, synced. Like a real bank it pays a repeated
+// order again: Paid counts the orders. It fails with partner.ErrRefused for a malformed reference,
+// with the errors of recordOrder, and by the ending of the amount with ErrSilent or without an
+// answer.
+func (b *Bank) Pay(_ context.Context, p partner.Payment) error {
 	if _, err := ident.Parse(referencePrefix(&p), p.Reference); err != nil {
 		return partner.ErrRefused
 	}
@@ -128,14 +132,17 @@ func (b *Bank) Pay(ctx context.Context, p partner.Payment) error {
 	}
 	switch p.AmountMinor % 100 {
 	case EndingNever, EndingAfterLapse:
-		<-ctx.Done()
-		return ctx.Err()
+		return partner.ErrSilent
 	case EndingAnswersLost:
 		return errNoAnswer
 	}
 	return nil
 }
 
+// recordOrder stores a new payment with its reports, or counts a repeat of a stored one, synced. It
+// fails with ErrRefused for an unknown account (unless a conversion), EndingRefused, and an ACH
+// amount over the format's. It fails with ErrFull at MaxOpen open orders, and with the store's
+// error. Pay calls it.
 func (b *Bank) recordOrder(p partner.Payment) error {
 	_, known, err := b.store.loadAccount(p.Account)
 	if err != nil {
@@ -162,8 +169,10 @@ func (b *Bank) recordOrder(p partner.Payment) error {
 	return b.addOrder(planPayment(p, b.cfg.Clock(), b.cfg.Delay))
 }
 
-// Standing is the status of a payment, reported or due to be reported.
-func (b *Bank) Standing(ctx context.Context, reference string) (partner.Standing, error) {
+// Standing implements partner.Bank: it returns the status of a payment, reported or due to be
+// reported. It fails with partner.ErrUnknown for an unknown payment, with ErrSilent for
+// EndingNever, and with the store's error.
+func (b *Bank) Standing(_ context.Context, reference string) (partner.Standing, error) {
 	o, known, err := b.store.loadOrder(reference)
 	switch {
 	case err != nil:
@@ -176,8 +185,7 @@ func (b *Bank) Standing(ctx context.Context, reference string) (partner.Standing
 		if b.cfg.Clock().Sub(o.Payment.Taken) >= inquirySilence {
 			return "", partner.ErrUnknown
 		}
-		<-ctx.Done()
-		return "", ctx.Err()
+		return "", partner.ErrSilent
 	case EndingAfterLapse:
 		if b.cfg.Clock().Before(o.Due) {
 			return "", partner.ErrUnknown
@@ -193,7 +201,8 @@ func (b *Bank) Standing(ctx context.Context, reference string) (partner.Standing
 	return standing, nil
 }
 
-// Paid is the number of times that a payment was ordered.
+// Paid returns the number of times that a payment was ordered; 0 for an unknown one. It fails with
+// the store's error. Tests call it.
 func (b *Bank) Paid(reference string) (int, error) {
 	o, known, err := b.store.loadOrder(reference)
 	if err != nil || !known || o.Payment == nil {

@@ -1,7 +1,6 @@
 package sandbox_test
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"testing"
@@ -80,13 +79,11 @@ func TestASilentBankHasTakenTheOrder(t *testing.T) {
 	d := newReportServer()
 	b := d.openBank(t, vfs.NewMem())
 	defer b.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // the client gives up
 	never, lapsed := payout(t, b, 1, sandbox.EndingNever), payout(t, b, 2, sandbox.EndingAfterLapse)
-	require.ErrorIs(t, b.Pay(ctx, never), context.Canceled)
-	require.ErrorIs(t, b.Pay(ctx, lapsed), context.Canceled)
-	_, err := b.Standing(ctx, never.Reference)
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, b.Pay(t.Context(), never), partner.ErrSilent)
+	require.ErrorIs(t, b.Pay(t.Context(), lapsed), partner.ErrSilent)
+	_, err := b.Standing(t.Context(), never.Reference)
+	require.ErrorIs(t, err, partner.ErrSilent)
 	reports := outcomes(t, d, b)
 	require.Len(t, reports, 1)
 	require.Greater(t, reports["payout.settled"], 24*time.Hour)

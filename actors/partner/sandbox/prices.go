@@ -9,7 +9,8 @@ import (
 // Prices is a partner.Prices with fixed prices.
 type Prices struct{}
 
-// Price is the fixed price of an asset.
+// Price implements partner.Prices: it returns the fixed price of ETH or BTC, in dollars. Any other
+// asset is partner.ErrRefused.
 func (Prices) Price(_ context.Context, asset string) (string, error) {
 	switch asset {
 	case "ETH":

@@ -17,7 +17,7 @@ import (
 	"purser/persistence/money"
 )
 
-// Fees of the ramp as a part of the amount, rounded half-even to the cent. An order of
+// Fees of the ramp as a part of the amount, rounded down to the cent. An order of
 // EndingCheaper costs RampLowFee, any other RampFee.
 const (
 	RampFee       = "0.005"
@@ -48,7 +48,8 @@ type rampOrder struct {
 }
 
 // NewRamp opens the ramp's store. cfg.Report gets the reports of on-ramps, off those of all other
-// orders.
+// orders. It fails for an incomplete Config and when the store cannot be opened. `purser serve` of
+// a sandbox calls it.
 func NewRamp(cfg Config, off Reporter) (*Ramp, error) {
 	if off == nil {
 		return nil, errors.New("sandbox ramp: a Reporter of off-ramps is required")
@@ -65,7 +66,8 @@ func NewRamp(cfg Config, off Reporter) (*Ramp, error) {
 	return &Ramp{o}, nil
 }
 
-// Fee is the highest fee of an order, in cents.
+// Fee implements partner.Ramp: it returns the highest fee of an order, in cents. An unknown
+// direction or an amount that is not positive is partner.ErrRefused.
 func (r *Ramp) Fee(_ context.Context, direction string, cents money.Cents) (money.Cents, error) {
 	switch direction {
 	case rampOn, rampOff, rampWithdraw:
@@ -74,7 +76,8 @@ func (r *Ramp) Fee(_ context.Context, direction string, cents money.Cents) (mone
 	return 0, partner.ErrRefused
 }
 
-// rampFee is a part of an amount in cents; partner.ErrRefused for an amount that is not positive.
+// rampFee returns a part of an amount, in cents. An amount that is not positive is
+// partner.ErrRefused. part is a decimal below 1.
 func rampFee(cents money.Cents, part string) (money.Cents, error) {
 	if cents <= 0 {
 		return 0, partner.ErrRefused
@@ -87,7 +90,9 @@ func rampFee(cents money.Cents, part string) (money.Cents, error) {
 	return fee.Cents(), err
 }
 
-// Link stores the account of a workspace, synced. A workspace has one account.
+// Link implements partner.Ramp: it stores the account of a workspace, synced. It fails with
+// partner.ErrRefused for an empty id and when the workspace has another account, and with the
+// store's error.
 func (r *Ramp) Link(_ context.Context, account, workspaceID string) error {
 	if account == "" || workspaceID == "" {
 		return partner.ErrRefused
@@ -95,7 +100,9 @@ func (r *Ramp) Link(_ context.Context, account, workspaceID string) error {
 	return r.saveOnce("l"+workspaceID, account)
 }
 
-// Approve stores the wallet, synced.
+// Approve implements partner.Ramp: it stores the wallet, synced. It fails with partner.ErrRefused
+// without an id or address, for an address that ends with WalletRefused, and when the id has
+// another address. Else it fails with the store's error.
 func (r *Ramp) Approve(_ context.Context, w partner.RampWallet) error {
 	if w.ID == "" || w.Address == "" || strings.HasSuffix(strings.ToLower(w.Address), WalletRefused) {
 		return partner.ErrRefused
@@ -103,7 +110,9 @@ func (r *Ramp) Approve(_ context.Context, w partner.RampWallet) error {
 	return r.saveOnce("w"+w.ID, w.Chain+" "+w.Address)
 }
 
-// saveOnce stores a text under a key; partner.ErrRefused when the key has another text.
+// saveOnce stores a text under a key, synced; the same text again is no error. It fails with
+// partner.ErrRefused when the key has another text, and with the store's error. Link and Approve
+// call it.
 func (r *Ramp) saveOnce(key, text string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,17 +126,16 @@ func (r *Ramp) saveOnce(key, text string) error {
 	return nil
 }
 
-// Order stores the order, synced. It refuses an unlinked workspace, an unapproved wallet, and a
-// MaxFeeCents below its fee.
-func (r *Ramp) Order(ctx context.Context, o partner.RampOrder) error {
+// Order implements partner.Ramp: it stores the order, synced. It fails with the errors of
+// recordOrder, and by the ending of the amount without an answer.
+func (r *Ramp) Order(_ context.Context, o partner.RampOrder) error {
 	again, err := r.recordOrder(o)
 	if err != nil {
 		return err
 	}
 	switch o.AmountCents % 100 {
 	case EndingNever, EndingAfterLapse:
-		<-ctx.Done()
-		return ctx.Err()
+		return errNoAnswer // at once: a caller that waited would hold a place that others wait for
 	case EndingAnswersLost:
 		if !again {
 			return errNoAnswer
@@ -136,6 +144,9 @@ func (r *Ramp) Order(ctx context.Context, o partner.RampOrder) error {
 	return nil
 }
 
+// recordOrder stores a new order with its reports, or counts a repeat of a stored one (again),
+// synced. It fails with the errors of checkOrder, with ErrFull at MaxOpen open orders, and with the
+// store's error. Order calls it.
 func (r *Ramp) recordOrder(o partner.RampOrder) (again bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +172,9 @@ func (r *Ramp) recordOrder(o partner.RampOrder) (again bool, err error) {
 	return false, r.addOrder(planned)
 }
 
-// checkOrder refuses orders that the ramp does not take.
+// checkOrder fails with partner.ErrRefused for an order that the ramp does not take: a malformed
+// id, EndingRefused, an unlinked workspace, an unapproved wallet, or a MaxFeeCents below its fee.
+// Else it fails with the store's error. recordOrder calls it.
 func (r *Ramp) checkOrder(o partner.RampOrder) error {
 	if _, err := ident.Parse(rampPrefix(o.Direction), o.ID); err != nil || o.AmountCents%100 == EndingRefused {
 		return partner.ErrRefused
@@ -190,7 +203,8 @@ func (r *Ramp) checkOrder(o partner.RampOrder) error {
 	return nil
 }
 
-// planRamp sets the fee and the reports of an order by the ending of its amount.
+// planRamp returns a new order with the fee and the reports by the ending of its amount. It fails
+// for an amount that is not positive. recordOrder calls it.
 func planRamp(of partner.RampOrder, now time.Time, delay time.Duration) (order, error) {
 	part := RampFee
 	if of.AmountCents%100 == EndingCheaper {

@@ -159,12 +159,10 @@ func TestASilentRampHasTakenTheOrder(t *testing.T) {
 	d := newReportServer()
 	r := d.linkedRamp(t, vfs.NewMem())
 	defer func() { require.NoError(t, r.Close()) }()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // the client gives up
 	lapsed := rampOrder(2, "offramp", 100+sandbox.EndingAfterLapse)
 	for range 2 {
-		require.ErrorIs(t, r.Order(ctx, rampOrder(1, "onramp", sandbox.EndingNever)), context.Canceled)
-		require.ErrorIs(t, r.Order(ctx, lapsed), context.Canceled)
+		require.ErrorContains(t, r.Order(t.Context(), rampOrder(1, "onramp", sandbox.EndingNever)), "no answer")
+		require.ErrorContains(t, r.Order(t.Context(), lapsed), "no answer")
 	}
 	reports := outcomes(t, d, r)
 	require.Len(t, reports, 1)
@@ -176,12 +174,12 @@ func TestTheRampsFees(t *testing.T) {
 	d := newReportServer()
 	r := d.openRamp(t, vfs.NewMem())
 	defer func() { require.NoError(t, r.Close()) }()
-	for cents, want := range map[int64]money.Cents{1: 0, 100: 0, 101: 1, 300: 2, 500: 2, 501: 3, 10_000: 50,
-		1 << 61: 1<<61/200 + 1} {
+	for cents, want := range map[int64]money.Cents{1: 0, 100: 0, 199: 0, 200: 1, 300: 1, 500: 2, 10_000: 50,
+		1 << 61: 1 << 61 / 200} {
 		for _, direction := range []string{"onramp", "offramp", "withdraw"} {
 			fee, err := r.Fee(t.Context(), direction, money.Cents(cents))
 			require.NoError(t, err)
-			require.Equal(t, want, fee, "half a percent of %d, half-even", cents)
+			require.Equal(t, want, fee, "half a percent of %d, rounded down", cents)
 		}
 	}
 	for _, cents := range []money.Cents{0, -1} {

@@ -12,8 +12,9 @@ import (
 // sandboxBIC is the code of a fictional bank in a country.
 func sandboxBIC(country string) string { return "PURS" + country + "2X" }
 
-// ReceivingDetails are derived from the workspace and the currency. Their check digits are valid,
-// their banks are fictional.
+// ReceivingDetails implements partner.Desk. The details are derived from the workspace and the
+// currency. Their check digits are valid, their banks are fictional. Any other currency is
+// partner.ErrRefused.
 func (Desk) ReceivingDetails(_ context.Context, workspace, currency string) ([]partner.ReceivingDetails, error) {
 	sum := sha256.Sum256([]byte("sandbox receiving account|" + workspace + "|" + currency))
 	digits := fmt.Sprintf("%020d", binary.BigEndian.Uint64(sum[:8]))

@@ -17,7 +17,7 @@ import (
 // orderStore keeps orders by id and by due time. Keys: "o" + order id → the order as JSON; "d" + 8
 // bytes of due time + order id → nothing; both change in one batch. "a" + token → the account as
 // JSON. Of the ramp: "l" + workspace → the id of its account; "w" + wallet id → the approved
-// wallet.
+// wallet. owner.go has the key of the owner.
 type orderStore struct {
 	db *pebble.DB
 }
@@ -25,6 +25,8 @@ type orderStore struct {
 // openTables is the number of a sandbox store's tables kept open.
 const openTables = 64
 
+// openStore opens the store of a bank or ramp, or makes it. It fails when another process has it
+// open, when it is damaged, and with the disk's error.
 func openStore(dir string, fs vfs.FS) (*orderStore, error) {
 	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, MaxOpenFiles: openTables, Logger: silentLogger{}})
 	if err != nil {
@@ -35,7 +37,8 @@ func openStore(dir string, fs vfs.FS) (*orderStore, error) {
 
 func (s *orderStore) close() error { return s.db.Close() }
 
-// loadOrder returns the order of an id; ok is false when there is none.
+// loadOrder returns the order of an id; ok is false when there is none. It fails with the store's
+// error and for a value that does not decode.
 func (s *orderStore) loadOrder(id string) (o order, ok bool, err error) {
 	value, closer, err := s.db.Get(orderKey(id))
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -48,7 +51,8 @@ func (s *orderStore) loadOrder(id string) (o order, ok bool, err error) {
 	return o, err == nil, errors.Join(err, closer.Close())
 }
 
-// saveOrder replaces old (nil for none) by o, synced. A nil o deletes the order.
+// saveOrder replaces old (nil for none) by o, synced. A nil o deletes the order. It fails with the
+// store's error, and then changes nothing.
 func (s *orderStore) saveOrder(old, o *order) error {
 	b := s.db.NewBatch()
 	if old != nil {
@@ -70,7 +74,8 @@ func (s *orderStore) saveOrder(old, o *order) error {
 	return b.Commit(pebble.Sync)
 }
 
-// saveAccount stores an account under its token, synced.
+// saveAccount stores an account under its token, synced. It fails with the store's error. Tokenize
+// calls it.
 func (s *orderStore) saveAccount(token string, a partner.Account) error {
 	value, err := json.Marshal(a)
 	if err != nil {
@@ -79,7 +84,8 @@ func (s *orderStore) saveAccount(token string, a partner.Account) error {
 	return s.db.Set(accountKey(token), value, pebble.Sync)
 }
 
-// loadAccount returns the account of a token; ok is false when there is none.
+// loadAccount returns the account of a token; ok is false when there is none. It fails with the
+// store's error and for a value that does not decode.
 func (s *orderStore) loadAccount(token string) (a partner.Account, ok bool, err error) {
 	value, closer, err := s.db.Get(accountKey(token))
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -93,7 +99,7 @@ func (s *orderStore) loadAccount(token string) (a partner.Account, ok bool, err 
 }
 
 // saveTextOnce stores a text under a key, synced, unless the key has one. It returns the stored
-// text.
+// text. It fails with the store's error. The ramp's saveOnce calls it.
 func (s *orderStore) saveTextOnce(key, text string) (kept string, err error) {
 	if kept, err = s.loadText(key); kept != "" || err != nil {
 		return kept, err
@@ -101,7 +107,7 @@ func (s *orderStore) saveTextOnce(key, text string) (kept string, err error) {
 	return text, s.db.Set([]byte(key), []byte(text), pebble.Sync)
 }
 
-// loadText is the text of a key; "" when there is none.
+// loadText returns the text of a key; "" when there is none. It fails with the store's error.
 func (s *orderStore) loadText(key string) (string, error) {
 	value, closer, err := s.db.Get([]byte(key))
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -115,7 +121,7 @@ func (s *orderStore) loadText(key string) (string, error) {
 }
 
 // dueOrders returns at most limit orders due at or before now, earliest first, and the due time of
-// the next one; zero for none.
+// the next one; zero for none. It fails with the store's error. Step calls it.
 func (s *orderStore) dueOrders(now time.Time, limit int) (orders []order, next time.Time, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("d"), UpperBound: []byte("e")})
 	if err != nil {
@@ -138,7 +144,8 @@ func (s *orderStore) dueOrders(now time.Time, limit int) (orders []order, next t
 	return orders, time.Time{}, it.Error()
 }
 
-// listOrders lists at most limit payments and ramp orders after a reference.
+// listOrders lists at most limit payments and ramp orders after a reference. It fails with the
+// store's error. Orders calls it.
 func (s *orderStore) listOrders(after string, limit int) (orders []Order, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: append(orderKey(after), 0), UpperBound: []byte("p")})
 	if err != nil {
@@ -161,7 +168,8 @@ func (s *orderStore) listOrders(after string, limit int) (orders []Order, err er
 	return orders, it.Error()
 }
 
-// countOpenOrders returns the number of open orders, which MaxOpen bounds.
+// countOpenOrders returns the number of open orders, which MaxOpen bounds. It fails with the
+// store's error. It runs once, when the store is opened.
 func (s *orderStore) countOpenOrders() (open int, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
 	if err != nil {

@@ -155,7 +155,7 @@ func (c *Chain) Threshold() int { return c.FinalDepth }
 // Span returns MaxSpan.
 func (c *Chain) Span() int { return c.MaxSpan }
 
-// Head returns the newest block that the node serves.
+// Head returns the newest block that the node serves. It fails only at an unreachable node.
 func (c *Chain) Head(context.Context) (partner.Head, error) {
 	if c.Node.Fault == Unreachable {
 		return partner.Head{}, errUnreachable
@@ -173,7 +173,8 @@ func headOf(b Block) partner.Head {
 	return partner.Head{Number: b.Number, Hash: fmt.Sprint(b.Hash), At: b.At}
 }
 
-// Block returns a block that the node serves.
+// Block returns a block that the node serves. It fails with ErrNoBlock for a block that the node
+// does not serve, and at an unreachable node.
 func (c *Chain) Block(_ context.Context, number uint64) (partner.Head, error) {
 	if c.Node.Fault == Unreachable {
 		return partner.Head{}, errUnreachable
@@ -186,6 +187,7 @@ func (c *Chain) Block(_ context.Context, number uint64) (partner.Head, error) {
 }
 
 // Transfers returns the transfers that the node serves, and panics on a range over MaxSpan blocks.
+// It fails only at an unreachable node.
 func (c *Chain) Transfers(_ context.Context, from, through uint64,
 	addresses []string) (found []partner.Observation, _ error) {
 	c.Node.Reads++

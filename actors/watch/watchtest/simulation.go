@@ -62,6 +62,8 @@ func (l *Simulation) Run(moves int) {
 // History returns the node's history.
 func (l *Simulation) History() *History { return l.Node.History }
 
+// makeMove makes one random move: a new block, replaced blocks, another fault of the node, a
+// restart, reports that are refused, a new address, or a step of the watcher. Run calls it.
 func (l *Simulation) makeMove() {
 	switch rapid.IntRange(0, 11).Draw(l.T, "move") {
 	case 0, 1, 2:

@@ -27,7 +27,8 @@ func WriteDurably(path, content string) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// SyncDir syncs a directory, so that new and renamed entries survive a power loss.
+// SyncDir syncs a directory, so that new and renamed entries survive a power loss. It fails with
+// the file system's error.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

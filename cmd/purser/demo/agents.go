@@ -54,7 +54,8 @@ func visitAgent(ctx context.Context, t *Tour) error {
 	return err
 }
 
-// signIntent returns the body that submits a signed intent to pay for a lunch.
+// signIntent returns the body that submits a signed intent to pay for a lunch. It fails only when
+// the intent cannot be encoded.
 func (t *Tour) signIntent(key ed25519.PrivateKey, agent string) ([]byte, error) {
 	now := time.Now()
 	asked, err := json.Marshal(intent.Intent{AgentID: agent, Merchant: intent.Merchant{Name: "Corner Grocer", MCC: "5411"},
@@ -106,7 +107,8 @@ func visitMCP(ctx context.Context, t *Tour) error {
 	return err
 }
 
-// callMCP sends a message of the Model Context Protocol.
+// callMCP sends a message of the Model Context Protocol. It fails when the answer's status is not
+// 200.
 func (t *Tour) callMCP(ctx context.Context, method string, params jsonObject) (apiclient.Answer, error) {
 	body, err := json.Marshal(jsonObject{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	if err != nil {

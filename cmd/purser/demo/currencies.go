@@ -13,7 +13,7 @@ const (
 	paidInMinor = "50000"
 	soldMinor   = "10000"
 	keptMinor   = "40000"
-	boughtMinor = "16254" // yen, at the rate of the sandbox's desk
+	boughtMinor = "16253" // yen, at the rate of the sandbox's desk
 )
 
 // visitCurrencies opens balances in euros and yen, receives euros, and converts some where the
@@ -54,7 +54,8 @@ func visitCurrencies(ctx context.Context, t *Tour) error {
 	return t.awaitBalances(ctx, map[string]string{"EUR": keptMinor, "JPY": boughtMinor})
 }
 
-// postOnce sends a POST with a new Idempotency-Key and expects the status.
+// postOnce sends a POST with a new Idempotency-Key and expects the status. Another status is an
+// error.
 func (t *Tour) postOnce(ctx context.Context, c *apiclient.Client, path string, body jsonObject, status int) (apiclient.Answer, error) {
 	var raw []byte
 	if body != nil {

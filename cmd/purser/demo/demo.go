@@ -158,7 +158,7 @@ var stops = []struct {
 }{
 	{"Sign up and make a workspace", visitSignup},
 	{"Make an API key that can do what this tour needs", visitKeys},
-	{"Announce a deposit; the bank reports it awaitDollars a little later", visitDeposit},
+	{"Announce a deposit; the bank reports it settled a little later", visitDeposit},
 	{"A deposit that the bank reports twice counts once", visitDoubleReport},
 	{"Mint three cards", visitCards},
 	{"A swipe that fits every rule", visitApproved},
@@ -295,6 +295,8 @@ func shortJSON(raw []byte) string {
 	return string(line)
 }
 
+// hideSecrets replaces the members "secret" and "password" of decoded JSON by "(hidden)", at any
+// depth of objects. It changes v. shortJSON calls it before the tour prints an answer.
 func hideSecrets(v any) any {
 	object, ok := v.(map[string]any)
 	if !ok {

@@ -16,12 +16,12 @@ import (
 )
 
 // The orders of the tour and their fees, in cents. The sandbox ramp charges half a percent, and
-// half of that for an amount that ends in 88.
+// half of that for an amount that ends in 88, rounded down to the cent.
 const (
 	boughtCents    = 40_00
 	boughtFee      = 20
 	soldCents      = 10_88
-	soldFee        = 3
+	soldFee        = 2
 	withdrawnCents = 10_00
 	withdrawnFee   = 5
 

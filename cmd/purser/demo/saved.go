@@ -110,6 +110,8 @@ func sameJSON(a, b []byte) bool {
 	return reflect.DeepEqual(withoutReadTimes(x), withoutReadTimes(y))
 }
 
+// withoutReadTimes removes the members "asOf" and "lastUsedAt" from decoded JSON, at any depth,
+// because they differ between two reads of the same state. It changes v. sameJSON calls it.
 func withoutReadTimes(v any) any {
 	switch v := v.(type) {
 	case []any:

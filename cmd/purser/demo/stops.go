@@ -105,7 +105,8 @@ func AnnounceDeposit(ctx context.Context, t *Tour, cents money.Cents) error {
 	return err
 }
 
-// awaitDollars polls the treasury until the dollars are available.
+// awaitDollars polls the treasury until the dollars are available. It fails when they are not
+// within the tour's limit.
 func awaitDollars(ctx context.Context, t *Tour, cents money.Cents) error {
 	shown := func(available, incoming any) string {
 		return fmt.Sprint(available, " available, ", incoming, " incoming")
@@ -190,6 +191,8 @@ func (t *Tour) swipeAndExpect(ctx context.Context, m jsonObject, reason, code st
 	return a, nil
 }
 
+// expectSwipe compares the answer to a swipe with the expected decision, reason, response code and
+// approved cents. A difference is recorded by expect and does not stop the tour.
 func (t *Tour) expectSwipe(a apiclient.Answer, reason, code string, approved int64) {
 	decision := "declined"
 	if reason == "approved" {
@@ -248,7 +251,8 @@ func visitDeclines(ctx context.Context, t *Tour) error {
 	return visitLaterDeclines(ctx, t)
 }
 
-// visitLaterDeclines shows the declines that need a change of the card first.
+// visitLaterDeclines shows the declines that need a change of the card first. It fails when the
+// server does not answer as the tour needs; visitDeclines calls it.
 func visitLaterDeclines(ctx context.Context, t *Tour) error {
 	if err := t.setState(ctx, "tight", "active"); err != nil {
 		return err
@@ -294,7 +298,8 @@ func (t *Tour) setState(ctx context.Context, name, state string) error {
 	return err
 }
 
-// unknownToken returns a valid card token without a card.
+// unknownToken returns a valid card token without a card. It fails when the card's own token is
+// malformed. visitDeclines swipes with it.
 func (t *Tour) unknownToken() (string, error) {
 	known, err := ident.ParseToken([]byte(t.cards["grocer"].token))
 	if err != nil {
@@ -348,7 +353,8 @@ func visitLife(ctx context.Context, t *Tour) error {
 	return err
 }
 
-// presentAndExpect sends a clearing or a refund and expects that it is posted.
+// presentAndExpect sends a clearing or a refund and expects that it is posted. It fails when the
+// answer's status is not 200.
 func (t *Tour) presentAndExpect(ctx context.Context, path string, m jsonObject) error {
 	a, err := t.Post(ctx, t.network, path, m, 200)
 	t.expect("status", a.Text("status"), "posted")
@@ -395,7 +401,7 @@ func (t *Tour) simulateSwipe(ctx context.Context, path string) (apiclient.Answer
 
 // awaitAuthorization polls the newest authorization until it has the id and the held cents. The
 // relay sends decisions to the journal in their order, so the journal then has every earlier
-// decision too.
+// decision too. It fails when the authorization is not so within the tour's limit.
 func (t *Tour) awaitAuthorization(ctx context.Context, id string, held int64) error {
 	want := fmt.Sprint(id, " holds ", held)
 	return t.AwaitValue(ctx, t.API, "/api/authorizations?limit=1", want, func(a apiclient.Answer) (newest string) {

@@ -60,7 +60,8 @@ func startEmpty(command ...string) (url string, end func() error, err error) {
 	return strings.TrimSpace(line), end, nil
 }
 
-// emptyHandler is the Empty of bench.Config: it runs `purser bench empty` as another process.
+// emptyHandler is the Empty of bench.Config: it runs `purser bench empty` as another process. It
+// fails when the process cannot be started.
 func emptyHandler() (url string, end func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -134,7 +134,8 @@ func unended(engine *authorizer.Engine, shard ident.Shard, now time.Time) error 
 	return err
 }
 
-// in is the stock as a run knows it that is about to start a server on a data directory.
+// in is the stock as a run knows it that is about to start a server on a data directory. It fails
+// when the data directory's stores cannot be read. `purser bench cards` calls it.
 func (s stock) in(data string) (*bench.Stock, error) {
 	before, err := s.funds(data, time.Now())
 	if err != nil {
@@ -250,7 +251,8 @@ func (f *filler) run(ctx context.Context, tell func(bench.Progress)) (err error)
 	return err
 }
 
-// relayed notes in both stores that the journal has all decisions.
+// relayed notes in both stores that the journal has all decisions. It fails with the errors of both
+// stores. run calls it last.
 func (f *filler) relayed(ctx context.Context) error {
 	var relayed actors.Relayed
 	for i := range relayed {
@@ -288,7 +290,8 @@ func (f *filler) shard(ctx context.Context, shard ident.Shard) error {
 	return nil
 }
 
-// issue gives a workspace dollars and its cards.
+// issue gives a workspace dollars and its cards, in pages of fillPage cards. It fails as follow
+// does.
 func (f *filler) issue(ctx context.Context, w int) error {
 	page := authorizer.Follow{Credits: []authorizer.Credit{{Workspace: f.workspace(w), Cents: money.MaxAmount}}}
 	version := uint64(0)
@@ -307,7 +310,8 @@ func (f *filler) issue(ctx context.Context, w int) error {
 	return nil
 }
 
-// follow gives a page the position of an event of its own.
+// follow appends an event of its own to the journal and gives its position to the authorizer with a
+// page of rules and credits. It fails with the errors of both stores. issue calls it.
 func (f *filler) follow(ctx context.Context, w int, version uint64, page authorizer.Follow) error {
 	payload, err := json.Marshal(map[string]int{"cards": len(page.Rules)})
 	if err != nil {
@@ -348,7 +352,8 @@ func (f *filler) append(ctx context.Context, w int, e persistence.Event, state a
 	return f.engine.Follow(slot.Shard(), page)
 }
 
-// balance appends a workspace's last decision to its balance, as the relay does.
+// balance appends a workspace's last decision to its balance, as the relay does. It fails with the
+// errors of both stores.
 func (f *filler) balance(ctx context.Context, w int) error {
 	shard := f.slot(w).Shard()
 	last, err := f.engine.ReadLog(shard, max(f.engine.Synced(shard), 1)-1, 1)

@@ -1,7 +1,7 @@
 // Package loadtest is `purser bench`: it runs the loads of package bench against a running server
 // or one of its own. Files: loadtest.go (flags, goals, reports), ownserver.go (a server that the
-// run starts and kills), fill.go (stores with millions of cards), empty.go (the empty handler that
-// measures the machine).
+// run starts and kills), compare.go (two servers in turns), preflight.go (the checks before a run),
+// fill.go (stores with millions of cards), empty.go (the empty handler that measures the machine).
 package loadtest
 
 import (
@@ -37,6 +37,7 @@ type Command struct {
 	Recovery  BenchLoad    `cmd:"" help:"Kill a server of its own with -9 in a storm, three times; time to the first correct swipe."`
 	Soak      BenchLoad    `cmd:"" help:"Random lives of cards; every answer is compared with books kept here."`
 	Cards     BenchCards   `cmd:"" help:"Fill the stores of a server of its own with ten million cards and decisions; hot and cold swipes, memory, kill -9."`
+	Compare   BenchCompare `cmd:"" help:"The same swipes to two servers in turns, and the ratios of their figures."`
 	Empty     BenchEmpty   `cmd:"" hidden:""`
 	Short     BenchShort   `cmd:"" help:"All but cards in about three minutes, against a server of its own."`
 	Medians   BenchMedians `cmd:"" help:"Medians of several reports of the same loads, and what they say of the goals."`
@@ -153,8 +154,9 @@ func least(stage, quantity string, limit float64) bench.Goal {
 	return bench.Goal{Stage: stage, Quantity: quantity, Limit: limit, AtLeast: true}
 }
 
-// loadGoals are what a load is meant to reach, in the short set or by itself, on two cores with the load generator on them. One that
-// does not do what goals are for has none; a rate that is to be held is judged without.
+// loadGoals are what a load is meant to reach, in the short set or by itself, on two cores with the
+// load generator on them. One that does not do what goals are for has none; a rate that is to be
+// held is judged without.
 func loadGoals(l bench.Load) []bench.Goal {
 	usual := cmp.Or(l.Connections, defaultConnections) == defaultConnections
 	switch {
@@ -196,14 +198,23 @@ func cardsGoals() []bench.Goal {
 }
 
 var (
-	errBench      = errors.New("the run failed: the report says where")
+	errBench      = errors.New("requests had no answer: the report has their number; read the log of the server")
 	errOwnIsPlain = errors.New("--ca: a server of the run's own speaks plain HTTP; start a server with PURSER_TLS_CERT " +
 		"and name its addresses")
 )
 
-// run measures until the loads are done or a signal ends it. It fails when the server's secret
-// cannot be read, and like runOn.
-func (b *benchOptions) run(out io.Writer, name string, goals []bench.Goal, loads ...bench.Load) (err error) {
+// measurement is a run against the server of a configuration: bench.Run or a comparison.
+type measurement func(ctx context.Context, c bench.Config) (bench.Report, error)
+
+// run measures one server. It fails like runMeasurement.
+func (b *benchOptions) run(out io.Writer, name string, goals []bench.Goal, loads ...bench.Load) error {
+	return b.runMeasurement(out, name, bench.Run, goals, loads...)
+}
+
+// runMeasurement does a measurement, until the loads are done or a signal ends it. It fails when
+// the server's secret cannot be read, like runChecks, and like runOn.
+func (b *benchOptions) runMeasurement(out io.Writer, name string, m measurement, goals []bench.Goal,
+	loads ...bench.Load) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	c := b.config(loads...)
@@ -212,12 +223,19 @@ func (b *benchOptions) run(out io.Writer, name string, goals []bench.Goal, loads
 		if b.CA != "" {
 			return errOwnIsPlain
 		}
-		return b.runOwn(ctx, out, name, b.OwnDir, c)
+		return b.runOwn(ctx, out, name, b.OwnDir, m, c)
 	}
 	if err := b.given(&c); err != nil {
 		return err
 	}
-	return b.runOn(ctx, out, name, c)
+	checks := targetChecks(c.Target, thisFlags)
+	if c.DiskDir != "" {
+		checks = append([]check{checkDisk(c.DiskDir, "--disk-dir", bench.YardstickBytes)}, checks...)
+	}
+	if err := runChecks(ctx, preflightWithin, checks...); err != nil {
+		return err
+	}
+	return b.runOn(ctx, out, name, m, c)
 }
 
 func (b *benchReport) config(loads ...bench.Load) bench.Config {
@@ -226,8 +244,12 @@ func (b *benchReport) config(loads ...bench.Load) bench.Config {
 }
 
 // runOwn starts a server on a directory, or on a temporary one, measures it and stops it. It fails
-// when the server does not start, and like runOn.
-func (b *benchReport) runOwn(ctx context.Context, out io.Writer, name, dir string, c bench.Config) (err error) {
+// when the disk has no room, when the server does not start, and like runOn.
+func (b *benchReport) runOwn(ctx context.Context, out io.Writer, name, dir string, m measurement,
+	c bench.Config) (err error) {
+	if err := runChecks(ctx, preflightWithin, ownDisk(dir)); err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -241,19 +263,26 @@ func (b *benchReport) runOwn(ctx context.Context, out io.Writer, name, dir strin
 	if c.DiskDir == "" {
 		c.DiskDir = own.data
 	}
-	return b.runOn(ctx, out, name, c)
+	return b.runOn(ctx, out, name, m, c)
 }
 
-// runOn measures a server and writes the report to the places that the flags name. Wrong and
-// missing answers are an error. Missed goals are in the report.
-func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, c bench.Config) error {
+// runOn measures a server and writes the report to the places that the flags name, unless the run
+// failed before it had one. Wrong and missing answers are an error, with the first wrong one.
+// Missed goals are in the report.
+func (b *benchReport) runOn(ctx context.Context, out io.Writer, name string, m measurement, c bench.Config) error {
 	tuning.SpareProcessors()
 	bar := newBar(out)
 	c.Progress = bar.show
-	report, err := bench.Run(ctx, c)
+	report, err := m(ctx, c)
 	bar.clear()
+	if report.Seconds == 0 {
+		return err
+	}
 	if err = errors.Join(err, b.deliver(&report, out, name)); err == nil && report.Failed {
 		err = errBench
+		if first := report.FirstDifference(); first != "" {
+			err = fmt.Errorf("the run stopped at the first wrong answer: %s", first)
+		}
 	}
 	return err
 }
@@ -306,6 +335,8 @@ func (b *BenchMedians) Run(out io.Writer) error {
 	return medians.WriteTable(out)
 }
 
+// deliver prints a report, and writes the files that the flags name (HTML, results). It returns the
+// errors of all files, joined. runOn calls it.
 func (b *benchReport) deliver(r *bench.Report, out io.Writer, name string) error {
 	if b.Name == "" {
 		name = b.nameOf(name)
@@ -373,6 +404,9 @@ func (b *BenchCards) Run(out io.Writer) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
+	if err := runChecks(ctx, preflightWithin, ownDisk(dir)); err != nil {
+		return err
+	}
 	s := stock{cards: b.Cards, workspaces: b.Workspaces}
 	if !b.Again {
 		bar := newBar(out)
@@ -387,7 +421,7 @@ func (b *BenchCards) Run(out io.Writer) (err error) {
 	if c.Stock, err = s.in(dir); err != nil {
 		return err
 	}
-	return b.runOwn(ctx, out, bench.Cards, dir, c)
+	return b.runOwn(ctx, out, bench.Cards, dir, bench.Run, c)
 }
 
 // bar shows the progress of a run on a terminal.
@@ -395,6 +429,7 @@ type bar struct{ out io.Writer }
 
 const barWidth = 30
 
+// newBar returns a progress bar on out, or one that shows nothing when out is no terminal.
 func newBar(out io.Writer) *bar {
 	file, ok := out.(*os.File)
 	if !ok {
@@ -406,6 +441,7 @@ func newBar(out io.Writer) *bar {
 	return &bar{out: out}
 }
 
+// show draws the progress over the bar's line. A bar without a terminal draws nothing.
 func (b *bar) show(p bench.Progress) {
 	if b.out == nil {
 		return

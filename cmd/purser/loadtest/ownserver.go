@@ -1,6 +1,7 @@
 package loadtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -36,24 +37,53 @@ const (
 	ownPortTries = 1000
 )
 
-// ownServer is a purser serve that belongs to a run: a child process of the same binary, on the same addresses however often it
-// is started. It is a bench.Server.
+// ownServer is a purser serve that belongs to a run: a child process, on the same addresses however
+// often it is started. It is a bench.Server. A networkOnly one is another program, which has
+// neither REST nor an admin port and need not handle SIGTERM.
 type ownServer struct {
-	command   []string
-	data      string
-	temporary bool
-	target    bench.Target
-	env       []string
-	cmd       *exec.Cmd
-	ended     chan struct{} // closed when the child has
-	log       *os.File
+	command     []string
+	networkOnly bool
+	data        string
+	temporary   bool
+	target      bench.Target
+	env         []string
+	cmd         *exec.Cmd
+	ended       chan struct{} // closed when the child has
+	log         *os.File
 }
 
-// newOwnServer starts one with a command and returns when it is ready. Without a directory it gets
-// a temporary one. It fails when the server does not get ready, with the end of its log.
+// The placeholders in the command of a program that answers only the card network's port.
+const (
+	addressPlaceholder = "{address}"
+	secretPlaceholder  = "{secret}"
+	dataPlaceholder    = "{data-dir}"
+)
+
+// newOwnServer starts a purser with a command and returns when it is ready. Without a directory it
+// gets a temporary one. It fails when the server does not get ready, with the end of its log.
 func newOwnServer(ctx context.Context, data string, command ...string) (*ownServer, error) {
-	s := &ownServer{data: data, command: command}
-	if data == "" {
+	return (&ownServer{data: data, command: command}).launchServer(ctx)
+}
+
+// newOtherServer starts the command of --other, whose words are separated by spaces. A single word
+// is the path of a purser. A command with addressPlaceholder is another program. It fails like
+// newOwnServer.
+func newOtherServer(ctx context.Context, data, command string) (*ownServer, error) {
+	s := &ownServer{data: data, command: strings.Fields(command),
+		networkOnly: strings.Contains(command, addressPlaceholder)}
+	if len(s.command) == 0 {
+		return nil, errors.New("the command is empty: give a URL or a command")
+	}
+	if len(s.command) == 1 {
+		s.command = append(s.command, "serve")
+	}
+	return s.launchServer(ctx)
+}
+
+// launchServer makes the directory of the server, starts the server and returns it when it is
+// ready. It fails like newOwnServer.
+func (s *ownServer) launchServer(ctx context.Context) (*ownServer, error) {
+	if s.data == "" {
 		dir, err := os.MkdirTemp("", "purser-bench-")
 		if err != nil {
 			return nil, err
@@ -67,7 +97,7 @@ func newOwnServer(ctx context.Context, data string, command ...string) (*ownServ
 	if err == nil {
 		err = s.ready(ctx)
 	}
-	if err == nil {
+	if err == nil && !s.networkOnly {
 		err = s.readSecret()
 	}
 	if err != nil {
@@ -76,6 +106,8 @@ func newOwnServer(ctx context.Context, data string, command ...string) (*ownServ
 	return s, nil
 }
 
+// prepare makes the data directory and the log, and chooses free ports and the environment of the
+// server. It fails with the file system's error and without free ports. launchServer calls it.
 func (s *ownServer) prepare() (err error) {
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
 		return err
@@ -97,10 +129,19 @@ func (s *ownServer) prepare() (err error) {
 		rand.Read(key)
 		s.env = append(s.env, "PURSER_DATA_KEY="+hex.EncodeToString(key))
 	}
+	if s.networkOnly {
+		s.target = bench.Target{Network: s.target.Network, Secret: rand.Text()}
+		filled := strings.NewReplacer(addressPlaceholder, addresses[1], secretPlaceholder, s.target.Secret,
+			dataPlaceholder, s.data)
+		for i := range s.command {
+			s.command[i] = filled.Replace(s.command[i])
+		}
+	}
 	return nil
 }
 
-// FreeAddresses returns n addresses of 127.0.0.1 whose ports are free.
+// FreeAddresses returns n addresses of 127.0.0.1 whose ports are free. It fails when ownPortTries
+// tries do not find them. Another process may take a port before the server does.
 func FreeAddresses(n int) ([]string, error) {
 	var all []string
 	var taken error
@@ -149,7 +190,7 @@ func (s *ownServer) Kill() error {
 }
 
 // Stop ends the server with SIGTERM. It returns an error when the server fails or does not end
-// within ownStopWithin.
+// within ownStopWithin. Another program than a purser may end by the signal.
 func (s *ownServer) Stop() error {
 	cmd := s.cmd
 	s.cmd = nil
@@ -157,14 +198,16 @@ func (s *ownServer) Stop() error {
 	patience := time.AfterFunc(ownStopWithin, func() { _ = cmd.Process.Kill() })
 	defer patience.Stop()
 	<-s.ended
-	if !cmd.ProcessState.Success() {
-		return s.lastOf(cmd)
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if cmd.ProcessState.Success() || s.networkOnly && status.Signaled() && status.Signal() == syscall.SIGTERM {
+		return nil
 	}
-	return nil
+	return s.lastOf(cmd)
 }
 
-// PeakMemory reads the peak resident memory of the child from /proc.
-func (s *ownServer) PeakMemory() (bytes int64, told bool) {
+// PeakMemory reads the peak resident memory of the server that the load test has started. It
+// reports false where /proc has no such figure: the server has ended, or the system is not Linux.
+func (s *ownServer) PeakMemory() (bytes int64, known bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
 	if err != nil {
 		return 0, false
@@ -175,15 +218,17 @@ func (s *ownServer) PeakMemory() (bytes int64, told bool) {
 	return kibibytes << 10, err == nil
 }
 
+// ready waits until the server answers /readyz with 200, and another program until it answers
+// anything. It fails when the process ends, or is not ready within ownStartWithin.
 func (s *ownServer) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, ownStartWithin)
 	defer cancel()
 	asker := &http.Client{Timeout: ownAskWithin}
 	defer asker.CloseIdleConnections()
 	for {
-		if resp, err := asker.Get(s.target.Admin + "/readyz"); err == nil {
+		if resp, err := asker.Get(cmp.Or(s.target.Admin, s.target.Network) + "/readyz"); err == nil {
 			_ = resp.Body.Close() // its status is all that is wanted
-			if resp.StatusCode == http.StatusOK {
+			if resp.StatusCode == http.StatusOK || s.networkOnly {
 				return nil
 			}
 		}
@@ -212,11 +257,12 @@ func (s *ownServer) died() error {
 	}
 }
 
-// lastOf returns an error with the exit status of a child and the end of its log.
+// lastOf returns an error with the command and exit status of a child and the end of its log.
 func (s *ownServer) lastOf(cmd *exec.Cmd) error {
-	return fmt.Errorf("the server ended with %s:\n%s", cmd.ProcessState, s.lastWords())
+	return fmt.Errorf("the server (%s) ended with %s:\n%s", s.command[0], cmd.ProcessState, s.lastWords())
 }
 
+// lastWords returns the last ownLogBytes bytes of the server's log, or why they cannot be read.
 func (s *ownServer) lastWords() string {
 	info, err := s.log.Stat()
 	if err != nil {

@@ -1,11 +1,14 @@
 package settings
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	"purser/cmd/purser/adminport"
+	"purser/cmd/purser/datadir"
 )
 
 const maxAdminHosts = 16
@@ -43,4 +46,36 @@ func (f *Faults) adminHosts(name, value string) []string {
 		}
 	}
 	return hosts
+}
+
+// minOperatorSecret is the least length of a chosen operator secret, in bytes.
+const minOperatorSecret = 16
+
+// operatorSecret checks the secret of the operator's pages; "" for one of the data directory.
+func (f *Faults) operatorSecret(name, value string) string {
+	if value != "" && len(value) < minOperatorSecret {
+		f.Add(name, "has fewer than %d characters", minOperatorSecret)
+	}
+	return value
+}
+
+// findOperatorSecret reads the operator secret of the data directory, unless a setting has one. It
+// makes a missing one. The file has no checksum: a person may write it, and an earlier version
+// knows no such file.
+func (f *Faults) findOperatorSecret(c *Config) {
+	if c.OperatorSecret != "" {
+		return
+	}
+	path := filepath.Join(c.DataDir, OperatorSecretFile)
+	secret, err := ReadSecret(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if secret, err = NewSecret(); err == nil {
+			err = datadir.WriteDurably(path, secret+"\n")
+		}
+	}
+	if err != nil {
+		*f = append(*f, err)
+		return
+	}
+	c.OperatorSecret = f.operatorSecret(path, secret)
 }

@@ -15,5 +15,5 @@ const (
 	writesBetween = 64 << 20
 	// MinDiskReserve leaves 128 MiB above LastReserve for facts.
 	MinDiskReserve     = LastReserve + 128<<20
-	defaultDiskReserve = "1GiB"
+	DefaultDiskReserve = "1GiB" // the default of PURSER_DISK_RESERVE
 )

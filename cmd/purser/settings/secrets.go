@@ -27,6 +27,8 @@ const (
 	PartnerSecretFile = "partner-secret"
 	DataKeyFile       = "data-key"
 	CheckoutSeedFile  = "checkout-seed"
+	// OperatorSecretFile is made anew whenever it is missing, because no partner knows the secret.
+	OperatorSecretFile = "operator-secret"
 )
 
 // SecretsToKeep names the secrets that are in no backup.
@@ -65,6 +67,7 @@ func (c *Config) FindSecrets() error {
 			c.CheckoutAccounts, c.checkoutSeed = f.sandboxAccounts(text), text
 		}
 	}
+	f.findOperatorSecret(c)
 	return errors.Join(f...)
 }
 
@@ -215,7 +218,8 @@ func ReadSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// NewSecret draws 32 random bytes and returns them in hexadecimal digits.
+// NewSecret draws 32 random bytes and returns them in hexadecimal digits. It fails only without
+// entropy.
 func NewSecret() (string, error) {
 	random := make([]byte, DataKeyBytes)
 	if _, err := rand.Read(random); err != nil {
@@ -225,7 +229,8 @@ func NewSecret() (string, error) {
 }
 
 // MakeSecret makes a secret and keeps it in a file, readable by the owner alone and synced before
-// it is used.
+// it is used. It fails without entropy and with the file system's error. `purser serve` calls it at
+// its first start for a secret that is not set, and `purser rotate` for one that is lost.
 func MakeSecret(path string) (string, error) {
 	secret, err := NewSecret()
 	if err != nil {

@@ -51,6 +51,8 @@ func readSums(dir string) (secretSums, error) {
 	return sums, nil
 }
 
+// write stores the sums in a directory, durably. Without sums it removes the file. It fails with
+// the file system's error. addSum and DropSum call it.
 func (s secretSums) write(dir string) error {
 	path := filepath.Join(dir, SecretSumsFile)
 	if len(s) == 0 {

@@ -27,6 +27,7 @@ import (
 	"purser/actors/seal"
 	"purser/cmd/purser/datadir"
 	"purser/httpapi"
+	"purser/httpapi/mail"
 	"purser/httpapi/webhook"
 )
 
@@ -61,6 +62,8 @@ type Settings struct {
 	Ramp               string `name:"ramp" env:"PURSER_RAMP" default:"true" help:"false: the ramp between dollars and USDC is not connected."`
 	PhysicalCards      string `name:"physical-cards" env:"PURSER_PHYSICAL_CARDS" default:"true" help:"false: the product of physical cards is not configured."`
 	Signup             string `name:"signup" env:"PURSER_SIGNUP" default:"open" help:"open or closed."`
+	OperatorSecret     string `name:"operator-secret" env:"PURSER_OPERATOR_SECRET" secret:"" help:"Opens the operator's pages on the admin port; made in <data dir>/operator-secret when unset."`
+	SMTPURL            string `name:"smtp-url" env:"PURSER_SMTP_URL" secret:"" help:"Mail server that sends links to reset a password and to confirm a new email, smtp:// or smtps://user:password@host:port?from=address; no mails when unset."`
 	Issuer             string `name:"issuer" env:"PURSER_ISSUER" default:"fixture" help:"fixture: cards are stand-ins; connected: the sandbox issuer enrols cardholders and issues them."`
 	AuthorizerCache    string `name:"authorizer-cache" env:"PURSER_AUTHORIZER_CACHE" default:"512MiB" help:"Memory for hot cards."`
 	AuthorizerSync     string `name:"authorizer-sync" env:"PURSER_AUTHORIZER_SYNC" default:"true" help:"false only to compare: answers may be lost."`
@@ -111,7 +114,9 @@ type Config struct {
 	PhysicalCards                       bool
 	MultiCurrency, Convert, Ramp        bool
 	SignupOpen                          bool
-	Issuer                              string // httpapi.IssuerFixture or httpapi.IssuerConnected
+	Mailer                              *mail.Mailer // nil: no mails
+	OperatorSecret                      string       // opens the operator's pages
+	Issuer                              string       // httpapi.IssuerFixture or httpapi.IssuerConnected
 	AuthorizerCacheBytes                int64
 	AuthorizerSync                      bool
 	PrivateWebhooks                     bool
@@ -185,6 +190,8 @@ func (s Settings) Config() (Config, error) {
 	c.SandboxDelay = f.Delay(s.SandboxDelay)
 	c.LogFormat = f.OneOf("PURSER_LOG_FORMAT", s.LogFormat, LogText, LogJSON)
 	c.SignupOpen = f.OneOf("PURSER_SIGNUP", s.Signup, "open", "closed") == "open"
+	c.Mailer = f.mailer("PURSER_SMTP_URL", s.SMTPURL)
+	c.OperatorSecret = f.operatorSecret("PURSER_OPERATOR_SECRET", s.OperatorSecret)
 	c.Issuer = f.OneOf("PURSER_ISSUER", s.Issuer, httpapi.IssuerFixture, httpapi.IssuerConnected)
 	c.AuthorizerCacheBytes = f.Bytes("PURSER_AUTHORIZER_CACHE", s.AuthorizerCache, minCacheBytes)
 	c.BodyBudget = f.Bytes("PURSER_BODY_BUDGET", s.BodyBudget, minBodyBudget)
@@ -234,6 +241,19 @@ func (f *Faults) checkoutTolerance(value string) checkout.Tolerance {
 	return tolerance
 }
 
+// mailer reads the URL of the mail server; nil for none. The text may have a password in it and is
+// never shown.
+func (f *Faults) mailer(name, value string) *mail.Mailer {
+	if value == "" {
+		return nil
+	}
+	mailer, err := mail.Parse(value)
+	if err != nil {
+		f.Add(name, "%v", err)
+	}
+	return mailer
+}
+
 // database checks how to reach Postgres. The text may have a password in it and is never shown.
 func (f *Faults) database(s Settings) string {
 	if s.DatabaseURL == "" {
@@ -250,6 +270,8 @@ func (f *Faults) database(s Settings) string {
 	return s.DatabaseURL
 }
 
+// brokers parses the comma-separated addresses of KAFKA_BROKERS; nil for none. A malformed address
+// is added to the faults. ReadKafka calls it.
 func (f *Faults) brokers(value string) []string {
 	if value == "" {
 		return nil

@@ -47,7 +47,7 @@ func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 	s := Settings{HTTPAddr: "8080", AuthorizerAddr: "h:x", AdminAddr: "h:70000", AdminHosts: "h:1",
 		BaseURL: "ftp://x", NetworkSecret: "a,b,c",
 		PartnerSecret: "short", PartnerSecretBank: "short", PartnerSecretRamp: "short", PartnerSecretCoin: "short",
-		PartnerSignatures: "v3", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1",
+		OperatorSecret: "short", SMTPURL: "mail", PartnerSignatures: "v3", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1",
 		SandboxDelay: "soon",
 		Signup:       "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
 		Issuer: "nobody", AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
@@ -108,7 +108,8 @@ func TestSettingsThatAreAlmostRight(t *testing.T) {
 	require.Equal(t, []string{"the first secret of two", "the second secret of two"}, c.NetworkSecrets)
 }
 
-// Only the public key of an account is taken; a private one is not echoed. A network without an account has no addresses.
+// Only the public key of an account is taken; a private one is not echoed. A network without an
+// account has no addresses.
 func TestCheckoutAccounts(t *testing.T) {
 	const (
 		xpub    = "xpub6DCoCpSuQZB2jawqnGMEPS63ePKWkwWPH4TU45Q7LPXWuNd8TMtVxRrgjtEshuqpK3mdhaWHPFsBngh5GFZaM6si3yZdUsT8ddYM3PwnATt"

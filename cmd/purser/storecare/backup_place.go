@@ -68,7 +68,8 @@ func requireOutsideStores(data, to string) error {
 }
 
 // isWithin reports whether a directory is another one or in it, whatever links lead there. A
-// directory that does not exist is within none and has none within it.
+// directory that does not exist is within none and has none within it. It fails for a path that
+// cannot be resolved. Backups call it to stay outside the stores.
 func isWithin(outer, dir string) (bool, error) {
 	var resolved [2]string
 	for i, path := range []string{outer, dir} {
@@ -157,7 +158,8 @@ func CheckpointBytes(to string, stores ...string) (total int64, err error) {
 }
 
 // treeBytes adds up the sizes of the files of a directory for which counts is true. A file that is
-// removed meanwhile counts 0.
+// removed meanwhile counts 0. It fails for a directory that cannot be read. CheckpointBytes calls
+// it.
 func treeBytes(dir string, counts func(name string) bool) (total int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -226,7 +228,8 @@ func (u *Unfinished) finish(to string) error {
 	return errors.Join(u.Mark.Close(), datadir.SyncDir(filepath.Dir(to)))
 }
 
-// abandon removes the directory and returns why.
+// abandon removes the directory of a backup that failed. It returns why, joined with the errors of
+// the removal.
 func (u *Unfinished) abandon(why error) error {
 	why = errors.Join(why, os.RemoveAll(u.Dir))
 	if u.Mark != nil {

@@ -15,9 +15,10 @@ import (
 	"purser/persistence/pgjournal"
 )
 
-// MigrateJournalCmd moves the journal of a data directory to Postgres. It is the same journal after that, identity, positions and
-// all cursors included, so that consumers, topic and authorizer go on as if nothing had happened. What stays in the directory
-// is marked as moved, and a start that would go on with it is refused: two histories can not be brought together again.
+// MigrateJournalCmd moves the journal of a data directory to Postgres. It is the same journal after
+// that, identity, positions and all cursors included, so that consumers, topic and authorizer go on
+// as if nothing had happened. What stays in the directory is marked as moved, and a start that
+// would go on with it is refused: two histories can not be brought together again.
 type MigrateJournalCmd struct {
 	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
 	To      string `name:"to" env:"DATABASE_URL" secret:"" required:"" help:"Postgres that shall have the journal; a database without one."`
@@ -44,7 +45,8 @@ func (m *MigrateJournalCmd) Run(out io.Writer) error {
 	return nil
 }
 
-// placeName names a database without its password.
+// placeName names a database without its password, for messages. It fails for a text that is not a
+// Postgres URL.
 func placeName(url string) (string, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -116,7 +118,8 @@ func (m *MigrateJournalCmd) compare(ctx context.Context, from *pebblejournal.Jou
 	return want, nil
 }
 
-// sumOf reads a journal whole.
+// sumOf reads a whole journal and returns the sum that its archive would have. It fails with the
+// journal's error. compare calls it for both journals.
 func sumOf(ctx context.Context, j persistence.Journal) (archive.Sum, error) {
 	snapshot, err := j.(persistence.Archiver).Snapshot(ctx)
 	if err != nil {

@@ -27,8 +27,9 @@ import (
 	"purser/persistence/money"
 )
 
-// ImportRampSessionsCmd brings over the orders of the ramp's retired routes from the service before, while no server runs. The
-// file is JSON lines. All of it is checked first: when anything is wrong, nothing is brought over.
+// ImportRampSessionsCmd brings over the orders of the ramp's retired routes from the service
+// before, while no server runs. The file is JSON lines. All of it is checked first: when anything
+// is wrong, nothing is brought over.
 type ImportRampSessionsCmd struct {
 	datadir.Stores
 	DataKey string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"The deployment's data key; that in the data directory when unset."`
@@ -244,7 +245,8 @@ func importSessions(ctx context.Context, system *processes.Product, lines []sess
 }
 
 // compare reports whether a session is stored, and a field in which the stored one differs. It
-// ignores the status, which a report may have changed since.
+// ignores the status, which a report may have changed since. It fails for a malformed id, and when
+// the record cannot be read. importSessions calls it.
 func (l *sessionLine) compare(ctx context.Context, system *processes.Product) (there bool, differs string, err error) {
 	slot, err := ident.SlotOf(l.ID)
 	if err != nil {

@@ -40,7 +40,8 @@ func (r *RebuildCmd) Run(out io.Writer) error {
 	return errors.Join(r.rebuild(context.Background(), out), unlock())
 }
 
-// rebuild opens the journal, which must exist, and runs rebuildOn.
+// rebuild opens the journal, which must exist, and runs rebuildOn. It fails when the journal cannot
+// be opened, and as rebuildOn does. Run calls it.
 func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 	journal, err := r.OpenJournal(ctx, datadir.JournalOptions{MustExist: true})
 	if err != nil {
@@ -172,16 +173,18 @@ func rebuildInto(ctx context.Context, journal persistence.Journal, dir string) (
 	if err != nil {
 		return made, err
 	}
-	if made.relayed, err = actors.Rebuild(ctx, journal, engine, processes.Kinds()); err == nil {
+	if made.relayed, err = actors.Rebuild(ctx, journal, engine.Rebuilder(), processes.Kinds()); err == nil {
 		err = made.count(engine)
 	}
 	closed := engine.Close() // a commit may still fail in it
 	return made, errors.Join(err, failed, closed)
 }
 
+// count sets the numbers of rebuilt and of lost decisions of a rebuilt store. It fails with the
+// store's error. rebuildInto calls it.
 func (r *rebuilt) count(engine *authorizer.Engine) error {
 	for shard, last := range r.relayed {
-		lost, err := engine.Lost(ident.Shard(shard))
+		lost, err := engine.Rebuilder().Lost(ident.Shard(shard))
 		if err != nil {
 			return err
 		}

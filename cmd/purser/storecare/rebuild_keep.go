@@ -69,7 +69,7 @@ func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal
 		l.unread = err
 		return l, nil
 	}
-	l.unusable = engine.Reaches(l.told)
+	l.unusable = engine.Rebuilder().Reaches(l.told)
 	if errors.Is(l.unusable, authorizer.ErrCorrupt) {
 		err, l.unusable = l.unusable, nil
 	}
@@ -79,7 +79,8 @@ func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal
 	return l, errors.Join(err, engine.Close(), failed)
 }
 
-// readPending counts the decisions that the journal lacks, and reads the first of them.
+// readPending counts the decisions that the journal lacks, and reads the first of them. It fails
+// when the old store's log cannot be read. readOldLog calls it.
 func (l *oldLog) readPending(engine *authorizer.Engine) error {
 	for i, told := range l.told {
 		shard := ident.Shard(i)
@@ -167,22 +168,37 @@ func (r *RebuildCmd) setBack(ctx context.Context, journal persistence.Journal, l
 	return err
 }
 
-// keepStricterIn keeps the stricter rule of the old store and a new one, and names the cards whose
-// last changes the journal has lost. It fails with an error of either store.
+// keepStricterIn keeps the stricter rule of the old store and a new one. It fails with an error of
+// either store.
 func (r *RebuildCmd) keepStricterIn(journal persistence.Journal, fresh string, out io.Writer) error {
 	var failed error
-	engine, err := authorizer.Open(r.engineOptions(fresh, journal, &failed))
-	if err != nil {
+	found, err := keepStricter(r.engineOptions(fresh, journal, &failed),
+		r.engineOptions(datadir.AuthorizerDir(r.DataDir), journal, &failed))
+	if err := errors.Join(err, failed); err != nil {
 		return err
 	}
-	old, err := authorizer.Open(r.engineOptions(datadir.AuthorizerDir(r.DataDir), journal, &failed))
+	sayStricter(out, &found)
+	return nil
+}
+
+// keepStricter keeps the stricter rule of an earlier authorizer's store and a fresh one that has
+// followed its journal. It fails with an error of either store. A rebuild and a restore that keeps
+// the authorizer call it.
+func keepStricter(fresh, earlier authorizer.Options) (found authorizer.Stricter, err error) {
+	engine, err := authorizer.Open(fresh)
 	if err != nil {
-		return errors.Join(err, engine.Close())
+		return found, err
 	}
-	found, err := engine.KeepStricter(old, cardsNamed)
-	if err := errors.Join(err, old.Close(), engine.Close(), failed); err != nil {
-		return err
+	old, err := authorizer.Open(earlier)
+	if err != nil {
+		return found, errors.Join(err, engine.Close())
 	}
+	found, err = engine.Rebuilder().KeepStricter(old, cardsNamed)
+	return found, errors.Join(err, old.Close(), engine.Close())
+}
+
+// sayStricter prints the cards whose last changes the journal has lost.
+func sayStricter(out io.Writer, found *authorizer.Stricter) {
 	if found.Unknown > 0 {
 		fmt.Fprintf(out, "%d cards are not in the journal: swipes on them are declined\n", found.Unknown)
 	}
@@ -195,5 +211,4 @@ func (r *RebuildCmd) keepStricterIn(journal persistence.Journal, fresh string, o
 	if more := found.Changed - len(found.Cards); more > 0 {
 		fmt.Fprintf(out, "  and %d more\n", more)
 	}
-	return nil
 }

@@ -30,8 +30,8 @@ import (
 	"purser/persistence/pgjournal"
 )
 
-// RestoreCmd makes the stores of a place from a backup. The journal is a new incarnation of the same deployment: consumers start
-// again.
+// RestoreCmd makes the stores of a place from a backup. The journal is a new incarnation of the
+// same deployment: consumers start again.
 type RestoreCmd struct {
 	datadir.Stores
 	From           string `arg:"" name:"directory" help:"The backup."`
@@ -54,10 +54,12 @@ func (r *RestoreCmd) Run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	err = r.restore(context.Background(), &Restoration{Stores: r.Stores, From: from, keep: r.KeepAuthorizer})
+	s := &Restoration{Stores: r.Stores, From: from, keep: r.KeepAuthorizer}
+	err = r.restore(context.Background(), s)
 	if err = errors.Join(err, unlock()); err != nil {
 		return err
 	}
+	sayStricter(out, &s.stricter)
 	fmt.Fprintf(out, "%s restored to %s: %s\n", r.DataDir, from.At.Format(time.RFC3339), from.Counts)
 	fmt.Fprintf(out, "put the deployment's secrets in place before the start: %s; consumers will start again from 0\n",
 		settings.SecretsToKeep)
@@ -88,6 +90,8 @@ type Restoration struct {
 	keep bool
 	// touched: the database may have been filled, by this run or an interrupted one.
 	touched bool
+	// stricter are the cards whose last changes only the kept authorizer had.
+	stricter authorizer.Stricter
 }
 
 const planForm = "purser-restore 1"
@@ -215,7 +219,7 @@ func (s *Restoration) BuildAuthorizer() error {
 	if err != nil {
 		return err
 	}
-	err = authorizer.FollowAnew(s.authorizerOptions(), s.From.told)
+	err = authorizer.FollowAnew(s.authorizerOptions(dir), s.From.told)
 	switch {
 	case errors.Is(err, authorizer.ErrForeign):
 		return fmt.Errorf("the authorizer is not of the backup's deployment: %w", err)
@@ -232,17 +236,21 @@ func (s *Restoration) BuildAuthorizer() error {
 	return s.buildSandbox()
 }
 
-func (s *Restoration) authorizerOptions() authorizer.Options {
+// authorizerOptions returns the options of the authorizer's store in a data directory: the one that
+// is being restored, or the one whose authorizer is kept. A failure of the store panics.
+// BuildAuthorizer and BuildJournal call it.
+func (s *Restoration) authorizerOptions(dataDir string) authorizer.Options {
 	return authorizer.Options{
-		Dir:        datadir.AuthorizerDir(datadir.RestoringDir(s.DataDir)),
+		Dir:        datadir.AuthorizerDir(dataDir),
 		Deployment: s.From.DeploymentID,
 		Clock:      time.Now,
 		Entropy:    rand.Reader,
-		Fatal:      func(err error) { panic(fmt.Sprintf("the new authorizer's store has failed: %v", err)) },
+		Fatal:      func(err error) { panic(fmt.Sprintf("the authorizer's store has failed: %v", err)) },
 	}
 }
 
-// checkpointAuthorizer copies a closed store of any deployment.
+// checkpointAuthorizer copies an authorizer's store, of any deployment, that no process has open.
+// It fails when the store cannot be opened or copied.
 func checkpointAuthorizer(from, to string) error {
 	engine, err := authorizer.Open(authorizer.Options{Dir: from, Clock: time.Now, Entropy: rand.Reader,
 		Fatal: func(err error) { panic("BUG: a copy writes: " + err.Error()) }})
@@ -281,7 +289,8 @@ func (s *Restoration) buildSandbox() error {
 	return nil
 }
 
-// BuildJournal loads the journal and lets the authorizer follow it. It fails with an error of the
+// BuildJournal loads the journal and lets the authorizer follow it. Where a kept authorizer had
+// newer rules of cards than the backup, the stricter rule holds. It fails with an error of the
 // archive, of a database or of the disk.
 func (s *Restoration) BuildJournal(ctx context.Context, plan RestorePlan) (err error) {
 	identity := persistence.Identity{Deployment: s.From.DeploymentID, Store: plan.Store}
@@ -294,11 +303,16 @@ func (s *Restoration) BuildJournal(ctx context.Context, plan RestorePlan) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	engine, err := authorizer.Open(s.authorizerOptions())
+	restoring := s.authorizerOptions(built.DataDir)
+	engine, err := authorizer.Open(restoring)
 	if err != nil {
 		return err
 	}
-	return errors.Join(actors.CatchUp(ctx, journal, engine, processes.Kinds()), engine.Close())
+	err = errors.Join(actors.CatchUp(ctx, journal, engine, processes.Kinds()), engine.Close())
+	if err == nil && s.keep {
+		s.stricter, err = keepStricter(restoring, s.authorizerOptions(s.DataDir))
+	}
+	return err
 }
 
 // LoadJournal loads the backup's journal into the data directory or the database. A database must
@@ -392,7 +406,8 @@ func (s *Restoration) place() error {
 	return datadir.SyncDir(s.DataDir)
 }
 
-// setAside keeps a store that is there beside the new one.
+// setAside renames a directory to one with the suffix .old and the time, so that the new store can
+// take its place. A directory that does not exist is no error.
 func setAside(dir string) error {
 	err := os.Rename(dir, fmt.Sprintf("%s.old-%d", dir, time.Now().UnixNano()))
 	if errors.Is(err, fs.ErrNotExist) {

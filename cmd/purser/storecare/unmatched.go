@@ -16,11 +16,10 @@ import (
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 	"purser/persistence"
-	"purser/persistence/ident"
 )
 
-// UnmatchedCmd lists the partners' reports that matched nothing. It asks the server that has the data directory, and opens the
-// journal itself when none has.
+// UnmatchedCmd lists the partners' reports that matched nothing. It asks the server that has the
+// data directory, and opens the journal itself when none has.
 type UnmatchedCmd struct {
 	datadir.Stores
 	DataKey string `name:"data-key" env:"PURSER_DATA_KEY" secret:"" help:"As of purser serve, without which stored reports cannot be opened."`
@@ -39,7 +38,8 @@ type unmatchedFrom struct {
 	After string `json:"after"`
 }
 
-// unmatchedReports is a page, in the order of shards and there of time. Next is nil on the last one.
+// unmatchedReports is a page, in the order of shards and there of time. Next is nil on the last
+// one.
 type unmatchedReports struct {
 	Reports []json.RawMessage `json:"reports"`
 	Next    *unmatchedFrom    `json:"next"`
@@ -80,33 +80,12 @@ func (u *UnmatchedCmd) printStored(ctx context.Context, out io.Writer) (err erro
 	})
 }
 
-// readUnmatched reads a page of at most UnmatchedAtOnce reports from a position on. It fails with
-// the journal's error, and for a document that the data keys do not open.
+// readUnmatched reads a page of at most UnmatchedAtOnce reports from a position on. It fails like
+// readRecords.
 func readUnmatched(ctx context.Context, journal persistence.Journal, sealer actors.Sealer,
 	from unmatchedFrom) (unmatchedReports, error) {
-	page := unmatchedReports{Reports: []json.RawMessage{}}
-	for from.Shard < ident.Shards {
-		room := UnmatchedAtOnce - len(page.Reports)
-		records, err := journal.Records(ctx, ident.Shard(from.Shard), balance.RecordUnmatched, from.After, room)
-		if err != nil {
-			return page, err
-		}
-		for _, r := range records {
-			if err := actors.OpenRecord(sealer, &r); err != nil {
-				return page, err
-			}
-			page.Reports = append(page.Reports, r.Document)
-			from.After = r.ID
-		}
-		switch {
-		case len(page.Reports) == UnmatchedAtOnce:
-			page.Next = &from
-			return page, nil
-		case len(records) == 0:
-			from = unmatchedFrom{Shard: from.Shard + 1}
-		}
-	}
-	return page, nil
+	reports, next, err := readRecords(ctx, journal, sealer, balance.RecordUnmatched, recordsFrom(from), UnmatchedAtOnce)
+	return unmatchedReports{Reports: reports, Next: (*unmatchedFrom)(next)}, err
 }
 
 // AnswerUnmatched handles the admin port's command "unmatched": it returns a page of reports from
@@ -150,6 +129,8 @@ func (u *UnmatchedCmd) print(out io.Writer, next func(unmatchedFrom) (unmatchedR
 	return table.Flush()
 }
 
+// printOne prints one unmatched report of a partner: as JSON to out, or else as a row of the table.
+// It fails for a report that cannot be read, and with the writer's error. print calls it.
 func (u *UnmatchedCmd) printOne(out, table io.Writer, report json.RawMessage) error {
 	if u.JSON {
 		_, err := fmt.Fprintf(out, "%s\n", report)

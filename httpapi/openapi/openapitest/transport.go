@@ -41,7 +41,8 @@ type transport struct {
 }
 
 // RoundTrip implements http.RoundTripper. A body that breaks off is passed on unchanged and
-// unchecked.
+// unchecked. It fails only when the next transport does; a departure from the description is noted
+// for the test.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(r)
 	if err != nil || !strings.HasPrefix(r.URL.Path, "/api/") {
@@ -69,7 +70,8 @@ func (t *transport) CloseIdleConnections() {
 // err is nil.
 type broken struct{ err error }
 
-// Read implements io.Reader. The client calls it at the end of the body. It returns no bytes.
+// Read implements io.Reader. The client calls it at the end of the body. It returns no bytes, and
+// the error with which the body broke off, or io.EOF.
 func (b broken) Read([]byte) (int, error) {
 	if b.err == nil {
 		return 0, io.EOF

@@ -119,6 +119,8 @@ type target struct {
 	offsets []int64
 }
 
+// targets returns the files of a store and the offsets in them that can be damaged: blocks that are
+// not all zero. Sweep calls it.
 func (d *Disk) targets(t testing.TB) []target {
 	names, err := d.FS.List(d.Dir)
 	require.NoError(t, err)
@@ -143,6 +145,8 @@ func (d *Disk) targets(t testing.TB) []target {
 	return found
 }
 
+// draw chooses a file, a place in it and a kind of damage at random; half of the places are near a
+// file's end. Sweep calls it.
 func draw(targets []target, random *rand.Rand) place {
 	of := targets[random.IntN(len(targets))]
 	offsets := of.offsets

@@ -63,7 +63,8 @@ type Server struct {
 }
 
 // Start makes a data directory and starts a server on it. A server that is not durable runs without
-// fsync: it is faster, and its data means nothing after a crash.
+// fsync: it is faster, and its data means nothing after a crash. It fails with ErrAbsent without
+// Postgres on the machine, and when the server does not start.
 func Start(durable bool) (*Server, error) {
 	bin, err := findPrograms()
 	if err != nil {
@@ -83,7 +84,8 @@ func Start(durable bool) (*Server, error) {
 	return s, nil
 }
 
-// startOnFreePort starts the server on a port that is not in use.
+// startOnFreePort starts the server on a port that is not in use. It fails when the server does not
+// start. Start calls it.
 func (s *Server) startOnFreePort() (err error) {
 	for range maxStarts {
 		s.port = nthPort(ports.Add(1))
@@ -119,7 +121,8 @@ func hostOr(host, other string) string {
 	return host
 }
 
-// findPrograms returns the directory of initdb and postgres.
+// findPrograms returns the directory of initdb and postgres. Without one it fails with ErrAbsent.
+// Start calls it.
 func findPrograms() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
@@ -148,6 +151,8 @@ func (s *Server) runInitDB() error {
 	return nil
 }
 
+// dropPrivileges makes root run the server as the user postgres, or else nobody, because Postgres
+// refuses root. It fails when there is no such user or the directory cannot be given to it.
 func (s *Server) dropPrivileges() error {
 	if os.Getuid() != 0 {
 		return nil
@@ -172,7 +177,8 @@ func (s *Server) dropPrivileges() error {
 
 func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
 
-// Restart starts the server that was stopped, on the same data and address, and waits until it answers.
+// Restart starts the server that was stopped, on the same data and address, and waits until it
+// answers. It fails when the server does not start or answer in time.
 func (s *Server) Restart() error {
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -202,7 +208,8 @@ func (s *Server) Restart() error {
 }
 
 // awaitReady waits until the server accepts connections; after a crash it recovers first. It ends
-// early when the process exits, although another server may answer at the address.
+// early when the process exits, although another server may answer at the address. It fails when
+// the process exits or does not answer in time.
 func (s *Server) awaitReady() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -243,7 +250,8 @@ func (s *Server) exitError() error {
 	return fmt.Errorf("postgres ended: %s", log)
 }
 
-// probeSession opens a session and checks that it belongs to this server.
+// probeSession opens a session and checks that it belongs to this server. It fails when no server
+// answers, or another one does. awaitReady calls it.
 func (s *Server) probeSession(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -280,6 +288,8 @@ func (s *Server) Stop() error { return s.stopWith(syscall.SIGINT) }
 // memory is lost.
 func (s *Server) Crash() error { return s.stopWith(syscall.SIGQUIT) }
 
+// stopWith signals the server and waits for its end. It fails when the signal cannot be sent, and
+// when the server does not end within stopTimeout.
 func (s *Server) stopWith(signal syscall.Signal) error {
 	if err := s.process.Process.Signal(signal); err != nil {
 		return err
@@ -298,6 +308,8 @@ func (s *Server) Pause() error { return s.signalAll(syscall.SIGSTOP) }
 // Resume ends a Pause.
 func (s *Server) Resume() error { return s.signalAll(syscall.SIGCONT) }
 
+// signalAll signals the server and all its child processes. It fails when a process cannot be
+// signalled or listed.
 func (s *Server) signalAll(signal syscall.Signal) error {
 	parent := s.process.Process.Pid
 	// The parent comes first, so that it starts no child in between.
@@ -320,7 +332,8 @@ func (s *Server) signalAll(signal syscall.Signal) error {
 	return nil
 }
 
-// Close crashes the server and removes its data.
+// Close crashes the server and removes its data. It fails when the process does not end or the data
+// cannot be removed.
 func (s *Server) Close() error {
 	select {
 	case <-s.exited:
@@ -373,6 +386,8 @@ func reportAbsent(w io.Writer, what string, err error) int {
 	return 0
 }
 
+// dropTemplate removes the template database, and ends the server if the tests started it. It
+// returns the errors of both. Main calls it.
 func (t *Templates) dropTemplate() error {
 	var err error
 	if t.name != "" {

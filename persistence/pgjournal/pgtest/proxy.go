@@ -52,6 +52,7 @@ func (p *Proxy) OnCommit(fate func(*Commit)) {
 	p.fate = fate
 }
 
+// closeAll closes the listener and all connections, and waits for the proxy's goroutines.
 func (p *Proxy) closeAll() {
 	_ = p.listener.Close()
 	p.mu.Lock()
@@ -63,6 +64,8 @@ func (p *Proxy) closeAll() {
 	p.work.Wait()
 }
 
+// acceptLoop connects each client to the server and forwards in both directions. It ends when the
+// listener is closed.
 func (p *Proxy) acceptLoop() {
 	for {
 		client, err := p.listener.Accept()
@@ -115,7 +118,8 @@ func (p *Proxy) untrackConns(conns ...net.Conn) {
 	}
 }
 
-// forwardMessages forwards the messages of the client one by one.
+// forwardMessages forwards the messages of the client one by one, and may lose a COMMIT. It ends
+// with an error when either side closes. acceptLoop runs it in a goroutine.
 func (p *Proxy) forwardMessages(client, server net.Conn) error {
 	// The startup message has no type byte.
 	message := make([]byte, 4)

@@ -70,6 +70,8 @@ func (h *handler) requireSignature(serve func(r *http.Request, body []byte) (any
 	}
 }
 
+// statusOf returns the HTTP status of an error of the bank: 422 refused, 429 full, 404 unknown or
+// nothing sent, 400 malformed. Any other error is 503. The client, bankhttp, maps them back.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, partner.ErrRefused):
@@ -102,13 +104,16 @@ func (h *handler) serveTokenize(r *http.Request, body []byte) (any, error) {
 }
 
 // servePay orders a payment. It closes the connection without an answer when the sandbox simulates
-// a lost one.
+// a lost one, and waits for the client's end when the sandbox's bank is silent.
 func (h *handler) servePay(r *http.Request, body []byte) (any, error) {
 	var p partner.Payment
 	if json.Unmarshal(body, &p) != nil {
 		return nil, errBadRequest
 	}
 	err := h.bank.Pay(r.Context(), p)
+	if errors.Is(err, partner.ErrSilent) {
+		<-r.Context().Done()
+	}
 	if err != nil && statusOf(err) == http.StatusServiceUnavailable {
 		panic(http.ErrAbortHandler)
 	}
@@ -117,6 +122,9 @@ func (h *handler) servePay(r *http.Request, body []byte) (any, error) {
 
 func (h *handler) serveStanding(r *http.Request, _ []byte) (any, error) {
 	standing, err := h.bank.Standing(r.Context(), r.PathValue("reference"))
+	if errors.Is(err, partner.ErrSilent) {
+		<-r.Context().Done()
+	}
 	return bankhttp.StandingAnswer{Standing: standing}, err
 }
 
@@ -134,6 +142,8 @@ type achFile struct {
 	text     []byte
 }
 
+// serveACHFile answers with the NACHA file of the bank day in the path. A malformed day is 400, and
+// a day without payments is 404.
 func (h *handler) serveACHFile(r *http.Request, _ []byte) (any, error) {
 	day, err := time.Parse(time.DateOnly, r.PathValue("day"))
 	if err != nil {

@@ -1,0 +1,175 @@
+// A business in the dashboard of a running server, in a real browser: sign-up, dollars, a card, swipes, a payout, a payment link, a key.
+// All of it from the keyboard, on phone and desktop, light and dark, with the pages' script and without it. With the script each page is
+// judged: nothing that axe-core finds serious, no word in the console, no page wider than its window, a way by Tab with a visible mark
+// to all that can be used, and no request to another host.
+// usage: dashboard.mjs <http address> <screenshots>
+import { join } from "node:path";
+import { mkdirSync } from "node:fs";
+import { email, forgotten, secondFactor, sessions, settings, team } from "./dashboard_account.mjs";
+import { activate, enter, faults, judge, launch, leave, tabThrough, tick, within } from "./browser.mjs";
+import { links } from "./dashboard_checkout.mjs";
+import { currencies } from "./dashboard_currencies.mjs";
+import { ramp } from "./dashboard_ramp.mjs";
+import { requests, webhooks } from "./dashboard_developers.mjs";
+import { agents, cardholders } from "./dashboard_agents.mjs";
+import { swipes } from "./dashboard_swipes.mjs";
+import { abroad, treasury } from "./dashboard_treasury.mjs";
+
+const [http, shots] = process.argv.slice(2);
+mkdirSync(shots, { recursive: true });
+const base = `http://${http}`;
+const browser = await launch();
+
+// Two businesses at a time: each waits for its money most of the time.
+const variants = [[1280, "light", true], [390, "dark", true], [390, "light", false], [1280, "dark", false]];
+await Promise.all([0, 1].map(async () => { while (variants.length > 0) await visit(...variants.shift()); }));
+await browser.close();
+console.log(faults.length === 0 ? "the dashboard is in order" : `${faults.length} faults`);
+process.exit(faults.length === 0 ? 0 : 1);
+
+async function visit(width, colorScheme, javaScriptEnabled) {
+  const context = await browser.newContext({ viewport: { width, height: 844 }, colorScheme, javaScriptEnabled });
+  const page = await context.newPage();
+  page.setDefaultTimeout(within);
+  const variant = `${width}-${colorScheme}${javaScriptEnabled ? "" : "-noscript"}`;
+  page.on("request", (request) => { if (new URL(request.url()).host !== http) faults.push(`${variant}: a request to ${request.url()}`); });
+  await business(page, variant, javaScriptEnabled);
+  await context.close();
+}
+
+async function business(page, variant, script) {
+  // see takes a picture of the page that is shown, and judges it where scripts run.
+  const see = async (name, expected = null) => {
+    const picture = join(shots, `dashboard-${name}-${variant}.png`);
+    if (script) {
+      await judge(page, `${name} ${variant}`, async () => {}, picture, expected);
+      for (const missed of await tabThrough(page)) { faults.push(missed); console.log(`${name} ${variant}: no way by Tab to ${missed}`); }
+    } else await page.screenshot({ path: picture, fullPage: true });
+    page.removeAllListeners("console");
+    page.removeAllListeners("pageerror");
+  };
+  const fill = async (fields) => { for (const [label, value] of Object.entries(fields)) await enter(page.getByLabel(label, { exact: true }), value); };
+  // press activates a button from the keyboard.
+  const press = async (name) => { await activate(page.getByRole("button", { name, exact: true }).first()); };
+  const confirm = async (name) => {
+    await press(name);
+    if (script) await page.getByRole("dialog").getByRole("button", { name, exact: true }).press("Enter");
+  };
+  const open = async (name) => { await page.getByRole("navigation").getByRole("link", { name, exact: true }).press("Enter"); };
+  const told = async (text) => { await page.getByText(text).first().waitFor(); };
+  const reloadUntil = async (text) => {
+    for (let i = 0; i < 60 && !(await page.getByText(text).count()); i++) { await page.waitForTimeout(500); await page.reload(); }
+    await told(text);
+  };
+  // step is what the file of another resource's pages gets.
+  const step = { page, script, variant, see, fill, press, confirm, open, told, reloadUntil };
+
+  await page.goto(`${base}/dashboard`);
+  await page.getByRole("link", { name: "Create an account" }).press("Enter");
+  await see("sign-up");
+  await fill({ Email: `ada-${variant}@example.com`, Password: "short" });
+  await press("Create the account");
+  await page.getByRole("alert").waitFor();
+  await see("sign-up-refused", /status of 4\d\d/);
+  await fill({ Email: `ada-${variant}@example.com`, Password: "correct horse battery" });
+  await press("Create the account");
+  await told("You have no workspace yet");
+  await see("workspaces");
+  await fill({ Name: "Ada's <b>Tea</b>" });
+  await press("Create the workspace");
+  await told("First: dollars to spend");
+  await see("home-new");
+  await press("Add $1,000 of test dollars");
+  await told("Next: a card to swipe").catch(() => {});
+  const available = page.locator(".stats dd").first();
+  for (let i = 0; i < 60 && !(await available.innerText()).startsWith("$1,000.00"); i++) { await page.waitForTimeout(500); await page.reload(); }
+  await press("Create the card");
+  await told("Swipe it");
+  await see("card-new");
+  // A machine that stands still for a while declines a swipe as late.
+  const swipe = async (text, fields = {}) => {
+    for (let i = 0; i < 10 && !(await page.getByText(text).count()); i++) {
+      await fill(fields);
+      const loaded = page.waitForEvent("load");
+      await press("Swipe");
+      await loaded;
+    }
+    await told(text);
+  };
+  await swipe("The swipe was approved.");
+  await swipe("The swipe was declined: per transaction limit", { Amount: "999.00", Merchant: "<script>alert(1)</script>" });
+  await see("card-declined");
+  await press("Freeze");
+  await told("The card is frozen");
+  await see("card-frozen");
+  await press("Unfreeze");
+  await told("The card is active again");
+  await fill({ "Limit of one swipe": "nothing" });
+  await press("Change the limits");
+  await told("must be an amount in dollars and cents");
+  await see("card-refused", /status of 4\d\d/);
+  await swipes(step);
+  await agents(step);
+  await cardholders(step);
+  await open("Recipients");
+  await fill({ Name: "Bob Builder", "Routing number": "021000021", "Account number": "12345678" });
+  await press("Save the recipient");
+  await told("Order the payout");
+  await see("recipient");
+  await fill({ Amount: "20.00", Description: "Rent" });
+  await press("Order the payout");
+  await told("Life");
+  await see("payout");
+  await open("Payouts");
+  await see("payouts");
+  await treasury(step);
+  await abroad(step);
+  await open("Get paid");
+  await fill({ Amount: "25.00", For: "Tea", "Address after the payment": "https://shop.example/thanks" });
+  await press("Create the link");
+  await told("The customer's page");
+  await see("link");
+  const link = page.url();
+  await page.getByRole("link", { name: "Open the page" }).press("Enter");
+  await tick(page.getByRole("radio").first());
+  await press("Continue");
+  await page.waitForURL(/checkout\/cs_/);
+  await leave(page, link);
+  await press("Simulate the payment");
+  await told("The payment is simulated.");
+  await see("link-paid");
+  await open("Get paid");
+  await see("links");
+  await links(step);
+  await currencies(step);
+  await ramp(step);
+  await open("Keys");
+  await fill({ Label: "Shop" });
+  await tick(page.getByRole("checkbox", { name: /read:cards/ }));
+  await see("keys");
+  await press("Create the key");
+  await told("Copy the secret now");
+  await see("key-secret");
+  await open("Keys");
+  await page.getByRole("link", { name: "Shop" }).press("Enter");
+  await see("key");
+  await confirm("Revoke the key");
+  await told("Revoked");
+  await webhooks(step);
+  await requests(step);
+  await team(step);
+  await settings(step);
+  await open("Home");
+  await told("Swipes of the last day");
+  await see("home");
+  await page.goto(`${page.url()}/nothing`);
+  await see("missing", /status of 404/);
+  await page.getByRole("link", { name: "Account" }).press("Enter");
+  await sessions(step, base, `ada-${variant}@example.com`);
+  await secondFactor(step, base, `ada-${variant}@example.com`);
+  await email(step, base, `ada-${variant}@example.com`);
+  await press("Sign out");
+  await page.waitForURL(/sign-in/);
+  await see("sign-in");
+  await forgotten(step, base);
+}

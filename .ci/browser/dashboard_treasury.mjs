@@ -1,0 +1,63 @@
+// The pages of the dollars: the ledger with its filters, statements, payouts and recipients.
+import { choose } from "./browser.mjs";
+
+// treasury narrows the ledger by its address and saves a statement.
+export async function treasury({ page, see, press, open, told }) {
+  await open("Treasury");
+  await see("treasury");
+  await choose(page.getByLabel("Source", { exact: true }), "bank_deposit");
+  await press("Filter");
+  await page.waitForURL(/source=bank_deposit/);
+  await page.getByRole("cell", { name: "Bank deposit" }).first().waitFor();
+  await see("treasury-deposits");
+  await choose(page.getByLabel("Direction", { exact: true }), "debit");
+  await press("Filter");
+  await told("Nothing matches.");
+  await see("treasury-none");
+  const saved = page.waitForEvent("download");
+  await press("Download");
+  if (!(await saved).suggestedFilename().endsWith(".csv")) throw new Error("a statement is not a CSV file");
+  await open("Treasury");
+}
+
+// abroad saves a recipient abroad, and orders two wires at firm rates: one that is cancelled, one that is released.
+export async function abroad({ page, script, see, fill, press, confirm, open, told, reloadUntil }) {
+  await open("Recipients");
+  await fill({ "Legal name": "Grace GmbH", BIC: "DEUTDEFF500", IBAN: "DE89370400440532013000", "Street and number": "Hauptstr. 5", City: "Berlin",
+    "Postal code": "10115", Country: "DE" });
+  await press("Save the recipient abroad");
+  await told("Pay abroad");
+  await see("recipient-abroad");
+  const order = async (invoice) => {
+    await fill({ "Amount that arrives": "25" });
+    await press("Get a firm quote");
+    await told("The rate is locked until");
+    if (script) await told(/s left/);
+    await see("payout-quote");
+    await fill({ Description: invoice });
+    await press("Order the wire");
+    await told("Tracking reference");
+  };
+  const recipient = page.url();
+  await order("Invoice 7");
+  await see("payout-held");
+  await confirm("Cancel");
+  await told("The payout is cancelled.");
+  await see("payout-cancelled");
+  await page.goto(recipient);
+  await order("Invoice 8");
+  await confirm("Release");
+  await told("The payout is released.");
+  await reloadUntil("Settled");
+  await see("payout-released");
+  await open("Recipients");
+  await fill({ "Name begins with": "grace" });
+  await press("Filter");
+  await page.waitForURL(/name=grace/);
+  await see("recipients-filtered");
+  await open("Payouts");
+  await choose(page.getByLabel("State", { exact: true }), "cancelled");
+  await press("Filter");
+  await told("Invoice 7");
+  await see("payouts-cancelled");
+}

@@ -1,0 +1,226 @@
+package wal
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"purser/persistence/pebblegate/damagetest"
+)
+
+// image is a disk with a log of some segments, and the places of its frames.
+type image struct {
+	rig   *rig
+	fs    *vfs.MemFS
+	older *vfs.MemFS // the same disk, some groups before
+	paths []string   // of the segments in use
+	ends  []int64    // their logical ends
+}
+
+// newImage returns a log that a crash ended in a busy moment, without a note, or that was closed.
+func newImage(t *testing.T, closed bool) (m image) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewCrashableMem()
+		r := newRig(t, disk)
+		r.open(0)
+		r.appendDurable(12, 2_500)
+		m.older = disk.CrashClone(vfs.CrashCloneCfg{})
+		synctest.Wait()
+		r.appendDurable(18, 2_500)
+		time.Sleep(noteAfter / 2) // the next segment gets ready
+		if closed {
+			require.NoError(t, r.log.Close())
+		}
+		m.rig, m.fs = r.after(disk), disk.CrashClone(vfs.CrashCloneCfg{})
+		if !closed {
+			require.NoError(t, r.log.Close())
+		}
+		for _, held := range r.log.segments.held {
+			m.paths = append(m.paths, r.log.segments.segmentPath(held.number))
+			m.ends = append(m.ends, smallSegment)
+		}
+		m.ends[len(m.ends)-1] = r.log.writer.segment.end
+		require.Greater(t, len(m.paths), 2)
+	})
+	m.rig.t = t
+	return m
+}
+
+// damaged returns a copy of the disk with a changed file.
+func (m image) damaged(t testing.TB, path string, change func(data []byte) []byte) *vfs.MemFS {
+	fs := clone(m.fs)
+	writeFile(t, fs, path, change(readFile(t, fs, path)))
+	return fs
+}
+
+func clone(fs *vfs.MemFS) *vfs.MemFS {
+	return fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+}
+
+// tryOpen opens a copy of the disk and returns the number of its records.
+func (m image) tryOpen(fs vfs.FS) (records int, err error) {
+	r := m.rig.after(fs)
+	if err := r.tryOpen(0); err != nil {
+		return 0, err
+	}
+	return len(r.records), r.log.Close()
+}
+
+// Damage to one place of a file, in one copy of a page or one header slot, is repaired: a flipped
+// bit, or a sector that is zeroed or older.
+func TestDamageToOneCopyIsRepaired(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		m := newImage(t, closed)
+		o := damagetest.Sweep(t, damagetest.Disk{Name: "log", FS: m.fs, Older: m.older, Dir: "log",
+			Open: func(fs *vfs.MemFS) (int, error) {
+				n, err := m.tryOpen(fs)
+				if err == nil && n == len(m.rig.records) {
+					n, err = m.tryOpen(fs)
+				}
+				return len(m.rig.records) - n, err
+			}}, damagetest.Places(400, 50_000), rand.New(rand.NewPCG(1, 2)))
+		require.Zero(t, o.Refused+o.Lost, "%v", o.Losses)
+	}
+}
+
+// warnings counts the warnings of the process.
+type warnings struct {
+	slog.Handler
+	count atomic.Int64
+}
+
+func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn {
+		w.count.Add(1)
+	}
+	return nil
+}
+
+// A repair is logged, and makes both copies whole: the other copy may then be damaged.
+func TestARepairMakesBothCopiesWhole(t *testing.T) {
+	m := newImage(t, true)
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	count := &warnings{}
+	slog.SetDefault(slog.New(count))
+	for copy := range copies {
+		for at := int64(0); at < m.ends[0]; at += 193 {
+			if at/pageBytes*pageBytes != at && at%pageBytes > pageBytes-frameHeader {
+				continue // may be padding
+			}
+			place := pageAt(at/pageBytes, copy) + at%pageBytes
+			fs := m.damaged(t, m.paths[0], func(data []byte) []byte { data[place] ^= 16; return data })
+			count.count.Store(0)
+			_, err := m.tryOpen(fs)
+			require.NoError(t, err)
+			if slices.Equal(readFile(t, m.fs, m.paths[0]), readFile(t, fs, m.paths[0])) {
+				require.Positive(t, count.count.Load())
+			} else {
+				require.Zero(t, count.count.Load(), "no part of the log")
+				require.Greater(t, at, m.ends[0]-pageBytes)
+			}
+		}
+	}
+	for slot := range headerSlots {
+		fs := m.damaged(t, m.paths[0], func(data []byte) []byte { data[slot*slotBytes+40] ^= 1; return data })
+		for _, warned := range []bool{true, false} {
+			count.count.Store(0)
+			_, err := m.tryOpen(fs)
+			require.NoError(t, err)
+			require.Equal(t, warned, count.count.Load() > 0)
+		}
+	}
+}
+
+// Damage to the same place in both copies of a synced group is refused by file and offset. Only the
+// last group of a crash in a busy moment looks like one that was not synced.
+func TestDamageToBothCopiesIsRefused(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		m := newImage(t, closed)
+		last := m.lastFrame(t)
+		for i, path := range m.paths {
+			for at := int64(0); at < m.ends[i]; at += 113 {
+				fs := m.damaged(t, path, func(data []byte) []byte {
+					for copy := range copies {
+						data[pageAt(at/pageBytes, copy)+at%pageBytes] ^= 1
+					}
+					return data
+				})
+				n, err := m.tryOpen(fs)
+				switch {
+				case err != nil:
+					require.ErrorIs(t, err, ErrDamaged)
+					require.ErrorContains(t, err, path)
+					require.ErrorContains(t, err, "byte ")
+				case !closed && i == len(m.paths)-1 && at >= last:
+					require.GreaterOrEqual(t, n, len(m.rig.records)-1)
+				default:
+					require.EqualValues(t, len(m.rig.records), n, "%s at %d", path, at)
+					require.True(t, m.isPadding(t, path, at), "%s at %d", path, at)
+				}
+			}
+		}
+	}
+}
+
+// lastFrame returns the place of the last group.
+func (m image) lastFrame(t *testing.T) (at int64) {
+	m.eachFrame(t, m.paths[len(m.paths)-1], func(place int64, _ frame) { at = place })
+	return at
+}
+
+// isPadding reports whether no byte of a frame is at a place.
+func (m image) isPadding(t *testing.T, path string, at int64) bool {
+	padding := true
+	m.eachFrame(t, path, func(place int64, f frame) {
+		if at >= place && at < place+frameHeader+int64(f.payload) {
+			padding = false
+		}
+	})
+	return padding
+}
+
+func (m image) eachFrame(t *testing.T, path string, visit func(at int64, f frame)) {
+	f, err := m.fs.Open(path)
+	require.NoError(t, err)
+	number := uint64(slices.Index(m.paths, path) + 1)
+	r, err := newSegmentReader(f, path, testStore, number)
+	require.NoError(t, err)
+	require.NoError(t, r.findFrames(0, func(f frame, at int64) bool { visit(at, f); return true }))
+	require.NoError(t, f.Close())
+}
+
+// A group with a damaged page in each copy is repaired, as long as the pages are two.
+func TestDamageToAPageOfEachCopyIsRepaired(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	r := newRig(t, disk, func(o *Options[uint64]) { o.SegmentBytes = 8 * pageBytes })
+	r.open(0)
+	r.appendPayload(r.payload(3 * pageBytes))
+	require.NoError(t, r.log.Close())
+	m := image{rig: r, fs: disk}
+	for first := range int64(3) {
+		for second := range int64(3) {
+			n, err := m.tryOpen(m.damaged(t, r.log.segments.segmentPath(1), func(data []byte) []byte {
+				data[pageAt(first, 0)+100] ^= 1
+				data[pageAt(second, 1)+900] ^= 1
+				return data
+			}))
+			if first == second {
+				require.ErrorIs(t, err, ErrDamaged)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+		}
+	}
+}

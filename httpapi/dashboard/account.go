@@ -1,0 +1,157 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+)
+
+const (
+	signInPath = Root + "/sign-in"
+	signUpPath = Root + "/sign-up"
+)
+
+// accountPages are the pages of a person: sign-in, sign-up, workspaces and the password.
+func accountPages() []page {
+	email := Field{Name: "email", Label: "Email", Kind: fieldEmail, Required: true, Autocomplete: "username"}
+	password := Field{Name: "password", Label: "Password", Kind: fieldPassword, Required: true,
+		Autocomplete: "current-password"}
+	chosen := Field{Name: "password", Label: "Password", Kind: fieldPassword, Required: true,
+		Autocomplete: "new-password", Hint: "At least 12 characters."}
+	return append([]page{
+		{path: "sign-in", access: public, show: showSignIn, actions: []action{{name: "enter", method: "POST",
+			path: "/api/dashboard/login", submit: "Sign in", fields: []Field{email, password}, then: afterSignIn}}},
+		{path: "sign-up", access: public, show: showSignUp, actions: []action{{name: "join", method: "POST",
+			path: "/api/dashboard/signup", submit: "Create the account", fields: []Field{email, chosen},
+			then: afterSignIn}}},
+		{path: "", access: personal, show: showWorkspaces, actions: []action{
+			{name: "create", method: "POST", path: "/api/workspaces", title: "New workspace",
+				submit: "Create the workspace",
+				fields: []Field{{Name: "name", Label: "Name", Kind: fieldText, Required: true,
+					Autocomplete: "organization"}},
+				then: afterCreate},
+			{name: "sign-out", method: "POST", path: "/api/dashboard/logout", submit: "Sign out",
+				then: func(*visit, []byte) (string, error) { return signInPath, nil }},
+		}},
+		{path: "account", access: personal, show: showAccount, actions: []action{{name: "password", method: "POST",
+			path: "/api/dashboard/password", title: "Change the password", submit: "Change the password",
+			done: "The password is changed. All other sessions have ended.",
+			fields: []Field{
+				{Name: "currentPassword", Label: "Current password", Kind: fieldPassword, Required: true,
+					Autocomplete: "current-password"},
+				{Name: "newPassword", Label: "New password", Kind: fieldPassword, Required: true,
+					Autocomplete: "new-password", Hint: "At least 12 characters."},
+			}},
+			emailAction(),
+			{name: "others", method: "POST", path: sessionsPath + "/end-others", submit: "End all other sessions",
+				done: "The sessions have ended.", danger: "End all other sessions? Their browsers have to sign in again."}}},
+	}, slices.Concat(resetPages(), emailPages(), sessionPages(), factorPages())...)
+}
+
+func showSignIn(v *visit) (*View, error) {
+	blocks, err := v.drawForms("enter")
+	if err != nil {
+		return nil, err
+	}
+	blocks = append(blocks, Block{Facts: []Fact{{"No account yet?", linkCell("Create an account", withNext(v, signUpPath))},
+		{"Password forgotten?", linkCell("Reset it", Root+"/forgot")}}})
+	return &View{Title: "Sign in", Blocks: blocks}, nil
+}
+
+func showSignUp(v *visit) (*View, error) {
+	blocks, err := v.drawForms("join")
+	if err != nil {
+		return nil, err
+	}
+	blocks = append(blocks, Block{Facts: []Fact{{"Have an account?", linkCell("Sign in", withNext(v, signInPath))}}})
+	return &View{Title: "Create an account", Blocks: blocks,
+		Lead: "No route of this server moves real money: its bank, ramp, chains and card issuer are simulated."}, nil
+}
+
+// afterSignIn returns the page that asks for the code of a second factor, when the sign-in needs
+// one. Otherwise it returns the page of the dashboard that the sign-in interrupted, or Root.
+// Another address is never returned.
+func afterSignIn(v *visit, body []byte) (string, error) {
+	if address, err := challengeAddress(v, body); err != nil || address != "" {
+		return address, err
+	}
+	next := v.Query.Get("next")
+	address, query, _ := strings.Cut(next, "?")
+	isControl := func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }
+	if path.Clean(address) != address || strings.ContainsFunc(address+query, isControl) {
+		return Root, nil
+	}
+	if address == Root || strings.HasPrefix(address, Root+"/") {
+		return next, nil
+	}
+	return Root, nil
+}
+
+// withNext adds the page that a sign-in interrupted to an address.
+func withNext(v *visit, address string) string {
+	if next := v.Query.Get("next"); next != "" {
+		return address + "?next=" + url.QueryEscape(next)
+	}
+	return address
+}
+
+// afterCreate returns the home page of a new workspace.
+func afterCreate(_ *visit, body []byte) (string, error) {
+	var made struct {
+		Workspace struct {
+			ID string `json:"id"`
+		} `json:"workspace"`
+	}
+	err := json.Unmarshal(body, &made)
+	return Root + "/" + made.Workspace.ID, err
+}
+
+// showWorkspaces lists the person's workspaces, with the role in each.
+func showWorkspaces(v *visit) (*View, error) {
+	var me struct {
+		Workspaces []struct{ ID, Name, Role string }
+	}
+	if err := v.readInto(&me, "/api/dashboard/me"); err != nil {
+		return nil, err
+	}
+	table := &Table{Caption: "Your workspaces", Columns: []Column{{Name: "Name"}, {Name: "Role"}, {Name: "Membership"}},
+		Empty: "You have no workspace yet. A workspace is a business: its dollars, cards and keys."}
+	for _, w := range me.Workspaces {
+		table.Rows = append(table.Rows, []Cell{linkCell(w.Name, Root+"/"+w.ID), plainCell(inWords(w.Role)),
+			linkCell("Leave", Root+"/"+w.ID+"/leave")})
+	}
+	blocks := []Block{{Table: table}, {Facts: []Fact{{"Invited to another?", linkCell("Answer an invitation", Root+"/invitation")}}}}
+	forms, err := v.drawForms("create")
+	return &View{Title: "Workspaces", Blocks: append(blocks, forms...)}, err
+}
+
+func showAccount(v *visit) (*View, error) {
+	sessions, err := v.readSessions()
+	if err != nil {
+		return nil, err
+	}
+	f, err := v.readFactor()
+	if err != nil {
+		return nil, err
+	}
+	factor := Root + "/account/second-factor"
+	facts := []Fact{{"Second factor", linkCell("Off: turn it on", factor)}}
+	if f.Enabled {
+		facts = []Fact{{"Second factor", linkCell("On: turn it off", factor)},
+			{"Recovery codes left", plainCell(fmt.Sprint(f.RecoveryCodesLeft))}}
+	}
+	blocks := []Block{{Facts: facts}, {Table: sessionTable(sessions)}}
+	if len(sessions) > 1 {
+		buttons, err := v.drawButtons("others")
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, buttons...)
+	}
+	forms, err := v.drawForms("password", "email")
+	blocks = append(blocks, forms...)
+	return &View{Title: "Your account", Lead: v.Email, Up: &Link{"Workspaces", Root}, Blocks: blocks}, err
+}

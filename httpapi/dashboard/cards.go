@@ -1,0 +1,283 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"purser/persistence/money"
+)
+
+const cardPath = "/api/cards/{id}"
+
+// card is a card in the interface.
+type card struct {
+	ID, HolderKind, HolderLabel, State, Last4, PartnerCardToken   string
+	MonthlyLimitUsdCents, PerTxnLimitUsdCents, MonthSpendUsdCents money.Cents
+	AllowedMccs, AllowedMerchants                                 *[]string // nil allows all
+	Physical                                                      bool
+	CreatedAt                                                     time.Time
+}
+
+type cardList struct {
+	Data       []card
+	NextCursor *string
+}
+
+// cardPages are the list of cards and the page of one card.
+func cardPages() []page {
+	limits := []Field{
+		{Name: "monthlyLimitUsdCents", Label: "Monthly limit", Kind: fieldDollars, Required: true,
+			Hint: "In dollars."},
+		{Name: "perTxnLimitUsdCents", Label: "Limit of one swipe", Kind: fieldDollars, Required: true,
+			Hint: "In dollars."},
+	}
+	return []page{
+		{path: "cards", access: member, section: "Cards", show: showCards, actions: []action{mintAction("")}},
+		{path: "cards/{id}", access: member, section: "Cards", show: showCard, actions: append(cardStates(), []action{
+			{name: "limits", method: "PATCH", path: cardPath, title: "Limits", submit: "Change the limits",
+				done: "The limits are changed.", fields: limits},
+			{name: "merchants", method: "PATCH", path: cardPath, title: "Allowed merchants",
+				submit: "Change the merchants",
+				done:   "The allowed merchants are changed.", body: withAllowlists, fields: []Field{
+					allowChoice("mccs", "Category codes"),
+					{Name: "allowedMccs", Label: "Allowed codes", Kind: fieldList, Hint: "Four digits each, separated by commas."},
+					allowChoice("names", "Merchants"),
+					{Name: "allowedMerchants", Label: "Allowed merchants", Kind: fieldLines,
+						Hint: "A name or id on each line."}}},
+			{name: "swipe", method: "POST", path: "/api/dev/cards/{id}/simulate/{message}", title: "Swipe it",
+				submit:  "Swipe",
+				sandbox: true, params: map[string]string{"message": "authorization"}, body: swipeBody,
+				then:  afterSwipe,
+				fixed: map[string]any{"currency": "USD"}, fields: []Field{
+					{Name: "amountCents", Label: "Amount", Kind: fieldDollars, Required: true, Default: "12.50"},
+					{Name: "merchant", Label: "Merchant", Kind: fieldText, Required: true, Default: "Cafe Aroma"},
+					{Name: "mcc", Label: "Category code", Kind: fieldText, Required: true, Default: "5812"}}},
+		}...)},
+	}
+}
+
+// cardStates are the forms that change a card's state, on its page and on the list.
+func cardStates() []action {
+	return []action{
+		{name: "freeze", method: "PATCH", path: cardPath, submit: "Freeze", then: backToList("cards", "freeze"),
+			done: "The card is frozen. Swipes are declined.", fixed: map[string]any{"state": "frozen"}},
+		{name: "unfreeze", method: "PATCH", path: cardPath, submit: "Unfreeze", then: backToList("cards", "unfreeze"),
+			done: "The card is active again.", fixed: map[string]any{"state": "active"}},
+	}
+}
+
+// mintAction is the form of a new card, on the home page and on the list of cards. label is the
+// label of a fresh form.
+func mintAction(label string) action {
+	return action{name: "mint", method: "POST", path: "/api/cards", title: "New card", submit: "Create the card",
+		then: func(v *visit, body []byte) (string, error) {
+			var made struct{ Card card }
+			err := json.Unmarshal(body, &made)
+			return v.addressOf("cards", made.Card.ID), err
+		},
+		fields: []Field{
+			{Name: "holderKind", Label: "For", Kind: fieldChoice, Default: "agent", Options: []Option{
+				{Value: "agent", Label: "An AI agent"}, {Value: "human", Label: "A person"}}},
+			{Name: "holderLabel", Label: "Label", Kind: fieldText, Required: true, Default: label},
+			{Name: "monthlyLimitUsdCents", Label: "Monthly limit", Kind: fieldDollars, Required: true,
+				Default: "500.00",
+				Hint:    "In dollars."},
+			{Name: "perTxnLimitUsdCents", Label: "Limit of one swipe", Kind: fieldDollars, Required: true,
+				Default: "200.00",
+				Hint:    "In dollars."},
+		}}
+}
+
+// showCards lists the cards, newest first, with what each has spent of its monthly limit.
+func showCards(v *visit) (*View, error) {
+	var list cardList
+	if err := v.readInto(&list, "/api/cards", "cursor", v.Query.Get("cursor"), "limit",
+		strconv.Itoa(rowsWithButton)); err != nil {
+		return nil, err
+	}
+	t, err := cardTable(v, list.Data, "Cards, newest first")
+	if err != nil {
+		return nil, err
+	}
+	blocks := []Block{{Table: v.addPaging(t, list.NextCursor)}}
+	if v.API.May("GET", physicalPath) {
+		blocks = append(blocks, Block{Facts: []Fact{{"Cards by post", linkCell("Physical cards",
+			v.addressOf("physical-cards"))}}})
+	}
+	forms, err := v.drawForms("mint")
+	return &View{Title: "Cards", Notice: v.changeNotice(cardStates()), Blocks: append(blocks, forms...)}, err
+}
+
+// cardTable draws cards, each with a button that freezes it or makes it active again.
+func cardTable(v *visit, cards []card, caption string) (*Table, error) {
+	t := &Table{Caption: caption, Empty: "No cards yet.", Columns: []Column{{Name: "Card"}, {Name: "Label"},
+		{Name: "State"}, {Name: "Spent this month"}, {Name: "Limit of one swipe", Number: true},
+		{Name: "Created (UTC)"}, {Name: "Change"}}}
+	for i := range cards {
+		c := &cards[i]
+		change, err := v.drawChange(cardStates(), c.State, v.addressOf("cards", c.ID), cardName(c.Last4))
+		if err != nil {
+			return nil, err
+		}
+		t.Rows = append(t.Rows, []Cell{linkCell(cardName(c.Last4), v.addressOf("cards", c.ID)),
+			plainCell(c.HolderLabel), stateCell(c.State), limitCell(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents),
+			dollarCell(c.PerTxnLimitUsdCents), timeCell(c.CreatedAt), change})
+	}
+	return t, nil
+}
+
+// cardCell is a cell of a card's last digits and label, which leads to its page.
+func (v *visit) cardCell(id string) (Cell, error) {
+	var shown struct{ Card card }
+	err := v.readInto(&shown, cardPath, "id", id)
+	return linkCell(cardName(shown.Card.Last4)+" "+shown.Card.HolderLabel, v.addressOf("cards", id)), err
+}
+
+// showCard shows one card: its limits, its newest swipes and its forms.
+func showCard(v *visit) (*View, error) {
+	var shown struct {
+		Card                 card
+		RecentAuthorizations []authorization
+	}
+	if err := v.readInto(&shown, cardPath, "id", v.recordID()); err != nil {
+		return nil, err
+	}
+	c := &shown.Card
+	view := &View{Title: "Card " + cardName(c.Last4), Lead: c.HolderLabel, Up: &Link{"Cards",
+		v.addressOf("cards")}, Live: true,
+		Notice: swipeNotice(v, shown.RecentAuthorizations)}
+	view.Blocks = append(view.Blocks, Block{Facts: []Fact{
+		{"State", stateCell(c.State)},
+		{"Spent this month", limitCell(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents)},
+		{"Limit of one swipe", dollarCell(c.PerTxnLimitUsdCents)},
+		{"Category codes", plainCell(allowlistText(c.AllowedMccs))}, {"Merchants",
+			plainCell(allowlistText(c.AllowedMerchants))},
+		{"Held by", plainCell(inWords(c.HolderKind))}, {"Created (UTC)", timeCell(c.CreatedAt)},
+		{"Swipes", linkCell("All swipes of the card", v.addressOf("swipes")+"?cardId="+c.ID)},
+		{"Id", codeCell(c.ID)}, {"Network token", codeCell(c.PartnerCardToken)},
+	}})
+	change := "freeze"
+	if c.State == "frozen" {
+		change = "unfreeze"
+	}
+	buttons, err := v.drawButtons(change)
+	if err != nil {
+		return nil, err
+	}
+	view.Blocks = append(view.Blocks, buttons...)
+	swipe, err := v.drawForms("swipe")
+	if err != nil {
+		return nil, err
+	}
+	view.Blocks = append(view.Blocks, swipe...)
+	view.Blocks = append(view.Blocks, Block{Table: swipeTable(v, shown.RecentAuthorizations, "Newest swipes")})
+	v.prefillForm("limits", "monthlyLimitUsdCents", asEntered(c.MonthlyLimitUsdCents), "perTxnLimitUsdCents",
+		asEntered(c.PerTxnLimitUsdCents))
+	v.prefillAllowlists(c)
+	changes, err := v.drawForms("limits", "merchants")
+	view.Blocks = append(view.Blocks, changes...)
+	return view, err
+}
+
+// allowlistText writes an allowlist in words.
+func allowlistText(list *[]string) string {
+	switch {
+	case list == nil:
+		return "All"
+	case len(*list) == 0:
+		return "None"
+	}
+	return strings.Join(*list, ", ")
+}
+
+// Choices of an allowlist.
+const (
+	allowAll  = "all"
+	allowOnly = "only"
+)
+
+// allowChoice asks whether a card allows all or a list. An empty list allows none.
+func allowChoice(name, label string) Field {
+	return Field{Name: name, Label: label, Kind: fieldChoice, Options: []Option{{Value: allowAll, Label: "All"},
+		{Value: allowOnly, Label: "Only the listed ones"}}}
+}
+
+// allowlists pairs the choices with the members of the operation's body.
+var allowlists = map[string]string{"mccs": "allowedMccs", "names": "allowedMerchants"}
+
+// prefillAllowlists sets the form of the allowlists to those of a card.
+func (v *visit) prefillAllowlists(c *card) {
+	for choice, list := range map[string]*[]string{"mccs": c.AllowedMccs, "names": c.AllowedMerchants} {
+		if list == nil {
+			v.prefillForm("merchants", choice, allowAll)
+			continue
+		}
+		separator := ", "
+		if choice == "names" {
+			separator = "\n"
+		}
+		v.prefillForm("merchants", choice, allowOnly, allowlists[choice], strings.Join(*list, separator))
+	}
+}
+
+// withAllowlists sends null for an allowlist that allows all, and an empty list for one that allows
+// none. The choices are no members of the body.
+func withAllowlists(v *visit) (map[string]any, error) {
+	body := map[string]any{}
+	for choice, member := range allowlists {
+		body[choice] = nil
+		switch {
+		case v.Form.Get(choice) != allowOnly:
+			body[member] = nil
+		case strings.TrimSpace(v.Form.Get(member)) == "":
+			body[member] = []string{}
+		}
+	}
+	return body, nil
+}
+
+// swipeBody nests the merchant of a simulated swipe, as the interface takes it. The form's key is
+// the id of the message, so that sending the form twice swipes once.
+func swipeBody(v *visit) (map[string]any, error) {
+	body := map[string]any{"mcc": nil, "merchant": map[string]any{"name": strings.TrimSpace(v.Form.Get("merchant")),
+		"mcc": strings.TrimSpace(v.Form.Get("mcc"))}}
+	if key := v.Form.Get(keyField); key != "" {
+		body["id"] = key
+	}
+	return body, nil
+}
+
+// afterSwipe returns the card's page with the authorization of the swipe in its address, or with the
+// reason of a decline that has no authorization, such as timeout.
+func afterSwipe(v *visit, body []byte) (string, error) {
+	var decided struct{ AuthorizationID, Reason string }
+	err := json.Unmarshal(body, &decided)
+	if decided.AuthorizationID != "" {
+		return v.addressWith("swiped", decided.AuthorizationID, unstoredParameter, ""), err
+	}
+	return v.addressWith("swiped", "", unstoredParameter, decided.Reason), err
+}
+
+// unstoredParameter is the parameter of the query with the reason of a decline that is not stored.
+const unstoredParameter = "unstored"
+
+// swipeNotice shows the decision of the card's swipe in the address, or is nil.
+func swipeNotice(v *visit, swipes []authorization) *Notice {
+	reason := v.Query.Get(unstoredParameter)
+	if reason != "" && strings.Trim(reason, "abcdefghijklmnopqrstuvwxyz_") == "" {
+		return &Notice{Text: "The swipe was declined: " + strings.ToLower(inWords(reason)) +
+			". The card network gets this answer, and no swipe is kept.", Refused: true}
+	}
+	for _, a := range swipes {
+		switch {
+		case a.ID != v.Query.Get("swiped"):
+		case a.Decision == "approved":
+			return &Notice{Text: "The swipe was approved."}
+		default:
+			return &Notice{Text: "The swipe was declined: " + strings.ToLower(inWords(a.Reason)) + ".", Refused: true}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package dashboard
+
+import (
+	"cmp"
+	"time"
+
+	"purser/httpapi/web"
+	"purser/persistence/money"
+)
+
+const dailyPath = "/api/treasury/daily"
+
+// dailyTotals is the answer of GET /api/treasury/daily.
+type dailyTotals struct {
+	Days []struct {
+		Day        string
+		SpentCents money.Cents
+	}
+	Complete bool
+}
+
+// dailySpend draws the dollars that were spent on each of the last days, which the interface
+// bounds: a chart, and a table of the days with spend. Each leads to its lines of the ledger.
+func dailySpend(v *visit) ([]Block, error) {
+	if !v.API.May("GET", dailyPath) {
+		return nil, nil
+	}
+	var totals dailyTotals
+	if err := v.readInto(&totals, dailyPath); err != nil {
+		return nil, err
+	}
+	var most, sum money.Cents
+	for _, d := range totals.Days {
+		most, sum = max(most, d.SpentCents), sum+d.SpentCents
+	}
+	if most == 0 {
+		return nil, nil
+	}
+	chart := &Chart{Table: &Table{Caption: "Days with spend, newest first", Columns: []Column{{Name: "Day (UTC)"},
+		{Name: "Spent", Number: true}}}}
+	for _, d := range totals.Days {
+		name := dayText(d.Day)
+		chart.First, chart.Last = cmp.Or(chart.First, name), name
+		chart.addColumn(int64(d.SpentCents), int64(most), name+": "+web.Dollars(d.SpentCents))
+		if d.SpentCents != 0 {
+			row := []Cell{linkCell(name, v.addressOf("treasury")+"?from="+d.Day+"&to="+d.Day),
+				dollarCell(d.SpentCents)}
+			chart.Table.Rows = append([][]Cell{row}, chart.Table.Rows...)
+		}
+	}
+	chart.Text = "Spent by day from " + chart.First + " to " + chart.Last + ": " + web.Dollars(sum) + ", at most " +
+		web.Dollars(most) + " on a day."
+	block := Block{Heading: "Spend by day", Chart: chart, Text: "Cleared swipes, payouts and fees, less refunds and returned payouts."}
+	if !totals.Complete {
+		block.Text += " Earlier days have too many entries to add up here."
+	}
+	return []Block{block}, nil
+}
+
+// dayText writes a day of the interface for people.
+func dayText(day string) string {
+	at, err := time.Parse(time.DateOnly, day)
+	if err != nil {
+		return day
+	}
+	return at.Format("2 Jan")
+}

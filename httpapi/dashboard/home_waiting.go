@@ -1,0 +1,145 @@
+package dashboard
+
+import (
+	"errors"
+	"strconv"
+)
+
+// waitingRead is the number of records of a list that the first page counts.
+const waitingRead = 25
+
+// waitingFor counts what needs a person, each with a link to its list: payouts that are held or
+// whose outcome is unknown, wallets without a proof, and webhook endpoints that fail.
+func waitingFor(v *visit) ([]Block, error) {
+	var stats []Stat
+	for _, count := range []func(*visit) ([]Stat, error){waitingPayouts, unprovenWallets, failingEndpoints} {
+		more, err := count(v)
+		if err != nil {
+			return nil, err
+		}
+		stats = append(stats, more...)
+	}
+	if len(stats) == 0 {
+		return nil, nil
+	}
+	return []Block{{Heading: "Waits for a person", Stats: stats}}, nil
+}
+
+// readConnected reads a GET like readInto, and reports whether the server has a partner for it.
+func (v *visit) readConnected(into any, path string, params ...string) (bool, error) {
+	err := v.readInto(into, path, params...)
+	if refused, ok := errors.AsType[*refusal](err); ok && refused.code == "capability_unavailable" {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// countText writes a count, with a + when the list has more entries than were read.
+func countText(count int, next *string) string {
+	if next != nil {
+		return strconv.Itoa(count) + " or more"
+	}
+	return strconv.Itoa(count)
+}
+
+// waitingPayouts counts the payouts of each state that needs a decision.
+func waitingPayouts(v *visit) (stats []Stat, err error) {
+	if !v.API.May("GET", payoutsPath) {
+		return nil, nil
+	}
+	for _, state := range []string{"held", "outcome_unknown"} {
+		var list payoutList
+		if err := v.readInto(&list, payoutsPath, "status", state, "limit", strconv.Itoa(waitingRead)); err != nil {
+			return nil, err
+		}
+		if len(list.Data) > 0 {
+			stats = append(stats, Stat{Name: "Payouts: " + inWords(state), Value: countText(len(list.Data), list.NextCursor),
+				Href: v.addressOf("payouts") + "?status=" + state})
+		}
+	}
+	return stats, nil
+}
+
+// unprovenWallets counts the wallets whose owner is not proven, among the newest waitingRead.
+func unprovenWallets(v *visit) ([]Stat, error) {
+	if !v.API.May("GET", rampWalletsPath) {
+		return nil, nil
+	}
+	var list walletList
+	if _, err := v.readConnected(&list, rampWalletsPath, "limit", strconv.Itoa(waitingRead)); err != nil {
+		return nil, err
+	}
+	unproven := 0
+	for _, w := range list.Data {
+		if w.Status == "unproven" {
+			unproven++
+		}
+	}
+	if unproven == 0 {
+		return nil, nil
+	}
+	return []Stat{{Name: "Unproven wallets", Value: strconv.Itoa(unproven), Href: v.addressOf("wallets")}}, nil
+}
+
+// failingEndpoints counts the webhook endpoints whose newest delivery got no 2xx answer. A
+// workspace has few endpoints, and one delivery of each is read.
+func failingEndpoints(v *visit) ([]Stat, error) {
+	if !v.API.May("GET", endpointsPath) {
+		return nil, nil
+	}
+	var list endpointList
+	if err := v.readInto(&list, endpointsPath, "limit", strconv.Itoa(waitingRead)); err != nil {
+		return nil, err
+	}
+	failing := 0
+	for _, e := range list.Data {
+		var newest deliveryList
+		if err := v.readInto(&newest, endpointPath+"/deliveries", "id", e.ID, "limit", "1"); err != nil {
+			return nil, err
+		}
+		if len(newest.Data) > 0 && newest.Data[0].hasFailed() {
+			failing++
+		}
+	}
+	if failing == 0 {
+		return nil, nil
+	}
+	return []Stat{{Name: "Failing webhook endpoints", Value: strconv.Itoa(failing), Href: v.addressOf("webhooks")}}, nil
+}
+
+// hasFailed reports whether the newest attempt of a delivery got no 2xx answer, or the delivery
+// ended without one.
+func (d *delivery) hasFailed() bool {
+	if len(d.Attempts) == 0 {
+		return d.Status == "failed"
+	}
+	last := d.Attempts[len(d.Attempts)-1].StatusCode
+	return last < 200 || last > 299
+}
+
+// currencyStats are the balances in other currencies than dollars, each with its account.
+func currencyStats(v *visit) ([]Block, error) {
+	if !v.API.May("GET", currenciesPath) {
+		return nil, nil
+	}
+	var list currencyList
+	if _, err := v.readConnected(&list, currenciesPath); err != nil {
+		return nil, err
+	}
+	var stats []Stat
+	for _, a := range list.Accounts {
+		if a.Currency == "USD" {
+			continue
+		}
+		amount, err := minorCell(a.Currency, a.Balance.AvailableMinor)
+		if err != nil {
+			return nil, err
+		}
+		stats = append(stats, Stat{Name: string(a.Currency), Value: amount.Text,
+			Href: v.addressOf("currencies", string(a.Currency))})
+	}
+	if len(stats) == 0 {
+		return nil, nil
+	}
+	return []Block{{Heading: "Other currencies", Stats: stats}}, nil
+}

@@ -1,0 +1,154 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	membersPath = "/api/dashboard/members"
+	keptPages   = 5 // pages of 100 keys, the newest, among which those to keep are offered
+)
+
+// teammate is a member of a workspace in the interface.
+type teammate struct {
+	UserID, Email, Role string
+	Since               time.Time
+	EmailChangedAt      *time.Time
+}
+
+// roles are the roles of members, with their rights.
+var roles = []Option{{Value: "member", Label: "Member: sees"}, {Value: "admin", Label: "Admin: acts"},
+	{Value: "owner", Label: "Owner: acts, and manages people"}}
+
+// memberPages are the page on which an owner changes or removes a member, and the page on which any
+// member leaves.
+func memberPages() []page {
+	return []page{
+		{path: "team/members/{userId}", access: member, section: "Team", show: showMember, actions: []action{
+			{name: "role", method: "PATCH", path: membersPath + "/{userId}", title: "Role", submit: "Change the role",
+				show:    showRole,
+				confirm: "Change the role? A person who becomes a member loses the keys beyond it.",
+				fields:  []Field{{Name: "role", Label: "Role", Kind: fieldChoice, Options: roles, Required: true}}},
+			{name: "remove", method: "DELETE", path: membersPath + "/{userId}", title: "Remove", submit: "Remove from the workspace",
+				danger: "Remove the person? The keys and webhook endpoints of this person that you do not keep end at once.",
+				then:   func(v *visit, _ []byte) (string, error) { return v.addressOf("team"), nil },
+				fields: []Field{
+					{Name: "keepKeys", Label: "Keys that live on and become yours", Kind: fieldChecks},
+					{Name: "keepEndpoints", Label: "Webhook endpoints that become yours", Kind: fieldChecks}}}}},
+		{path: "leave", access: member, show: showLeave, actions: []action{
+			{name: "leave", method: "POST", path: membersPath + "/leave", submit: "Leave the workspace",
+				danger: "Leave the workspace? Your keys and webhook endpoints in it end at once.",
+				then:   func(*visit, []byte) (string, error) { return Root, nil }}}},
+	}
+}
+
+// readTeam reads the members, newest first. A workspace has at most 100.
+func (v *visit) readTeam() ([]teammate, error) {
+	var list struct{ Data []teammate }
+	err := v.readInto(&list, membersPath, "limit", "100")
+	return list.Data, err
+}
+
+// readMember reads the member of the page. It fails with not_found when the team has none.
+func (v *visit) readMember() (*teammate, error) {
+	team, err := v.readTeam()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(team, func(m teammate) bool { return m.UserID == v.params["userId"] })
+	if i < 0 {
+		return nil, notHere()
+	}
+	return &team[i], nil
+}
+
+// showMember shows a member, with the form of a new role and the one that removes the member.
+// Owners leave on a page of their own.
+func showMember(v *visit) (*View, error) {
+	m, err := v.readMember()
+	if err != nil {
+		return nil, err
+	}
+	view := &View{Title: m.Email, Up: &Link{"Team", v.addressOf("team")}, Blocks: []Block{{Facts: []Fact{
+		{"Role", plainCell(inWords(m.Role))}, {"Since (UTC)", timeCell(m.Since)}, {"Id", codeCell(m.UserID)}}}}}
+	if m.EmailChangedAt != nil {
+		view.Blocks[0].Facts = append(view.Blocks[0].Facts, Fact{"Email changed (UTC)", timeCell(*m.EmailChangedAt)})
+		view.Blocks[0].Text = "This person has changed the email of the account. " +
+			"Make sure who it is before you change the role."
+	}
+	if m.Email == v.Email {
+		view.Blocks[0].Facts = append(view.Blocks[0].Facts, Fact{"This is you", linkCell("Leave", v.addressOf("leave"))})
+		return view, nil
+	}
+	all, err := v.offerKept(m.UserID)
+	if err != nil {
+		return nil, err
+	}
+	if !all {
+		view.Blocks[0].Text += " The workspace has made more than 500 keys. " +
+			"Keys to keep are offered among the newest 500; the API keeps any."
+	}
+	v.prefillForm("role", "role", m.Role)
+	forms, err := v.drawForms("role", "remove")
+	view.Blocks = append(view.Blocks, forms...)
+	return view, err
+}
+
+// offerKept offers the keys and the webhook endpoints that a member made to whoever removes the
+// member, and reports whether it has looked at all keys. Keys of keys are not offered one by one:
+// they live on with the key that made them. It fails when a list cannot be read.
+func (v *visit) offerKept(user string) (all bool, err error) {
+	var keys []Option
+	cursor := ""
+	for read := 0; read < keptPages && !all; read++ {
+		var list keyList
+		if err := v.readInto(&list, keysPath, "limit", "100", "cursor", cursor); err != nil {
+			return false, err
+		}
+		for _, k := range list.Data {
+			if k.CreatedBy == user && k.RevokedAt.IsZero() {
+				keys = append(keys, Option{Value: k.ID, Label: k.Label, Hint: strings.Join(k.Scopes, ", ")})
+			}
+		}
+		if all = list.NextCursor == nil; !all {
+			cursor = *list.NextCursor
+		}
+	}
+	var list endpointList
+	if err := v.readInto(&list, endpointsPath, "limit", "100"); err != nil {
+		return false, err
+	}
+	var endpoints []Option
+	for _, e := range list.Data {
+		if e.CreatedBy == user {
+			endpoints = append(endpoints, Option{Value: e.ID, Label: e.URL, Hint: strings.Join(e.Events, ", ")})
+		}
+	}
+	v.offerOptions("remove", "keepKeys", keys)
+	v.offerOptions("remove", "keepEndpoints", endpoints)
+	return all, nil
+}
+
+// showLeave offers any member to leave.
+func showLeave(v *visit) (*View, error) {
+	buttons, err := v.drawButtons("leave")
+	return &View{Title: "Leave " + v.Name, Up: &Link{"Workspaces", Root}, Lead: "The last owner of a workspace stays.",
+		Blocks: buttons}, err
+}
+
+// showRole shows the new role of a member and the keys that it has revoked.
+func showRole(v *visit, body []byte) (*View, error) {
+	var changed struct {
+		Member      teammate
+		RevokedKeys []string
+	}
+	if err := json.Unmarshal(body, &changed); err != nil {
+		return nil, err
+	}
+	return &View{Title: "The role is changed", Up: &Link{"Team", v.addressOf("team")}, Blocks: []Block{{Facts: []Fact{
+		{"Email", plainCell(changed.Member.Email)}, {"Role", plainCell(inWords(changed.Member.Role))},
+		{"Revoked keys", plainCell(strings.Join(changed.RevokedKeys, ", "))}}}}}, nil
+}

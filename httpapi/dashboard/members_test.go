@@ -1,0 +1,38 @@
+package dashboard
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// countingAPI counts the answers of a path.
+type countingAPI struct {
+	pathAPI
+	path  string
+	count int
+}
+
+func (a *countingAPI) Do(op Operation) Answer {
+	if op.Path == a.path {
+		a.count++
+	}
+	return a.pathAPI.Do(op)
+}
+
+// A workspace with keys without end has a page of each member: so many pages of keys are read, and
+// it is known that there are more.
+func TestKeysToKeepAreOfABoundedNumber(t *testing.T) {
+	api := &countingAPI{path: keysPath, pathAPI: pathAPI{scriptedAPI: scriptedAPI{may: true}, documents: map[string]string{
+		keysPath:      `{"data":[{"id":"key_1","createdBy":"usr_1"},{"id":"key_2","createdBy":"usr_2"}],"nextCursor":"more"}`,
+		endpointsPath: `{"data":[]}`}}}
+	v := &visit{Visit: newVisit(api, "GET", "ws_1", nil)}
+	all, err := v.offerKept("usr_1")
+	require.NoError(t, err)
+	require.False(t, all)
+	require.Equal(t, keptPages, api.count)
+	api.documents[keysPath] = `{"data":[{"id":"key_1","createdBy":"usr_1"}],"nextCursor":null}`
+	all, err = v.offerKept("usr_1")
+	require.NoError(t, err)
+	require.True(t, all)
+}

@@ -1,0 +1,81 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// requireList requires the ids of a whole list that is narrowed by a query.
+func (w *world) requireList(tn tenant, path, query string, want ...string) {
+	w.t.Helper()
+	got := []string{}
+	for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
+		r := w.ok(w.get(tn.all, path+"?limit=1&"+query+cursor))
+		for i := range r.at("data").([]any) {
+			got = append(got, r.text("data", i, "id"))
+		}
+		if cursor = r.text("nextCursor"); cursor != "" {
+			cursor = "&cursor=" + cursor
+		}
+	}
+	require.Equal(w.t, append([]string{}, want...), got, query)
+}
+
+func TestPayoutsAreNarrowed(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	w.fund(tn, 1_000_000)
+	const path = "/api/treasury/payouts"
+	home, abroad := w.newRecipient(tn), w.newRecipientAbroad(tn)
+	order := func(rail, recipient string) string {
+		defer w.clock.turn(24 * time.Hour)
+		return w.ok(w.pay(tn, fmt.Sprintf(`{"rail":%q,"counterpartyId":%q,"amountCents":1500,"description":"rent"}`, rail,
+			recipient))).text("payout", "id")
+	}
+	first := w.clock.now()
+	ach, wire, second := order("ach", home), order("intl_wire", abroad), order("intl_wire", abroad)
+	w.ok(w.post(w.keyed(tn), path+"/"+second+"/cancel", ""))
+	day := func(n int) string { return first.AddDate(0, 0, n).Format(time.DateOnly) }
+	w.requireList(tn, path, "", second, wire, ach)
+	w.requireList(tn, path, "status=held", wire)
+	w.requireList(tn, path, "status=cancelled", second)
+	w.requireList(tn, path, "counterpartyId="+abroad, second, wire)
+	w.requireList(tn, path, "counterpartyId="+abroad+"&status=held", wire)
+	w.requireList(tn, path, "reference="+ach, ach)
+	w.requireList(tn, path, "reference=none")
+	w.requireList(tn, path, "from="+day(1), second, wire)
+	w.requireList(tn, path, "from="+day(1)+"&to="+day(1), wire)
+	w.requireList(tn, path, "to="+url.QueryEscape(first.Format(time.RFC3339)))
+	for query, names := range map[string]string{"status=lost": "status must be one of held, ", "from=x": "from", "to=x": "to"} {
+		r := w.get(tn.all, path+"?"+query)
+		w.fails(r, 400, "invalid_query")
+		require.Contains(t, r.text("message"), names)
+	}
+	w.fails(w.get(w.newTenant("mallory").all, path+"?counterpartyId="+home), 404, "not_found")
+}
+
+func TestRecipientsAreNarrowed(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	const path = "/api/treasury/counterparties"
+	first := w.clock.now()
+	home := w.newRecipient(tn)
+	w.clock.turn(24 * time.Hour)
+	abroad := w.newRecipientAbroad(tn)
+	w.requireList(tn, path, "", abroad, home)
+	w.requireList(tn, path, "kind=us", home)
+	w.requireList(tn, path, "kind=international", abroad)
+	w.requireList(tn, path, "name=gRACE+g", abroad)
+	w.requireList(tn, path, "name=Lovelace")
+	w.requireList(tn, path, "to="+first.Format(time.DateOnly), home)
+	w.requireList(tn, path, "from="+first.AddDate(0, 0, 1).Format(time.DateOnly), abroad)
+	for query, names := range map[string]string{"kind=them": "kind must be one of us, international", "name=": "name"} {
+		r := w.get(tn.all, path+"?"+query)
+		w.fails(r, 400, "invalid_query")
+		require.Contains(t, r.text("message"), names)
+	}
+}

@@ -1,0 +1,180 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+
+	"purser/actors/workspace"
+)
+
+const requestsPath = "/api/dashboard/requests"
+
+// The log shows the caller, the route and the status of a request, and nothing that the request
+// carried.
+func TestTheRequestLog(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	card := w.mint(tn, "").text("card", "id")
+	w.ok(w.get(tn.all.with("X-Request-Id", "mine-1"), "/api/cards?limit=7"))
+	w.fails(w.get(tn.all, "/api/cards/"+card+"x"), 404, "not_found")
+	w.visit(session(tn.cookie), "/dashboard/"+tn.workspace+"/cards/"+card+"/freeze", url.Values{})
+	w.get(key("apk_unknown"), "/api/cards")
+	list := w.ok(w.get(session(tn.cookie), requestsPath+"?limit=3"))
+	require.NotContains(t, list.raw, tn.secret)
+	require.NotContains(t, list.raw, card)
+	require.NotContains(t, list.raw, "limit=7")
+	frozen, missing, read := list.at("data", 0), list.at("data", 1), list.at("data", 2)
+	require.Equal(t, "PATCH /api/cards/{id} 200", line(frozen))
+	require.Nil(t, frozen.(map[string]any)["keyPrefix"])
+	require.NotEmpty(t, frozen.(map[string]any)["userId"])
+	require.Equal(t, "GET /api/cards/{id} 404", line(missing))
+	require.Equal(t, "not_found", missing.(map[string]any)["error"])
+	require.Equal(t, "GET /api/cards 200", line(read))
+	require.Equal(t, "mine-1", read.(map[string]any)["requestId"])
+	require.Equal(t, tn.secret[:prefixChars], read.(map[string]any)["keyPrefix"])
+	require.Nil(t, read.(map[string]any)["userId"])
+
+	refused := w.ok(w.get(session(tn.cookie), requestsPath+"?status=4xx"))
+	require.Len(t, refused.at("data"), 1)
+	require.Equal(t, missing, refused.at("data", 0))
+	require.Equal(t, missing, w.ok(w.get(session(tn.cookie), requestsPath+"?status=404")).at("data", 0))
+	for _, status := range []string{"x", "1xx", "6xx", "99", "600", "0404", "%2B404", "4xxx"} {
+		r := w.get(session(tn.cookie), requestsPath+"?status="+status)
+		w.fails(r, 400, "invalid_query")
+		require.Contains(t, r.text("message"), "status must be")
+	}
+	w.fails(w.get(session(tn.cookie), requestsPath+"?cursor=x"), 400, "invalid_query")
+	w.fails(w.get(tn.all, requestsPath), 403, "session_required")
+	require.NotContains(t, w.ok(w.get(session(w.newTenant("eve").cookie), requestsPath)).raw, "mine-1")
+}
+
+func line(request any) string {
+	r := request.(map[string]any)
+	return fmt.Sprintf("%v %v %v", r["method"], r["route"], r["status"])
+}
+
+// A member may not read the log, and its page neither.
+func TestTheRequestLogIsForOwnersAndAdmins(t *testing.T) {
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	_, bob := w.person(tn, workspace.Member)
+	_, ada := w.person(tn, workspace.Admin)
+	page := "/dashboard/" + tn.workspace + "/requests"
+	require.Equal(t, 403, w.visit(session(bob), page, nil).status)
+	require.NotContains(t, w.visit(session(bob), "/dashboard/"+tn.workspace+"/treasury", nil).text, page)
+	w.ok(w.get(tn.all.with("X-Request-Id", "mine-2"), "/api/cards"))
+	shown := w.visit(session(ada), page+"?status=2xx", nil)
+	require.Contains(t, shown.text, "mine-2")
+	require.Contains(t, shown.text, `value="2xx" selected`)
+	wrong := w.visit(session(ada), page+"?status=%3Cb%3E", nil)
+	require.Equal(t, 400, wrong.status)
+	require.Contains(t, wrong.text, "Status must be a number")
+	requireOnlyOurs(t, wrong.text)
+}
+
+func newLoggedCall(workspaceID string, at int64, id string) *call {
+	return &call{now: time.Unix(at, 0), id: id, route: &route{method: "GET", path: "/api/cards"},
+		who: caller{access: workspace.Access{Workspace: workspaceID}}}
+}
+
+func anyStatus(int) bool { return true }
+
+// A log holds maxLoggedRequests, and its pages go on behind their last request while new ones
+// arrive.
+func TestTheRequestLogDropsTheOldest(t *testing.T) {
+	l := newRequestLog()
+	for i := range maxLoggedRequests + 10 {
+		l.add(newLoggedCall("ws_1", int64(i), fmt.Sprint(i)), answer{status: 200 + i%2*204})
+	}
+	first, more := l.list("ws_1", 0, 3, anyStatus)
+	require.True(t, more)
+	require.Equal(t, []string{"1009", "1008", "1007"}, []string{first[0].id, first[1].id, first[2].id})
+	l.add(newLoggedCall("ws_1", 2000, "later"), answer{status: 200})
+	next, _ := l.list("ws_1", first[2].number, 2, anyStatus)
+	require.Equal(t, []string{"1006", "1005"}, []string{next[0].id, next[1].id})
+	all, more := l.list("ws_1", 0, maxLoggedRequests, anyStatus)
+	require.False(t, more)
+	require.Len(t, all, maxLoggedRequests)
+	require.Equal(t, "11", all[maxLoggedRequests-1].id)
+	gone, more := l.list("ws_1", all[maxLoggedRequests-1].number, 10, anyStatus)
+	require.Empty(t, gone)
+	require.False(t, more)
+	odd, more := l.list("ws_1", 0, 500, func(status int) bool { return status == 404 })
+	require.Len(t, odd, 500)
+	require.False(t, more)
+}
+
+// Many workspaces of a stranger do not take the place of a quiet one's log until their requests
+// have.
+func TestTheRequestLogDropsTheQuietest(t *testing.T) {
+	l := newRequestLog()
+	add := func(name string) { l.add(newLoggedCall(name, 0, "r"), answer{status: 200}) }
+	held := func(name string) int {
+		found, _ := l.list(name, 0, maxLoggedRequests, anyStatus)
+		return len(found)
+	}
+	add("ws_quiet")
+	add("ws_busy")
+	for i := range maxLoggedInAll/2 - 2 {
+		add(fmt.Sprint("ws_", i))
+	}
+	require.Equal(t, []int{1, 1}, []int{held("ws_quiet"), held("ws_busy")}, "in the young generation")
+	for i := range maxLoggedInAll / 2 {
+		add(fmt.Sprint("ws_more_", i))
+		if i == maxLoggedInAll/4 {
+			require.Equal(t, 1, held("ws_quiet"), "in the old generation")
+			add("ws_busy")
+		}
+	}
+	add("ws_last")
+	require.Equal(t, []int{0, 2, 1}, []int{held("ws_quiet"), held("ws_busy"), held("ws_last")})
+	most := 0
+	for name := range l.young {
+		most += held(name)
+	}
+	for name := range l.old {
+		most += held(name)
+	}
+	require.LessOrEqual(t, most, maxLoggedInAll+1)
+}
+
+// BenchmarkRequestLog compares requests with and without the log, in alternating rounds of one run:
+// with/without is the ratio of their fastest rounds, and add-ns the time of one add alone.
+func BenchmarkRequestLog(b *testing.B) {
+	w := newWorld(b)
+	tn := w.newTenant("ada")
+	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+	req.SetRequestURI("http://purser.test/api/workspaces")
+	req.Header.Set("Authorization", "Bearer "+tn.secret)
+	log := w.server.requests
+	fastest := map[*requestLog]time.Duration{log: time.Hour, nil: time.Hour}
+	const round = 100
+	b.ResetTimer()
+	for range b.N {
+		for _, used := range []*requestLog{log, nil} {
+			w.server.requests = used
+			began := time.Now()
+			for range round {
+				require.NoError(b, w.client.Do(req, resp))
+			}
+			fastest[used] = min(fastest[used], time.Since(began))
+		}
+	}
+	b.StopTimer()
+	require.Equal(b, 200, resp.StatusCode())
+	b.ReportMetric(float64(fastest[log])/float64(fastest[nil]), "with/without")
+	c := newLoggedCall("ws_1", 1, "0123456789abcdef")
+	c.header.authorization = "Bearer " + strings.Repeat("s", 56)
+	began := time.Now()
+	for range 1_000_000 {
+		log.add(c, answer{status: 200})
+	}
+	b.ReportMetric(float64(time.Since(began))/1e6, "add-ns")
+	b.ReportMetric(float64(fastest[nil])/round, "request-ns")
+}

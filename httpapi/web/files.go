@@ -1,0 +1,58 @@
+package web
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// File is a file that a page loads from the server.
+type File struct {
+	ContentType string
+	Content     []byte
+}
+
+// Files holds the style sheets, scripts and images that pages load. The name under which one is
+// served contains a hash of its content, so browsers may cache it without end. Files never change.
+type Files struct {
+	byName map[string]File
+	paths  map[string]string
+}
+
+// contentTypes are the types of the files that pages load, by extension.
+var contentTypes = map[string]string{"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8",
+	"svg": "image/svg+xml"}
+
+// LoadFiles reads the named files. base is the path under which they are served; it ends with a
+// slash. It fails for a name that from does not have, and for an extension without a content type.
+// The makers of pages call it at the start of the server.
+func LoadFiles(from fs.FS, base string, names ...string) (*Files, error) {
+	f := &Files{byName: map[string]File{}, paths: map[string]string{}}
+	for _, name := range names {
+		content, err := fs.ReadFile(from, name)
+		if err != nil {
+			return nil, err
+		}
+		stem, extension, _ := strings.Cut(name, ".")
+		if contentTypes[extension] == "" {
+			return nil, fmt.Errorf("web: file %s has an unknown extension", name)
+		}
+		sum := sha256.Sum256(content)
+		versioned := stem + "-" + hex.EncodeToString(sum[:6]) + "." + extension
+		f.byName[versioned] = File{contentTypes[extension], content}
+		f.paths[name] = base + versioned
+	}
+	return f, nil
+}
+
+// File returns a file by its versioned name, and false for an unknown name.
+func (f *Files) File(name string) (File, bool) {
+	file, ok := f.byName[name]
+	return file, ok
+}
+
+// PathOf returns the path under which a file of LoadFiles is served; "" for another name. Templates
+// call it.
+func (f *Files) PathOf(name string) string { return f.paths[name] }
