@@ -16,6 +16,8 @@ type committer struct {
 	claims   *claims
 	listener Listener
 	deadline func() <-chan time.Time // Options.Deadline
+	// answerWithin is Options.AnswerWithin.
+	answerWithin time.Duration
 
 	pool    *sync.Pool
 	slots   chan struct{} // an entry for each admitted commit
@@ -26,8 +28,9 @@ type committer struct {
 func newCommitter(s *store, stop *failStop, b *buckets, o *Options) *committer {
 	return &committer{
 		store: s, failStop: stop, buckets: b, claims: newClaims(), listener: o.Listener, deadline: o.Deadline,
-		pool:  newTicketPool(),
-		slots: make(chan struct{}, MaxUnsynced), queue: make(chan *ticket, MaxUnsynced),
+		answerWithin: o.AnswerWithin,
+		pool:         newTicketPool(),
+		slots:        make(chan struct{}, MaxUnsynced), queue: make(chan *ticket, MaxUnsynced),
 		returns: make(chan *ticket, MaxUnsynced),
 	}
 }

@@ -26,6 +26,9 @@ type Options struct {
 	// Fatal is called with the first failed commit or sync. It should end the process; the engine
 	// answers nothing afterwards.
 	Fatal func(error)
+	// AnswerWithin is the longest wait of a message for its sync before it is answered "timeout";
+	// 0: hold.AnswerWithin.
+	AnswerWithin time.Duration
 	// Deadline returns the channel that ends an answer's wait; nil: AnswerWithin by the machine's
 	// clock. Tests control it.
 	Deadline func() <-chan time.Time
@@ -39,6 +42,9 @@ func (o *Options) ensureDefaults() {
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes
+	}
+	if o.AnswerWithin == 0 {
+		o.AnswerWithin = hold.AnswerWithin
 	}
 	if o.BacklogMax == 0 {
 		o.BacklogMax = DefaultBacklogMax
@@ -67,6 +73,7 @@ func (o *Options) Validate() error {
 	fault(o.Fatal == nil, "nobody to tell of a fatal error")
 	fault(o.CacheBytes < 0, "negative cache")
 	fault(o.BacklogMax < 0, "negative backlog")
+	fault(o.AnswerWithin < 0, "negative time to answer")
 	return errors.Join(faults...)
 }
 

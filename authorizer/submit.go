@@ -69,7 +69,7 @@ func (in *intake) close() {
 // submit is Engine.Submit.
 func (in *intake) submit(m *hold.Message) hold.Answer {
 	t := in.admitArrival(m.Waited)
-	if m.Waited >= hold.AnswerWithin {
+	if m.Waited >= in.commits.answerWithin {
 		return in.turnAway(t, m, errLate)
 	}
 	if err := in.handOver(t, m, true); err != nil {

@@ -117,7 +117,7 @@ func (c *committer) armTicket(t *ticket, waited time.Duration) {
 		t.deadline = c.deadline()
 		return
 	}
-	t.timer.Reset(max(0, hold.AnswerWithin-waited))
+	t.timer.Reset(max(0, c.answerWithin-waited))
 	t.deadline = t.timer.C
 }
 

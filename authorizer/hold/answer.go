@@ -7,7 +7,7 @@ import (
 	"purser/persistence/money"
 )
 
-// AnswerWithin is the longest wait of a message for its sync before it is answered "timeout".
+// AnswerWithin is the default of the longest wait of a message for its sync, after which it is answered "timeout".
 const AnswerWithin = 150 * time.Millisecond
 
 // HTTP statuses of an Answer.

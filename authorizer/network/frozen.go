@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"purser/authorizer/hold"
 )
 
 // The timers of a stopped or starved process do not run. Messages then wait in the sockets, and
@@ -110,10 +108,10 @@ func (p *pulse) gapBefore(at int64) (sinceAwake time.Duration, frozen bool) {
 // waitedInSocket returns how long a message has waited in the socket, as far as known. Without a
 // gap it is 0. After a gap the kernel knows the arrival of the connection's last bytes, and the
 // message is at least as old. Bytes from before the end of a machine's sleep are older by that
-// sleep. Where the kernel cannot be asked, a message that is read within AnswerWithin of the gap's
-// end counts as AnswerWithin old. The server reads it for each message, so that a message older
+// sleep. Where the kernel cannot be asked, a message that is read within the answer's time after the
+// gap's end counts as that old. The server reads it for each message, so that a message older
 // than the answer's time is not approved late.
-func (p *pulse) waitedInSocket(conn net.Conn) time.Duration {
+func (p *pulse) waitedInSocket(conn net.Conn, within time.Duration) time.Duration {
 	if p.last.Load() == 0 {
 		return 0
 	}
@@ -127,8 +125,8 @@ func (p *pulse) waitedInSocket(conn net.Conn) time.Duration {
 		}
 		return age
 	}
-	if sinceAwake < hold.AnswerWithin {
-		return hold.AnswerWithin
+	if sinceAwake < within {
+		return within
 	}
 	return 0
 }

@@ -57,7 +57,7 @@ func TestKernelGivesTheAgeOfAMessage(t *testing.T) {
 	client, conn := tcpPair(t)
 	_, err := client.Write([]byte("message"))
 	require.NoError(t, err)
-	require.Zero(t, p.waitedInSocket(conn), "without a pulse nothing is known")
+	require.Zero(t, p.waitedInSocket(conn, hold.AnswerWithin), "without a pulse nothing is known")
 	p.recordBeat(p.sinceStart(), 0)
 	p.awake.Store(p.sinceStart())
 	_, known := receivedAgo(conn)
@@ -65,7 +65,7 @@ func TestKernelGivesTheAgeOfAMessage(t *testing.T) {
 	require.Eventually(t, func() bool {
 		p.recordBeat(p.sinceStart(),
 			0)
-		return p.waitedInSocket(conn) >= hold.AnswerWithin
+		return p.waitedInSocket(conn, hold.AnswerWithin) >= hold.AnswerWithin
 	}, time.Minute,
 		time.Millisecond)
 	_, err = client.Write([]byte("another"))
@@ -73,7 +73,7 @@ func TestKernelGivesTheAgeOfAMessage(t *testing.T) {
 	require.Eventually(t, func() bool {
 		p.recordBeat(p.sinceStart(),
 			0)
-		return p.waitedInSocket(conn) < hold.AnswerWithin
+		return p.waitedInSocket(conn, hold.AnswerWithin) < hold.AnswerWithin
 	}, time.Minute,
 		time.Millisecond)
 
@@ -81,7 +81,7 @@ func TestKernelGivesTheAgeOfAMessage(t *testing.T) {
 	defer inside.Close()
 	defer outside.Close()
 	p.awake.Store(p.sinceStart())
-	require.Equal(t, hold.AnswerWithin, p.waitedInSocket(inside))
+	require.Equal(t, hold.AnswerWithin, p.waitedInSocket(inside, hold.AnswerWithin))
 }
 
 // Neither the process's clock nor the kernel's age of bytes counts the sleep of a machine. A
@@ -96,14 +96,14 @@ func TestMachineSleepAgesEarlierMessages(t *testing.T) {
 	p.last.Store(p.sinceStart())
 	p.recordBeat(p.sinceStart(), time.Minute+hold.AnswerWithin)
 	require.Eventually(t, func() bool { age, _ := receivedAgo(conn); return age > 0 }, time.Minute, time.Millisecond)
-	require.GreaterOrEqual(t, p.waitedInSocket(conn), hold.AnswerWithin)
+	require.GreaterOrEqual(t, p.waitedInSocket(conn, hold.AnswerWithin), hold.AnswerWithin)
 
 	awake := p.sinceStart()
 	require.Eventually(t, func() bool { return p.sinceStart()-awake > int64(20*time.Millisecond) }, time.Minute,
 		time.Millisecond)
 	_, err = client.Write([]byte("after"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.waitedInSocket(conn) < hold.AnswerWithin }, time.Minute,
+	require.Eventually(t, func() bool { return p.waitedInSocket(conn, hold.AnswerWithin) < hold.AnswerWithin }, time.Minute,
 		time.Millisecond)
 }
 

@@ -54,6 +54,8 @@ type Options struct {
 	Proxies       forwarded.Networks
 	ProxyProtocol bool
 	TLS           *tls.Config
+	// AnswerWithin is the authorizer's; 0: hold.AnswerWithin.
+	AnswerWithin time.Duration
 	// IgnoreStops turns off the check of messages' age after a stop of the process, for tests on a
 	// machine that is busy enough to look stopped.
 	IgnoreStops bool
@@ -67,6 +69,7 @@ func (o *Options) ensureDefaults() {
 	o.ReadTimeout = orDefault(o.ReadTimeout, DefaultReadTimeout)
 	o.WriteTimeout = orDefault(o.WriteTimeout, DefaultWriteTimeout)
 	o.IdleTimeout = orDefault(o.IdleTimeout, DefaultIdleTimeout)
+	o.AnswerWithin = orDefault(o.AnswerWithin, hold.AnswerWithin)
 	if o.Answered == nil {
 		o.Answered = func(hold.Kind, int, time.Duration) {}
 	}
@@ -267,7 +270,7 @@ func (s *Server) decide(ctx *fasthttp.RequestCtx, kind hold.Kind) {
 		respondError(ctx, fasthttp.StatusBadRequest, codeInvalidBody, why)
 		return
 	}
-	m.Waited = s.pulse.waitedInSocket(ctx.Conn())
+	m.Waited = s.pulse.waitedInSocket(ctx.Conn(), s.options.AnswerWithin)
 	answer := s.options.Decider.Submit(m)
 	if answer.Status == 0 {
 		// An unknown outcome has no answer: the closed connection states none.

@@ -100,6 +100,7 @@ func countDifferences(a, b map[string]string) (n int) {
 // killed with SIGKILL, once after its first start and once after its second. Opening the store
 // either fails or reads every value.
 func TestAttackDamageToADeploymentIsRefused(t *testing.T) {
+	onlyInFullLength(t)
 	purser, data := program{path: buildProgram(t)}, t.TempDir()
 	older := vfs.NewMem()
 	random := rand.New(rand.NewPCG(14, 7))

@@ -207,6 +207,7 @@ func measureSwipesDuring(t *testing.T, p *process, data string, rate int, lasts 
 // Without the limits accept failed, Serve returned and the process ended. With PURSER_TEST_FULL
 // each flood is compared with the same swipes without it.
 func TestAttackFloods(t *testing.T) {
+	onlyInFullLength(t)
 	purser, full := program{path: buildProgram(t)}, os.Getenv(fullLengthVariable) != ""
 	purser.env = []string{"PURSER_BODY_BUDGET=4MiB", "PURSER_REFUSALS=20"}
 	data := filepath.Join(t.TempDir(), "data")

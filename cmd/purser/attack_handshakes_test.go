@@ -84,6 +84,7 @@ var clientHello = sync.OnceValue(func() []byte {
 // The attackers of whole handshakes compute on this machine's processors: four threads that
 // compute at idle priority and send nothing slow the swipes as much.
 func TestAttackFloodsOfTLS(t *testing.T) {
+	onlyInFullLength(t)
 	if os.Getenv(fullLengthVariable) == "" {
 		floodTLS(t, newCertificate(t), floodsOfTLS())
 		return

@@ -54,6 +54,7 @@ func openJournalOf(t *testing.T, data string) *pebblejournal.Journal {
 // restored directory has every answer of the first tour, passes the audit and serves a further
 // tour.
 func TestBackupUnderLoadRestoresElsewhere(t *testing.T) {
+	onlyInFullLength(t)
 	t.Parallel()
 	data, restored := t.TempDir(), filepath.Join(t.TempDir(), "restored")
 	saved, backup := filepath.Join(t.TempDir(), "saved.json"), filepath.Join(t.TempDir(), "backup")

@@ -48,6 +48,7 @@ var declineReasons = []string{"invalid_request", "card_not_found", "card_termina
 // Every workload runs against a real server. Each answer is the expected one, the balances add up,
 // and the declines have every reason of declineReasons.
 func TestBenchOfEveryWorkload(t *testing.T) {
+	onlyInFullLength(t)
 	_, c := startWithoutRateLimits(t)
 	c.Declines = 60
 	var missing []string
@@ -103,6 +104,7 @@ func missingResults(r bench.Report) (missing []string) {
 
 // A sustained rate is judged, and the report has the facts of the server and its stores.
 func TestBenchSustains(t *testing.T) {
+	onlyInFullLength(t)
 	_, c := startWithoutRateLimits(t)
 	c.Loads = []bench.Load{{Workload: bench.Sustain, Connections: 4, Rate: 50, Duration: time.Second}}
 	r, err := bench.Run(t.Context(), c)
@@ -149,6 +151,7 @@ func startFalsifyingProxy(t *testing.T, network string, falsify func(answer []by
 // A falsified answer of the card network is found in each field. It ends the run: no load follows,
 // and no other difference is reported.
 func TestBenchFindsAFalsifiedAnswer(t *testing.T) {
+	onlyInFullLength(t)
 	for _, c := range []struct{ load, from, to string }{
 		{bench.Authorize, `"approved"`, `"declined"`},
 		{bench.Lifecycle, `"posted"`, `"unmatched"`},

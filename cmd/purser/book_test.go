@@ -16,6 +16,7 @@ import (
 // TestAuditComparesTheBook runs the demo on Postgres. The book reaches the journal's head. The
 // audit compares it, of a running server and of stopped stores, and finds a wrong balance in it.
 func TestAuditComparesTheBook(t *testing.T) {
+	onlyInFullLength(t)
 	t.Parallel()
 	database := pgtest.Own(t, "the book of the program", true)
 	if database == nil {

@@ -30,6 +30,7 @@ const (
 // and kills the server at a random moment. After the restart all 64 clients repeat the request. The
 // request has taken effect once, and every answer is the same.
 func TestKillAmidOneIdempotencyKey(t *testing.T) {
+	onlyInFullLength(t)
 	t.Parallel()
 	onEachStoreSet(t, killAmidOneKey)
 }

@@ -29,6 +29,7 @@ const intentRounds = 50
 // random moment. After the restart all 64 clients submit it again. At most one answer is an
 // acceptance, every other answer is intent_replay, and each answer is in the agent's log.
 func TestKillAmidOneIntent(t *testing.T) {
+	onlyInFullLength(t)
 	t.Parallel()
 	onEachStoreSet(t, killAmidOneIntent)
 }

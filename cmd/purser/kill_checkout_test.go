@@ -46,6 +46,7 @@ var killWindows = []int64{40, 400, 1_000}
 // TestNoCheckoutIsCreditedTwice kills the server at random moments while customers create payment
 // links, select an asset, pay and poll the status.
 func TestNoCheckoutIsCreditedTwice(t *testing.T) {
+	onlyInFullLength(t)
 	t.Parallel()
 	onEachStoreSet(t, killAmidCheckouts)
 }

@@ -26,8 +26,8 @@ import (
 
 // Timeouts of waits, and the interval between two polls.
 const (
-	processTimeout = 60 * time.Second // for a process to start or to exit
-	stateTimeout   = 60 * time.Second // for a running server to reach a state
+	processTimeout = 10 * time.Minute // for a process to start or to exit
+	stateTimeout   = 10 * time.Minute // for a running server to reach a state
 	logTailLines   = 40               // log lines in the message of a failed wait
 	pollInterval   = 5 * time.Millisecond
 )
@@ -42,8 +42,17 @@ type program struct {
 }
 
 // fullLengthVariable is the environment variable that runs the process tests in full length: more
-// rounds and longer outages. make test-full sets it.
+// rounds and longer outages. make verify sets it.
 const fullLengthVariable = "PURSER_TEST_FULL"
+
+// onlyInFullLength leaves a test to make verify: outages, kills, floods, damage and migrations last
+// longer than a gate may.
+func onlyInFullLength(t *testing.T) {
+	t.Helper()
+	if os.Getenv(fullLengthVariable) == "" {
+		t.Skip("left to make verify")
+	}
+}
 
 // onEachStoreSet runs a test on the embedded stores and on Postgres with Kafka. Where full is false
 // the test may run fewer rounds.
@@ -112,7 +121,7 @@ func purserCommand(purser program, data string, args ...string) *exec.Cmd {
 	cmd := exec.Command(purser.path, append(args, "--data-dir", data)...)
 	cmd.Env = append([]string{"PURSER_HTTP_ADDR=127.0.0.1:0", "PURSER_AUTHORIZER_ADDR=127.0.0.1:0",
 		"PURSER_ADMIN_ADDR=127.0.0.1:0", "PURSER_RATE_LIMITS=off", "PURSER_REFUSALS=off",
-		"PURSER_SANDBOX_DELAY=50ms", "PURSER_AUTHORIZER_CACHE=64MiB"},
+		"PURSER_SANDBOX_DELAY=50ms", "PURSER_AUTHORIZER_CACHE=64MiB", "PURSER_ANSWER_WITHIN=" + patientAnswer},
 		purser.env...)
 	return cmd
 }

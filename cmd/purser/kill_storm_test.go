@@ -27,7 +27,8 @@ const (
 )
 
 // storm is a load of many concurrent clients. The client that receives answer number signalAfter,
-// or a later one, signals the server, and every client stops.
+// or a later one, signals the server, and every client stops. A storm that ends without such an
+// answer signals the server at its end.
 type storm struct {
 	*witness
 	p           *process
@@ -45,7 +46,7 @@ type storm struct {
 	serial             atomic.Int64
 	answers            atomic.Int64
 	inFlight           atomic.Int64 // authorizations without an answer
-	inFlightAtSignal   int64        // 0: the server was not signalled
+	inFlightAtSignal   int64        // 0: the storm ended before the signal
 	answersAfterSignal atomic.Int64
 }
 
@@ -73,6 +74,10 @@ func (s *storm) run(seed uint64) {
 		}
 	}
 	clients.Wait()
+	s.once.Do(func() {
+		close(s.signalled)
+		s.signal()
+	})
 }
 
 func (s *storm) stopped() bool {

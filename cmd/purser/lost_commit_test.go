@@ -39,6 +39,7 @@ const (
 // swipes and requests. The server finds out whether each commit took effect, and applies nothing
 // twice.
 func TestCommitsWithoutAnAnswer(t *testing.T) {
+	onlyInFullLength(t)
 	t.Parallel()
 	purser, most := onPostgresAndKafka(t, buildProgram(t)), shortCuts
 	if purser.database == nil {

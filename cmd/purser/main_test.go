@@ -32,11 +32,15 @@ func testConfig(t *testing.T, data string) settings.Config {
 	return c
 }
 
+// patientAnswer is the time to answer of the servers under test: no answer depends on the speed of
+// the machine.
+const patientAnswer = "1h"
+
 func testSettings(t *testing.T, data string) settings.Settings {
 	t.Helper()
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
+	s.DataDir, s.SandboxDelay, s.AuthorizerCache, s.AnswerWithin = data, "50ms", "16MiB", patientAnswer
 	return s
 }
 

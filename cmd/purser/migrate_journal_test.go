@@ -27,7 +27,7 @@ func startOnDatabase(t *testing.T, data, url string) *daemon {
 	require.NoError(t, err)
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
+	s.DataDir, s.SandboxDelay, s.AuthorizerCache, s.AnswerWithin = data, "50ms", "16MiB", patientAnswer
 	s.DatabaseURL, s.DataKey = url, strings.TrimSpace(string(key))
 	c, err := s.Config()
 	require.NoError(t, err)
@@ -41,6 +41,7 @@ func startOnDatabase(t *testing.T, data, url string) *daemon {
 // TestAJournalMovesToPostgres moves a journal from its directory to Postgres, and from there by a
 // backup to another database and back into a directory.
 func TestAJournalMovesToPostgres(t *testing.T) {
+	onlyInFullLength(t)
 	t.Parallel()
 	database := pgtest.Own(t, "purser migrate-journal", true)
 	if database == nil {

@@ -58,6 +58,7 @@ type outage struct {
 
 // TestSwipesDoNotNoticeAnOutage stops Postgres, Kafka and both under a steady load of swipes.
 func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
+	onlyInFullLength(t)
 	o := &outage{program: onPostgresAndKafka(t, buildProgram(t)), outageTimes: shortOutage,
 		data: filepath.Join(t.TempDir(), "data")}
 	if o.database == nil {

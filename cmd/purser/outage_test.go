@@ -30,7 +30,7 @@ func databaseConfig(t *testing.T, data, url string, brokers ...string) settings.
 	t.Helper()
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
+	s.DataDir, s.SandboxDelay, s.AuthorizerCache, s.AnswerWithin = data, "50ms", "16MiB", patientAnswer
 	s.DataKey, s.DatabaseURL, s.KafkaBrokers, s.RateLimits = testDataKey, url, strings.Join(brokers, ","), "off"
 	c, err := s.Config()
 	require.NoError(t, err)
@@ -133,6 +133,7 @@ func requireCleanAudit(t *testing.T, c settings.Config) {
 // TestSwipesOutliveTheDatabase starts a server while its database is down, and crashes the database
 // of a running server. Swipes are approved in both cases.
 func TestSwipesOutliveTheDatabase(t *testing.T) {
+	onlyInFullLength(t)
 	database := pgtest.Own(t, "the program while its database is away", true)
 	if database == nil {
 		return
@@ -183,6 +184,7 @@ const silentDatabaseTimeout = 30 * time.Second
 // and nothing is answered. A request is answered 503 within silentDatabaseTimeout, and swipes are
 // approved.
 func TestRequestsAreRefusedWhileTheDatabaseIsSilent(t *testing.T) {
+	onlyInFullLength(t)
 	t.Parallel()
 	database := pgtest.Own(t, "the program on a database that does not answer", true)
 	if database == nil {

@@ -150,6 +150,7 @@ func (d *staleDeployment) hasLaterSwipe() bool {
 // A journal that is older than the authorizer, as after a failover to a standby that lagged, gets
 // back every decision that the authorizer's log has. No card may spend more than before.
 func TestAttackStaleJournal(t *testing.T) {
+	onlyInFullLength(t)
 	t.Parallel()
 	for name, deploy := range map[string]func(*testing.T) *staleDeployment{"directory": staleDirectory,
 		"postgres": stalePostgres} {

@@ -312,7 +312,8 @@ func (m *daemon) openEngine(deployment ident.UUID) error {
 	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(m.config.DataDir), Deployment: deployment,
 		CacheBytes: m.config.AuthorizerCacheBytes, OpenTables: m.shares.openTables,
 		BacklogMax: m.config.BacklogMax, NoSync: !m.config.AuthorizerSync,
-		Clock: m.Clock, ClockSuspect: m.trusted.isSuspect, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal})
+		Clock: m.Clock, ClockSuspect: m.trusted.isSuspect, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal,
+		AnswerWithin: m.config.AnswerWithin})
 	if err != nil {
 		return datadir.WithRepair(err, datadir.AuthorizerDir(m.config.DataDir), datadir.RepairEngine)
 	}

@@ -87,7 +87,7 @@ func (m *daemon) startNetwork(context.Context) error {
 		Answered: m.metrics.networkAnswered, MaxConnections: m.shares.network,
 		MaxPerPeer: m.config.Connections.PerAddress, AtOnce: tuning.UnauthenticatedAtOnce(m.config.Processors),
 		Refusals: m.config.Refusals, Proxies: m.config.Proxies.Trusted, ProxyProtocol: m.config.Proxies.Network,
-		TLS: m.config.Certificate.ServerConfig()})
+		TLS: m.config.Certificate.ServerConfig(), AnswerWithin: m.config.AnswerWithin})
 	if err == nil {
 		m.edge.addPort(portNetwork, m.shares.network, server.Counts)
 		m.stopNetwork = m.serve(portNetwork, server, m.listeners.authorizer, m.memory)

@@ -55,6 +55,7 @@ type Settings struct {
 	RateLimits         string `name:"rate-limits" env:"PURSER_RATE_LIMITS" default:"100,600,1200" help:"Requests a minute: key,workspace,address; off for load tests."`
 	PayoutLimits       string `name:"payout-limits" env:"PURSER_PAYOUT_LIMITS" default:"250000,1000000" help:"Dollars a day that may be paid out: key,workspace."`
 	BacklogMax         string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
+	AnswerWithin       string `name:"answer-within" env:"PURSER_ANSWER_WITHIN" default:"150ms" help:"How long a message of the card network waits for its sync before it is answered timeout."`
 	SandboxDelay       string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank and ramp take."`
 	BankURL            string `name:"bank-url" env:"PURSER_BANK_URL" help:"A bank partner elsewhere, such as purser sandbox-bank; one in this process when unset."`
 	MultiCurrency      string `name:"multi-currency" env:"PURSER_MULTI_CURRENCY" default:"true" help:"false: balances in currencies are not connected."`
@@ -108,7 +109,8 @@ type Config struct {
 	RateLimits                          httpapi.RateLimits
 	PayoutLimits                        balance.PayoutLimits
 	BacklogMax                          int
-	Processors                          int // processors for this process; 0: those of Go's scheduler
+	Processors                          int           // processors for this process; 0: those of Go's scheduler
+	AnswerWithin                        time.Duration // of a message of the card network
 	SandboxDelay                        time.Duration
 	BankURL                             string // "": the sandbox bank is in this process
 	PhysicalCards                       bool
@@ -153,6 +155,8 @@ const (
 	maxConnections  = 1_000_000
 	maxRefusals     = 1_000_000
 	maxSandboxDelay = 24 * time.Hour
+	minAnswerWithin = 10 * time.Millisecond
+	maxAnswerWithin = time.Hour
 	maxSecrets      = 2
 )
 
@@ -187,6 +191,7 @@ func (s Settings) Config() (Config, error) {
 	c.RateLimits = f.limits(s.RateLimits)
 	c.PayoutLimits = f.payoutLimits(s.PayoutLimits)
 	c.BacklogMax = f.integer("PURSER_BACKLOG_MAX", s.BacklogMax, minBacklog, maxBacklog)
+	c.AnswerWithin = f.duration("PURSER_ANSWER_WITHIN", s.AnswerWithin, minAnswerWithin, maxAnswerWithin)
 	c.SandboxDelay = f.Delay(s.SandboxDelay)
 	c.LogFormat = f.OneOf("PURSER_LOG_FORMAT", s.LogFormat, LogText, LogJSON)
 	c.SignupOpen = f.OneOf("PURSER_SIGNUP", s.Signup, "open", "closed") == "open"
@@ -390,9 +395,13 @@ func (f *Faults) integer(name, value string, least, most int) int {
 }
 
 func (f *Faults) Delay(value string) time.Duration {
+	return f.duration("PURSER_SANDBOX_DELAY", value, 0, maxSandboxDelay)
+}
+
+func (f *Faults) duration(name, value string, least, most time.Duration) time.Duration {
 	d, err := time.ParseDuration(value)
-	if err != nil || d < 0 || d > maxSandboxDelay {
-		f.Add("PURSER_SANDBOX_DELAY", "%q is not a duration from 0s to %s", value, maxSandboxDelay)
+	if err != nil || d < least || d > most {
+		f.Add(name, "%q is not a duration from %s to %s", value, least, most)
 	}
 	return d
 }
