@@ -9,7 +9,7 @@ SBOM        = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build release run demo audit up down test test-full attacks race model test-kafka test-evm fuzz fuzz-edge clients schemathesis pages histories lint vuln bench bench-cards microbench clean
+.PHONY: build release run demo audit up down test test-full verify attacks race race-short walk walk-postgres walk-kafka model test-kafka test-evm fuzz fuzz-edge clients schemathesis pages histories lint vuln bench bench-cards microbench clean
 
 # Static, as in the image: with C in it, Pebble's caches come from an allocator that neither gives back nor counts.
 # The commit is stamped, with "+" behind it when the tree but for results is not the commit's; none without a repository of its own.
@@ -53,9 +53,14 @@ down:
 test:
 	go test -vet=off -timeout 30m ./cmd/purser ./httpapi ./persistence/pgjournal ./persistence/book ./actors ./...
 
-# The suites that kill the program, cut its commits and take its stores away, in full length: about half an hour.
+# What make test leaves out: the suites that kill the program, cut its commits, take its stores away, move and damage them, and
+# loads, in full length: about half an hour.
 test-full:
-	PURSER_TEST_FULL=1 go test -count=1 -timeout 60m -v -run 'Kill|RealProcess|PaidTwice|WithoutAnAnswer|Outage' ./cmd/purser
+	PURSER_TEST_FULL=1 go test -count=1 -timeout 90m -v -skip '^TestAttack' ./cmd/purser
+
+# All that is checked before a release, a line for each step; about three hours. .ci/verify STEP... runs some.
+verify:
+	.ci/verify
 
 # Every attack on the program in its long form, one package after another: tests named TestAttack. make test runs them in their short form.
 attacks:
@@ -64,6 +69,20 @@ attacks:
 # The tests in which the race detector can see something, in short form. It needs a C compiler.
 race:
 	.ci/race
+
+# The same for the packages with concurrency of their own and a tenth of httpapi, as the gate runs it.
+race-short:
+	.ci/race short
+
+# The built program: demo, kill -9, the same answers again, audit, backup, rebuild, restore. On Postgres, and on Postgres and Kafka.
+walk: build
+	.ci/walk
+
+walk-postgres: build
+	.ci/postgres .ci/walk
+
+walk-kafka: build
+	.ci/kafka .ci/postgres .ci/walk
 
 # 100,000 random operations on each journal: deposits, swipes, clearings, payouts with every outcome, fees, months, restarts, crashes and a
 # rebuild, against a model, to the cent; and 50,000 over balances in currencies. make test runs 10,000, on Postgres 200, and 2,000.

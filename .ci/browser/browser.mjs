@@ -6,7 +6,11 @@ const require = createRequire(process.env.PURSER_NODE_MODULES + "/");
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
-export const within = 120_000; // that anything is waited for, in milliseconds
+export const within = 300_000; // that anything is waited for, in milliseconds: a machine may stand still for a while
+export const tries = 1000; // of an action or of a look at a page, half a second apart
+
+// some returns a list of variants, or the named two in the short form.
+export const some = (variants, ...short) => process.env.PURSER_PAGES_FORM === "short" ? short.map((i) => variants[i]) : variants;
 
 export const launch = () => chromium.launch({
   timeout: within,

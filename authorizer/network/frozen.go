@@ -34,6 +34,7 @@ type pulse struct {
 	last  atomic.Int64 // the last beat, in nanoseconds after began; 0: none
 	awake atomic.Int64 // the first beat after the last gap; 0: no gap
 	slept atomic.Int64 // the machine's sleep in the last gap, in nanoseconds
+	gap   atomic.Int64 // the length of the last gap with that sleep, in nanoseconds
 	// asleep is the machine's sleep since boot at the last beat. Only recordBeat uses it.
 	asleep time.Duration
 
@@ -83,6 +84,7 @@ func (p *pulse) recordBeat(at int64, asleep time.Duration) {
 	slept := max(0, int64(asleep-p.asleep))
 	if last := p.last.Load(); last != 0 && at-last+slept >= int64(frozenAfter) {
 		p.slept.Store(slept)
+		p.gap.Store(at - last + slept)
 		p.awake.Store(at)
 	}
 	p.asleep = asleep
@@ -108,14 +110,15 @@ func (p *pulse) gapBefore(at int64) (sinceAwake time.Duration, frozen bool) {
 // waitedInSocket returns how long a message has waited in the socket, as far as known. Without a
 // gap it is 0. After a gap the kernel knows the arrival of the connection's last bytes, and the
 // message is at least as old. Bytes from before the end of a machine's sleep are older by that
-// sleep. Where the kernel cannot be asked, a message that is read within the answer's time after the
-// gap's end counts as that old. The server reads it for each message, so that a message older
-// than the answer's time is not approved late.
+// sleep. Where the kernel cannot be asked, a message that is read within the time within after the
+// gap's end counts as old as the gap's begin. The server reads it for each message, so that a
+// message older than within, the answer's time, is not approved late.
 func (p *pulse) waitedInSocket(conn net.Conn, within time.Duration) time.Duration {
-	if p.last.Load() == 0 {
+	last, at := p.last.Load(), p.sinceStart()
+	if last == 0 {
 		return 0
 	}
-	sinceAwake, frozen := p.gapBefore(p.sinceStart())
+	sinceAwake, frozen := p.gapBefore(at)
 	if !frozen {
 		return 0
 	}
@@ -125,8 +128,11 @@ func (p *pulse) waitedInSocket(conn net.Conn, within time.Duration) time.Duratio
 		}
 		return age
 	}
-	if sinceAwake < within {
-		return within
+	switch {
+	case sinceAwake == 0:
+		return time.Duration(at - last)
+	case sinceAwake < within:
+		return sinceAwake + time.Duration(p.gap.Load())
 	}
 	return 0
 }

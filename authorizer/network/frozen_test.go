@@ -50,7 +50,7 @@ func tcpPair(t *testing.T) (client, server net.Conn) {
 }
 
 // After a gap the kernel gives the age of the bytes in a socket. Messages of other connections
-// count as old for AnswerWithin.
+// count as old as the gap, for the answer's time after it.
 func TestKernelGivesTheAgeOfAMessage(t *testing.T) {
 	var p pulse
 	p.began = time.Now().Add(-time.Hour)
@@ -80,8 +80,12 @@ func TestKernelGivesTheAgeOfAMessage(t *testing.T) {
 	inside, outside := net.Pipe()
 	defer inside.Close()
 	defer outside.Close()
-	p.awake.Store(p.sinceStart())
-	require.Equal(t, hold.AnswerWithin, p.waitedInSocket(inside, hold.AnswerWithin))
+	p.last.Store(p.sinceStart() - int64(time.Minute))
+	require.GreaterOrEqual(t, p.waitedInSocket(inside, hold.AnswerWithin), time.Minute, "in the gap")
+	p.recordBeat(p.sinceStart(), 0)
+	require.GreaterOrEqual(t, p.waitedInSocket(inside, time.Hour), time.Minute, "after the gap")
+	p.awake.Store(p.sinceStart() - int64(time.Second))
+	require.Zero(t, p.waitedInSocket(inside, hold.AnswerWithin), "it arrived after the gap")
 }
 
 // Neither the process's clock nor the kernel's age of bytes counts the sleep of a machine. A
