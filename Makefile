@@ -85,8 +85,8 @@ walk-kafka: build
 	.ci/kafka .ci/postgres .ci/walk
 
 # 100,000 random operations on each journal: deposits, swipes, clearings, payouts with every outcome, fees, months, restarts, crashes and a
-# rebuild, against a model, to the cent; and 50,000 over balances in currencies. make test runs 10,000, on Postgres 200, and 2,000.
-# Then 1,000 random histories of one shard of a journal on Postgres, against the contract's model. make test runs 25.
+# rebuild, against a model, to the cent; and 50,000 over balances in currencies. make test runs 2,000, on Postgres 200, and 480.
+# Then 1,000 random histories of one shard of a journal on Postgres, against the contract's model. make test runs 10.
 model:
 	PURSER_MODEL_OPS=100000 go test -count=1 -timeout 180m -parallel 4 -run TestRandomLivesAddUp -v ./actors
 	PURSER_MODEL_OPS=50000 go test -count=1 -timeout 60m -run TestRandomConversionsAddUp -v ./actors

@@ -303,7 +303,7 @@ var modelCurrencies = []money.Currency{"USD", "EUR", "GBP", "JPY", "KWD"}
 
 func TestRandomConversionsAddUp(t *testing.T) {
 	var ops atomic.Int64
-	each := opsPerRun(modelOps(t, 2_000))
+	each := opsPerRun(modelOps(t, 480))
 	runInParallel(t, func(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			runConversionModel(t, rt, stackOptions{}, each)

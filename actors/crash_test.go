@@ -21,12 +21,15 @@ import (
 	"purser/persistence/money"
 )
 
-// Extent of the crash test. Power fails at every crashEvery-th write of either store.
+// Extent of the crash test. Power fails at every crashEvery-th write of either store. The test
+// recovers from about crashPoints failures, or crashPointsFull with PURSER_TEST_FULL.
 const (
 	crashClients = 8
 	crashOps     = 60 // per client
 	crashEvery   = 6
-	crashPoints  = 60
+	crashPoints  = 16
+
+	crashPointsFull = 60
 )
 
 // acknowledged is an answer that a client received. A repeat after a crash must give it again.
@@ -243,7 +246,7 @@ func (w *testStack) verifyRepeat(a acknowledged) []string {
 func TestNothingAnsweredIsLostWhenThePowerFails(t *testing.T) {
 	began := time.Now()
 	crashes := runSwipeStorm(t, false, crashEvery)
-	step := max(1, len(crashes)/crashPoints)
+	step := max(1, len(crashes)/atFullLength(crashPoints, crashPointsFull))
 	tried, repeated := 0, 0
 	for i := len(crashes) - 1; i >= 0; i -= step {
 		wrong := crashes[i].recoverAndCheck(t, false)

@@ -20,12 +20,9 @@ func TestNoSwipeIsApprovedAfterAFreezeIsAnswered(t *testing.T) { onEachJournal(t
 
 func freezeDuringSwipes(t *testing.T, database string) {
 	const swipers, mostSwipes = 4, 100 // per swiper before the answer
-	rounds := 1000
-	switch {
-	case database != "":
-		rounds = 50
-	case testing.Short():
-		rounds = 100
+	rounds := atFullLength(100, 1000)
+	if database != "" {
+		rounds = atFullLength(20, 50)
 	}
 	w := newTestStack(t, vfs.NewMem(), stackOptions{database: database, retryUnavailable: database != ""})
 	defer w.stop()

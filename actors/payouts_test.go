@@ -672,15 +672,16 @@ func (w *bankStack) listPayouts(ws string) []balance.Payout {
 	return payouts
 }
 
-// payoutCrashPoints is the number of power failures that the test recovers from.
-const payoutCrashPoints = 24
+// payoutCrashPoints is the number of power failures that the test recovers from, 24 with
+// PURSER_TEST_FULL.
+const payoutCrashPoints = 10
 
 // TestAPayoutIsNeverPaidTwiceWhenThePowerFails cuts the power at writes of the journal, the
 // authorizer and the bank, before, during and after payouts are sent. The bank has each order once,
 // and the dollars that left the balance are those of its orders.
 func TestAPayoutIsNeverPaidTwiceWhenThePowerFails(t *testing.T) {
 	ws, crashes := crashDuringPayouts(t, 1)
-	const points = payoutCrashPoints
+	points := atFullLength(payoutCrashPoints, 24)
 	require.Greater(t, len(crashes), points)
 	began := time.Now()
 	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(crashes))[:points] {

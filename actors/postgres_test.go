@@ -52,7 +52,7 @@ func createDatabase(t *testing.T, server *pgtest.Server, name string) (url strin
 // mostly waits.
 func TestRandomLivesAddUpOnPostgres(t *testing.T) {
 	ops, lives := modelOps(t, 200), 2
-	if ops >= longModelOps {
+	if ops > longModelOps {
 		lives = 10
 	}
 	server := pgtest.Own(t, "random lives on Postgres", false)
@@ -77,7 +77,7 @@ func TestRandomLivesAddUpOnPostgres(t *testing.T) {
 // TestNothingAnsweredIsLostWhenPostgresCrashesToo cuts the power of the authorizer and of Postgres
 // during a storm of swipes. Every answer is given again, byte for byte, and the audit is clean.
 func TestNothingAnsweredIsLostWhenPostgresCrashesToo(t *testing.T) {
-	const crashes = 2
+	crashes := atFullLength(1, 2)
 	server := pgtest.Own(t, "a power failure with Postgres", true)
 	if server == nil {
 		return

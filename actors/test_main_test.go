@@ -17,6 +17,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// atFullLength returns full when PURSER_TEST_FULL is set, else short.
+func atFullLength(short, full int) int {
+	if os.Getenv("PURSER_TEST_FULL") != "" {
+		return full
+	}
+	return short
+}
+
 func setFlag(name, value string) {
 	if err := flag.Set(name, value); err != nil {
 		panic(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -27,6 +28,8 @@ type Book struct {
 	lockedRounds map[ident.Shard]int // consecutive writes that found the shard locked
 	reportError  func(error)
 	slack        time.Duration // a factor: Options.Slack
+	closeTimeout time.Duration // Options.CloseTimeout
+	disconnected atomic.Bool   // all connections have ended
 	stopRun      context.CancelFunc
 	work         sync.WaitGroup     // the goroutine that writes skipped positions
 	writeContext context.Context    // context of writes of skipped positions
@@ -52,9 +55,10 @@ func Open(ctx context.Context, o Options) (*Book, error) {
 	}
 	alive, end := context.WithCancel(context.Background())
 	b := &Book{pool: pool, identity: o.Identity, ready: readiness{turn: make(chan struct{}, 1)},
-		reportError: o.Note, stopRun: end, slack: time.Duration(o.Slack), lockedRounds: map[ident.Shard]int{}}
+		reportError: o.Note, stopRun: end, slack: time.Duration(o.Slack), closeTimeout: o.CloseTimeout,
+		lockedRounds: map[ident.Shard]int{}}
 	b.writeContext, b.cancelWrites = context.WithCancel(context.Background())
-	b.skipped = newSkippedPositions(b.writeSkipped)
+	b.skipped = newSkippedPositions(o.SkippedInterval, b.writeSkipped)
 	b.work.Go(func() {
 		b.skipped.Run(alive, func(err error) { b.reportError(fmt.Errorf("book cannot write skipped positions: %w", err)) })
 	})
@@ -65,10 +69,10 @@ var errClosed = errors.New("book closed")
 
 // Close waits for the calls under way, writes the skipped positions, and ends the connections. A
 // failed write is reported to Options.Note and has the effect of a crash. Close waits at most
-// closeTimeout for a server that does not answer. A write that arrives later only moves a position
+// Options.CloseTimeout for a server that does not answer. A write that arrives later only moves a position
 // forward. It returns nil.
 func (b *Book) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), b.closeTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, b.cancelWrites)()
 	b.skipped.Refuse(errClosed)
@@ -80,6 +84,7 @@ func (b *Book) Close() error {
 	ended := make(chan struct{})
 	go func() {
 		b.pool.Close() // a connection that was given up takes its time
+		b.disconnected.Store(true)
 		close(ended)
 	}()
 	select {

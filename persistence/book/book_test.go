@@ -38,6 +38,14 @@ const shard = ident.Shard(18)
 // slack is the factor of timeouts on a machine that stalls.
 const slack = 12
 
+// Durations of Options. Tests that wait for skipped positions have skippedInterval; never is longer
+// than any test. A test of a Close that is cut off has shortClose, any other one bound.
+const (
+	skippedInterval = 10 * time.Millisecond
+	never           = time.Hour
+	shortClose      = 50 * time.Millisecond
+)
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.fuzz").Value.String() != "" {
@@ -67,7 +75,14 @@ func TestMain(m *testing.M) {
 
 func open(t pgtest.T, url string, identity persistence.Identity) *book.Book {
 	t.Helper()
-	b, err := book.Open(context.Background(), book.Options{URL: url, Identity: identity, Slack: slack})
+	return openWriting(t, url, identity, skippedInterval)
+}
+
+// openWriting opens a book that writes skipped positions once per interval.
+func openWriting(t pgtest.T, url string, identity persistence.Identity, interval time.Duration) *book.Book {
+	t.Helper()
+	b, err := book.Open(context.Background(), book.Options{URL: url, Identity: identity, Slack: slack,
+		SkippedInterval: interval, CloseTimeout: bound})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b

@@ -26,7 +26,7 @@
 // nothing.
 //
 // A page without postings is skipped. The first skip of a shard moves the position in a round trip
-// of its own. Later skips stay in memory; they are written every postgres.WriteBehindInterval, all
+// of its own. Later skips stay in memory; they are written every Options.SkippedInterval, all
 // shards in one statement, and by Close, without a sync. A shard that another session has locked is
 // written the next time.
 //

@@ -2,8 +2,11 @@ package book_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -60,11 +63,20 @@ func drawAccount(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"usd", "bank", "network", "suspense", "fx"}).Draw(t, "account")
 }
 
+// modelRuns is how many random deliveries TestBookMatchesAFold makes. With PURSER_TEST_FULL it makes
+// as many as -rapid.checks says.
+const modelRuns = "30"
+
 // Two processes that restart deliver random events in random pages, with repeats. The book then
 // equals a fold of the events in memory.
 func TestBookMatchesAFold(t *testing.T) {
+	checks := flag.Lookup("rapid.checks")
+	if checks.Value.String() == checks.DefValue && os.Getenv("PURSER_TEST_FULL") == "" {
+		require.NoError(t, checks.Value.Set(modelRuns))
+		t.Cleanup(func() { require.NoError(t, checks.Value.Set(checks.DefValue)) })
+	}
 	url := databases.Database(t)
-	books := []*book.Book{open(t, url, journal), open(t, url, journal)}
+	books := []*book.Book{open(t, url, journal), openWriting(t, url, journal, never)}
 	var events []persistence.Event // all events: a lost skip is delivered again
 	run := 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -95,7 +107,8 @@ func deliver(r *rapid.T, t *testing.T, url string, books []*book.Book, events []
 	for {
 		n := rapid.IntRange(0, 1).Draw(r, "process")
 		if rapid.IntRange(0, 29).Draw(r, "crash") == 0 {
-			books[n] = open(t, url, journal) // the abandoned process may still write its skips
+			interval := rapid.SampledFrom([]time.Duration{skippedInterval, never}).Draw(r, "interval")
+			books[n] = openWriting(t, url, journal, interval) // the abandoned process may still write its skips
 		}
 		b := books[n]
 		at, err := b.Position(context.Background(), shard)

@@ -33,10 +33,9 @@ const (
 	// queryTimeout bounds a read and handleTimeout a Handle, in the client and in the server.
 	queryTimeout  = 30 * time.Second
 	handleTimeout = 60 * time.Second
-	// skippedTimeout bounds one write of skipped positions. closeTimeout bounds the last of these
-	// writes and the end of the connections.
-	skippedTimeout = 5 * time.Second
-	closeTimeout   = 2 * time.Second
+	// skippedTimeout bounds one write of skipped positions.
+	skippedTimeout      = 5 * time.Second
+	defaultCloseTimeout = 2 * time.Second // Options.CloseTimeout
 	// lockedPause is the pause between the last writes while another session holds a shard. After
 	// lockedRoundsNoted writes in a row that could not lock a shard, the book reports it.
 	lockedPause       = 20 * time.Millisecond
@@ -59,6 +58,12 @@ type Options struct {
 	// Slack multiplies all timeouts, except that of Close and that of waiting for another process
 	// to migrate; 0 means 1. It is for tests on machines that stall for seconds.
 	Slack int
+	// SkippedInterval is how long a skipped position stays in memory before it is written; 0 means
+	// postgres.WriteBehindInterval.
+	SkippedInterval time.Duration
+	// CloseTimeout bounds the last write of skipped positions and the end of the connections in
+	// Close; 0 means 2 s.
+	CloseTimeout time.Duration
 	// Note receives errors of writing skipped positions; nil ignores them. The book calls it from
 	// any goroutine.
 	Note func(error)
@@ -71,6 +76,12 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Slack == 0 {
 		o.Slack = 1
+	}
+	if o.SkippedInterval == 0 {
+		o.SkippedInterval = postgres.WriteBehindInterval
+	}
+	if o.CloseTimeout == 0 {
+		o.CloseTimeout = defaultCloseTimeout
 	}
 	if o.Note == nil {
 		o.Note = func(error) {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -27,8 +28,10 @@ type skippedPositions struct {
 // move to its end. The zero value means that no range is known.
 type positionRange struct{ after, end uint64 }
 
-func newSkippedPositions(write func(context.Context, map[ident.Shard]positionRange) error) *skippedPositions {
-	return &skippedPositions{WriteBehind: postgres.NewWriteBehind(write)}
+func newSkippedPositions(
+	interval time.Duration, write func(context.Context, map[ident.Shard]positionRange) error,
+) *skippedPositions {
+	return &skippedPositions{WriteBehind: postgres.NewWriteBehind(interval, write)}
 }
 
 // rangeBefore returns the range that ends just before a page; it is empty when none is known. It

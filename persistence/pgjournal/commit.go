@@ -22,7 +22,7 @@ func (l *lane) commitTransaction(items []item) error {
 	if len(items) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.j.slack*commitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.j.timeout)
 	defer cancel()
 	committed := false
 	asked := l.j.recordCache.now()

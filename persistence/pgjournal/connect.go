@@ -31,7 +31,7 @@ func connectionConfig(o Options, g *connectBackoff) (*pgxpool.Config, error) {
 	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return g.checkOpen() }
 	c := config.ConnConfig
 	c.ConnectTimeout = slack * postgres.ConnectTimeout
-	maps.Copy(c.RuntimeParams, sessionSettings(slack))
+	maps.Copy(c.RuntimeParams, sessionSettings(o))
 	c.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if err := checkServer(ctx, conn); err != nil && !o.AllowUnsafe {
 			return err
@@ -44,8 +44,8 @@ func connectionConfig(o Options, g *connectBackoff) (*pgxpool.Config, error) {
 
 // sessionSettings returns the parameters of every session. Each query has an index. The other plans
 // are off, because the planner chooses them for small tables and for tables without statistics.
-func sessionSettings(slack time.Duration) map[string]string {
-	all := postgres.Settings(application, slack*queryTimeout, slack*lockTimeout, slack*postgres.IdleTimeout)
+func sessionSettings(o Options) map[string]string {
+	all := postgres.Settings(application, o.Timeout, o.LockTimeout, time.Duration(o.Slack)*postgres.IdleTimeout)
 	for _, plan := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
 		all[plan] = "off"
 	}

@@ -51,7 +51,7 @@ func (j *Journal) StoredBytes(ctx context.Context) (bytes int64, err error) {
 		return 0, err
 	}
 	defer j.endCall()
-	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
 	if err := j.pool.QueryRow(ctx, sqlStoredBytes).Scan(&bytes); err != nil {
 		j.noteUnreachable(err)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -39,8 +40,8 @@ type cursorKey struct {
 // errFenced: another process owns the cursors now, or the database has lost commits.
 var errFenced = fmt.Errorf("%w: cursors are no longer written", persistence.ErrFenced)
 
-func newCursors(write func(context.Context, map[cursorKey]uint64) error) *cursors {
-	return &cursors{WriteBehind: postgres.NewWriteBehind(write), saved: map[cursorKey]bool{}}
+func newCursors(interval time.Duration, write func(context.Context, map[cursorKey]uint64) error) *cursors {
+	return &cursors{WriteBehind: postgres.NewWriteBehind(interval, write), saved: map[cursorKey]bool{}}
 }
 
 // keepPosition stores a position to be written behind. kept is false for the first save of a
@@ -127,7 +128,7 @@ func (j *Journal) SaveCursor(ctx context.Context, name string, id ident.Shard, p
 // it. It reads the heads first, so that a fenced process does not overwrite the cursors of its
 // successor. It fails with ErrUnavailable or ErrFenced; some cursors may then be written.
 func (j *Journal) writeCursors(ctx context.Context, positions map[cursorKey]uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
 	if err := j.refreshHeads(ctx); err != nil {
 		j.noteUnreachable(err)

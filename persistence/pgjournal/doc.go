@@ -29,7 +29,7 @@
 //
 // Raise waits for the same row locks, hence for every transaction of an earlier epoch that holds
 // them. A later transaction finds the new epoch. A transaction whose client is gone, or whose
-// COMMIT is delayed, keeps its locks. After evictAfter the server names the blocking sessions
+// COMMIT is delayed, keeps its locks. After Options.EvictAfter the server names the blocking sessions
 // (pg_blocking_pids) and ends those of a journal. The alternative, a process id in the shard's row,
 // could belong to another session by the time it is read. When Raise returns, a COMMIT that was
 // delayed anywhere meets a session that no longer exists.
@@ -81,8 +81,8 @@
 // # Cursors
 //
 // Cursors are written behind. The first save of a cursor by this process waits for the server.
-// Later ones stay in memory and are written every postgres.WriteBehindInterval, all changed ones in
-// one statement, without a sync. Close and Snapshot write them too. While a write fails, saves are
+// Later ones stay in memory and are written every Options.CursorInterval, all changed ones in one
+// statement, without a sync. Close and Snapshot write them too. While a write fails, saves are
 // refused, so that a subscriber does not get further ahead of its stored cursor. A crash loses the
 // cursors of the last interval, which the contract allows. Cursor returns the value in memory;
 // under AsStored, and in another process, it returns the stored one. Before a write the heads are

@@ -16,7 +16,7 @@ import (
 
 // Raise implements persistence.Journal. It raises all epochs in one transaction. It waits for the
 // row locks of the shards, which every transaction of an earlier epoch holds from its first check
-// to its end. It ends sessions that block it for longer than evictAfter. Once it holds the locks,
+// to its end. It ends sessions that block it for longer than Options.EvictAfter. Once it holds the locks,
 // no transaction of an earlier epoch can commit any more. After ErrAmbiguous the epochs may have
 // been raised; a second Raise is safe. A shard that another process has raised since is not taken
 // back: that is ErrFenced, and reported to Options.Fatal.
@@ -28,7 +28,7 @@ func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persisten
 	if len(shards) == 0 {
 		return []persistence.Head{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, j.slack*raiseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
 	ids := slices.Compact(slices.Sorted(slices.Values(shards)))
 	asked := j.recordCache.now()
@@ -132,14 +132,14 @@ func readHeads(results pgx.BatchResults) (map[ident.Shard]persistence.Head, erro
 	return heads, err
 }
 
-// startEvicting ends, every evictAfter until stop is called, the sessions of the journal that block
+// startEvicting ends, every Options.EvictAfter until stop is called, the sessions of the journal that block
 // session pid. The server names them at that moment: a stored process id may belong to another
 // session by now.
 func (j *Journal) startEvicting(ctx context.Context, pid uint32) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
 	work.Go(func() {
-		ticker := time.NewTicker(j.slack * evictAfter)
+		ticker := time.NewTicker(j.evictAfter)
 		defer ticker.Stop()
 		for {
 			select {
@@ -158,10 +158,10 @@ func (j *Journal) startEvicting(ctx context.Context, pid uint32) (stop func()) {
 	}
 }
 
-// evictBlockers ends the sessions of the journal that block session pid for longer than evictAfter,
+// evictBlockers ends the sessions of the journal that block session pid for longer than Options.EvictAfter,
 // and reports each to Options.Note. It fails only with the server's error.
 func (j *Journal) evictBlockers(ctx context.Context, pid uint32) error {
-	rows, err := j.pool.Query(ctx, sqlEvict, int32(pid), application, (j.slack * evictAfter).Milliseconds())
+	rows, err := j.pool.Query(ctx, sqlEvict, int32(pid), application, j.evictAfter.Milliseconds())
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,15 @@ func TestJournalSurvivesServerFailures(t *testing.T) {
 	if server == nil {
 		return
 	}
-	j := open(t, pgjournal.Options{URL: server.URL("postgres"), Migrate: true, Slack: 2}) // calls wait for a paused server
+	t.Parallel() // it mostly waits
+	// Calls wait for a paused server. A call that a slow machine cuts off is repeated.
+	require.NoError(t, pgjournal.Migrate(t.Context(), server.URL("postgres")))
+	var j *pgjournal.Journal
+	require.Eventually(t, func() (opened bool) {
+		var err error
+		j, err = pgjournal.Open(t.Context(), pgjournal.Options{URL: server.URL("postgres"), Timeout: time.Second})
+		return err == nil
+	}, bound, 10*time.Millisecond)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	load := &journaltest.Load{}
 	retryUnavailable(t, func() error { return load.Use(j) })
@@ -138,6 +146,7 @@ func TestCrashLosesNothing(t *testing.T) {
 	if server == nil {
 		return
 	}
+	t.Parallel() // it mostly waits
 	o := pgjournal.Options{URL: server.URL("postgres"), Migrate: true, Slack: slack}
 	load := &journaltest.Load{}
 	for range crashes {

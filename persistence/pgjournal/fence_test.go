@@ -1,7 +1,6 @@
 package pgjournal_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,17 +82,19 @@ func awaitNoTransaction(t *testing.T, database string) {
 func TestRaiseFencesLostCommits(t *testing.T) {
 	for name, c := range map[string]fenceCase{
 		"the answer is lost": {
-			fate: func(c *pgtest.Commit, _, _ <-chan struct{}) { c.LoseAnswer() },
-			want: func(head uint64) bool { return head <= 1 },
+			fate:       func(c *pgtest.Commit, _, _ <-chan struct{}) { c.LoseAnswer() },
+			want:       func(head uint64) bool { return head <= 1 },
+			evictAfter: never,
 		},
-		"COMMIT comes while Raise waits": { // before any timeout
-			fate: func(c *pgtest.Commit, raising, _ <-chan struct{}) { c.CutThen(raising) },
-			want: func(head uint64) bool { return head == 1 },
+		"COMMIT comes while Raise waits": { // and ends no session
+			fate:       func(c *pgtest.Commit, raising, _ <-chan struct{}) { c.CutThen(raising) },
+			want:       func(head uint64) bool { return head == 1 },
+			evictAfter: never,
 		},
 		"COMMIT comes after Raise": { // which has ended the blocking session
-			fate:  func(c *pgtest.Commit, _, raised <-chan struct{}) { c.CutThen(raised) },
-			want:  func(head uint64) bool { return head == 0 },
-			slack: 5,
+			fate:       func(c *pgtest.Commit, _, raised <-chan struct{}) { c.CutThen(raised) },
+			want:       func(head uint64) bool { return head == 0 },
+			evictAfter: 50 * time.Millisecond,
 		},
 	} {
 		t.Run(name, func(t *testing.T) { runFence(t, c) })
@@ -101,9 +102,9 @@ func TestRaiseFencesLostCommits(t *testing.T) {
 }
 
 type fenceCase struct {
-	fate  func(c *pgtest.Commit, raising, raised <-chan struct{})
-	want  func(head uint64) bool
-	slack int // factor of timeouts in Raise; 0 means slack
+	fate       func(c *pgtest.Commit, raising, raised <-chan struct{})
+	want       func(head uint64) bool
+	evictAfter time.Duration // Options.EvictAfter of the Raise
 }
 
 func runFence(t *testing.T, c fenceCase) {
@@ -115,7 +116,7 @@ func runFence(t *testing.T, c fenceCase) {
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	o = fastOptions(database)
 	o.PoolSize = 2 * fences // Raise uses half of them
-	o.Slack = cmp.Or(c.slack, o.Slack)
+	o.Timeout, o.LockTimeout, o.EvictAfter = never, never, c.evictAfter
 	next := open(t, o)
 	t.Cleanup(func() { require.NoError(t, next.Close()) })
 

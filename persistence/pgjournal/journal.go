@@ -31,7 +31,9 @@ type Journal struct {
 	reportError func(error)
 	reportFatal func(error)
 	clock       func() time.Time
-	slack       time.Duration // factor of all timeouts: Options.Slack
+	slack       time.Duration // factor of the fixed timeouts: Options.Slack
+	timeout     time.Duration // Options.Timeout
+	evictAfter  time.Duration // Options.EvictAfter
 	identity    persistence.Identity
 	lanes       []*lane
 	shards      [ident.Shards]shard
@@ -74,9 +76,10 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 		}
 	}
 	j := &Journal{backoff: &connectBackoff{}, reportError: o.Note, clock: o.Clock, slack: time.Duration(o.Slack),
+		timeout: o.Timeout, evictAfter: o.EvictAfter,
 		recordCache: newRecordCache(time.Duration(o.Slack) * recordsTrustedFor),
 		lookups:     make(chan *lookup, lookupMax), raising: make(chan struct{}, o.PoolSize/2)}
-	j.cursors = newCursors(j.writeCursors)
+	j.cursors = newCursors(o.CursorInterval, j.writeCursors)
 	j.reportFatal = func(err error) {
 		j.cursors.Refuse(errFenced)
 		j.recordCache.stopServing()
@@ -145,7 +148,7 @@ func (j *Journal) pollHeads(alive context.Context) {
 		if j.waiters.Load() == 0 {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(alive, j.slack*queryTimeout)
+		ctx, cancel := context.WithTimeout(alive, j.timeout)
 		if err := j.refreshHeads(ctx); err != nil && alive.Err() == nil {
 			j.noteUnreachable(err)
 		}

@@ -39,8 +39,14 @@ const slack = 12
 
 // fastOptions returns the options of tests that do not test durability.
 func fastOptions(url string) pgjournal.Options {
-	return pgjournal.Options{URL: url, AllowUnsafe: true, Slack: slack}
+	return pgjournal.Options{URL: url, AllowUnsafe: true, Slack: slack, CursorInterval: cursorInterval}
 }
+
+// cursorInterval is the interval of tests that wait for cursors; never is longer than any test.
+const (
+	cursorInterval = 10 * time.Millisecond
+	never          = time.Hour
+)
 
 func open(t journaltest.T, o pgjournal.Options) *pgjournal.Journal {
 	t.Helper()
@@ -52,9 +58,8 @@ func open(t journaltest.T, o pgjournal.Options) *pgjournal.Journal {
 }
 
 // modelHistories is how many random histories TestContract checks against the contract's model.
-// Each has a database of its own, which takes half a second of a processor. `make model` checks
-// 1,000.
-const modelHistories = "25"
+// Each has a database of its own. `make model` checks 1,000.
+const modelHistories = "10"
 
 func TestContract(t *testing.T) {
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {

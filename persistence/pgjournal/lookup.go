@@ -55,7 +55,7 @@ var errNotOwned = errors.New("the owner of the shard is unknown")
 // lookUp reads a record from the server. Lookups that arrive while the readers are busy share the
 // next round trip. owned reports that this process owned the shard then. It fails as Record does.
 func (j *Journal) lookUp(ctx context.Context, key recordKey) (record persistence.Record, owned bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
 	l := &lookup{ctx: ctx, shard: key.shard, kind: key.kind, id: key.id, answered: make(chan struct{})}
 	select {

@@ -123,6 +123,7 @@ WHERE attname = 'payload' AND attrelid IN (SELECT relid FROM pg_partition_tree('
 // A migration that is blocked by readers of events fails soon, because later statements queue
 // behind it. The next attempt finds them gone.
 func TestBlockedMigrationFailsSoon(t *testing.T) {
+	t.Parallel() // it waits for the lock timeout of the migration
 	url := databases.Database(t)
 	executeSQL(t, url, `DELETE FROM journal_version WHERE version_id = 2`)
 	reader, err := pgx.Connect(t.Context(), url)

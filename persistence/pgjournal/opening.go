@@ -24,7 +24,7 @@ type opening struct {
 // loadState checks the store and reads its heads and timers into memory. It fails with ErrForeign,
 // ErrNoStore, or the server's error.
 func (j *opening) loadState(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
 	if err := j.verifyIdentity(ctx); err != nil {
 		return err

@@ -57,16 +57,9 @@ const (
 
 // Timeouts and pauses. Options.Slack multiplies the timeouts.
 const (
-	// queryTimeout bounds a read, and any statement in the server.
-	queryTimeout = 5 * time.Second
-	// commitTimeout bounds a transaction of a lane from its first byte to the answer.
-	commitTimeout = 5 * time.Second
-	// lockTimeout bounds the wait for a row lock of another transaction.
-	lockTimeout = 3 * time.Second
-	// raiseTimeout bounds a Raise. Each time it has waited evictAfter, it ends the transactions
-	// that block it.
-	raiseTimeout = 5 * time.Second
-	evictAfter   = 1 * time.Second
+	defaultTimeout     = 5 * time.Second // Options.Timeout
+	defaultLockTimeout = 3 * time.Second // Options.LockTimeout
+	defaultEvictAfter  = 1 * time.Second // Options.EvictAfter
 	// rollbackTimeout bounds a rollback; after it the connection is closed, which has the same
 	// effect.
 	rollbackTimeout = 1 * time.Second
@@ -109,9 +102,20 @@ type Options struct {
 	MustExist bool
 	// AllowUnsafe accepts a server with fsync or full_page_writes off. It is for tests.
 	AllowUnsafe bool
-	// Slack multiplies all timeouts, except that of waiting for another process to migrate; 0 means
-	// 1. It is for tests on machines that stall for seconds.
+	// Slack multiplies all timeouts that are not set here, except that of waiting for another
+	// process to migrate; 0 means 1. It is for tests on machines that stall for seconds.
 	Slack int
+	// Timeout bounds a read and any statement in the server, a transaction of a lane from its first
+	// byte to the answer, and a Raise; 0 means 5 s.
+	Timeout time.Duration
+	// LockTimeout bounds the wait for a row lock of another transaction; 0 means 3 s.
+	LockTimeout time.Duration
+	// EvictAfter is how long a Raise waits before it ends the transactions that block it; 0 means
+	// 1 s.
+	EvictAfter time.Duration
+	// CursorInterval is how long a saved cursor stays in memory before it is written; 0 means
+	// postgres.WriteBehindInterval.
+	CursorInterval time.Duration
 }
 
 // lanesFor returns the number of lanes of a machine. A transaction costs the server and this
@@ -153,6 +157,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Slack < 0 || o.Slack > postgres.MaxSlack {
 		return o, fmt.Errorf("pgjournal: Options.Slack is %d, not 1 to %d", o.Slack, postgres.MaxSlack)
 	}
+	o.Timeout = cmp.Or(o.Timeout, time.Duration(o.Slack)*defaultTimeout)
+	o.LockTimeout = cmp.Or(o.LockTimeout, time.Duration(o.Slack)*defaultLockTimeout)
+	o.EvictAfter = cmp.Or(o.EvictAfter, time.Duration(o.Slack)*defaultEvictAfter)
+	o.CursorInterval = cmp.Or(o.CursorInterval, postgres.WriteBehindInterval)
 	if o.Entropy == nil {
 		o.Entropy = rand.Reader
 	}

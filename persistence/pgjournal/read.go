@@ -16,7 +16,7 @@ import (
 // repeatable. The caller has called beginCall. It fails with ErrNotFound or ErrFenced when read
 // returns it, and else with ErrUnavailable.
 func (j *Journal) queryBatch(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) error {
-	ctx, cancel := context.WithTimeout(ctx, j.slack*queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
 	lost, err := j.sendBatch(ctx, b, read)
 	if lost {

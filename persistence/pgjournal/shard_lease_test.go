@@ -64,7 +64,7 @@ func TestFailedRaiseDoesNotHideForeignEpoch(t *testing.T) {
 	const slot = ident.Slot(0x30)
 	url := databases.Database(t)
 	o := fastOptions(url)
-	o.Slack = 2 // the test waits for the Raise that fails
+	o.LockTimeout = 50 * time.Millisecond // the test waits for the Raise that fails
 	first, _, fatal := openAndRaise(t, o, slot)
 	other, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)

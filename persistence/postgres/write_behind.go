@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// WriteBehindInterval is how long a value stays in memory before it is written, and the pause
-// before a failed write is retried.
+// WriteBehindInterval is the interval of the stores: how long a value stays in memory before it is
+// written, and the pause before a failed write is retried.
 const WriteBehindInterval = 1 * time.Second
 
-// WriteBehind buffers values by key and writes all changed ones together every WriteBehindInterval.
+// WriteBehind buffers values by key and writes all changed ones together once per interval.
 // A statement for each value would be most of the server's work. A crash may lose the values of the
 // last interval, so callers must be able to derive them again.
 //
@@ -19,6 +19,7 @@ const WriteBehindInterval = 1 * time.Second
 // caller could get further ahead of the stored value than one interval. The number of keys bounds
 // the memory. All methods are safe for concurrent use.
 type WriteBehind[K comparable, V any] struct {
+	interval time.Duration
 	write    func(ctx context.Context, values map[K]V) error
 	wake     chan struct{} // holds one token when a value is dirty
 	flushing sync.Mutex    // serializes writes
@@ -30,10 +31,13 @@ type WriteBehind[K comparable, V any] struct {
 	refusal error   // once set, Put stores nothing
 }
 
-// NewWriteBehind returns a WriteBehind that calls write, one call at a time. After an error all
-// values of the call are written again. A write that succeeds in part calls Retry for the others.
-func NewWriteBehind[K comparable, V any](write func(ctx context.Context, values map[K]V) error) *WriteBehind[K, V] {
-	return &WriteBehind[K, V]{write: write, wake: make(chan struct{}, 1), dirty: map[K]V{}}
+// NewWriteBehind returns a WriteBehind that calls write, one call at a time, once per interval. After
+// an error all values of the call are written again. A write that succeeds in part calls Retry for
+// the others.
+func NewWriteBehind[K comparable, V any](
+	interval time.Duration, write func(ctx context.Context, values map[K]V) error,
+) *WriteBehind[K, V] {
+	return &WriteBehind[K, V]{interval: interval, write: write, wake: make(chan struct{}, 1), dirty: map[K]V{}}
 }
 
 // Put stores a value to be written and replaces an earlier one of its key. It returns the error of
@@ -110,7 +114,7 @@ func (b *WriteBehind[K, V]) Refusal() error {
 	return b.refusal
 }
 
-// Run writes dirty values WriteBehindInterval after the first of them, until alive ends or Refuse
+// Run writes dirty values one interval after the first of them, until alive ends or Refuse
 // is called. It calls failed for the first of consecutive failures. The end of alive does not
 // cancel a write: a cancelled write could reach the table after a later one. A store runs it in a
 // goroutine of its own from its open on.
@@ -125,7 +129,7 @@ func (b *WriteBehind[K, V]) Run(alive context.Context, failed func(error)) {
 		select {
 		case <-alive.Done():
 			return
-		case <-time.After(WriteBehindInterval):
+		case <-time.After(b.interval):
 		}
 		err := b.Flush(context.WithoutCancel(alive))
 		if b.Refusal() != nil {

@@ -42,7 +42,7 @@ func (w *table) write(_ context.Context, kept map[string]int) error {
 func runBehind(t *testing.T, test func(t *testing.T, w *table, b *postgres.WriteBehind[string, int])) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &table{begun: time.Now(), rows: map[string]int{}}
-		b := postgres.NewWriteBehind(w.write)
+		b := postgres.NewWriteBehind(postgres.WriteBehindInterval, w.write)
 		alive, end := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -163,7 +163,7 @@ func TestRetriedValueIsWrittenNextTime(t *testing.T) {
 // Writes do not overlap: the values of an earlier write could arrive after those of a later one.
 func TestWritesDoNotOverlap(t *testing.T) {
 	var writing, most atomic.Int64
-	b := postgres.NewWriteBehind(func(context.Context, map[string]int) error {
+	b := postgres.NewWriteBehind(postgres.WriteBehindInterval, func(context.Context, map[string]int) error {
 		most.Store(max(most.Load(), writing.Add(1)))
 		runtime.Gosched()
 		writing.Add(-1)

@@ -3,7 +3,8 @@
 // DATABASE_URL_TEST names another server to use instead; it must allow CREATE DATABASE.
 //
 // The server is a child of the test binary and ends with it. It is stopped, killed and paused by
-// its process id alone.
+// its process id alone. The data of a server without fsync is in a file system in memory where the
+// machine has one: a clone of the template is several hundred new files.
 package pgtest
 
 import (
@@ -44,11 +45,22 @@ const (
 	portSpread   = 1000   // number of processes with port ranges of their own
 )
 
+// memoryDir is a file system in memory. It holds the data of servers without fsync while it has
+// minMemory bytes free.
+const (
+	memoryDir = "/dev/shm"
+	minMemory = 2 << 30
+)
+
 // objectInUse is the SQLSTATE of a database that still has sessions.
 const objectInUse = "55006"
 
 // ports counts the ports that this process has used at its address.
 var ports atomic.Int32
+
+// initialData is a directory with the output of initdb, which Start copies; empty: Start runs
+// initdb. Main sets it.
+var initialData string
 
 // Server is a Postgres server that Start has started.
 type Server struct {
@@ -66,22 +78,51 @@ type Server struct {
 // fsync: it is faster, and its data means nothing after a crash. It fails with ErrAbsent without
 // Postgres on the machine, and when the server does not start.
 func Start(durable bool) (*Server, error) {
+	s, err := prepare(durable)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.startOnFreePort(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return s, nil
+}
+
+// prepare makes a server with a data directory, without a process. It fails with ErrAbsent without
+// Postgres on the machine, and when the directory cannot be made.
+func prepare(durable bool) (*Server, error) {
 	bin, err := findPrograms()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{bin: bin, host: ownHost(), durable: durable,
 		sysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
-	if s.dir, err = os.MkdirTemp("", "purser-pg-"); err != nil {
+	parent := ""
+	if !durable {
+		parent = memoryParent(memoryDir)
+	}
+	if s.dir, err = os.MkdirTemp(parent, "purser-pg-"); err != nil {
 		return nil, err
 	}
-	if err = s.runInitDB(); err == nil {
-		err = s.startOnFreePort()
-	}
-	if err != nil {
+	if err := s.makeData(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return s, nil
+}
+
+// memoryParent returns dir if this process can write there and minMemory bytes are free, else the
+// empty string, which stands for the directory of temporary files.
+func memoryParent(dir string) string {
+	var free syscall.Statfs_t
+	if err := syscall.Statfs(dir, &free); err != nil || free.Bavail*uint64(free.Bsize) < minMemory {
+		return ""
+	}
+	probe, err := os.MkdirTemp(dir, "purser-pg-")
+	if err != nil {
+		return ""
+	}
+	_ = os.Remove(probe) // prepare makes another one
+	return dir
 }
 
 // startOnFreePort starts the server on a port that is not in use. It fails when the server does not
@@ -137,16 +178,20 @@ func findPrograms() (string, error) {
 	return filepath.Dir(found[len(found)-1]), nil
 }
 
-// runInitDB runs initdb, as another user when this one is root, because Postgres refuses root.
-func (s *Server) runInitDB() error {
+// makeData makes the data directory: a copy of initialData, or else by initdb. The programs run as
+// another user when this one is root, because Postgres refuses root.
+func (s *Server) makeData() error {
 	if err := s.dropPrivileges(); err != nil {
 		return err
 	}
-	initdb := exec.Command(filepath.Join(s.bin, "initdb"), "--pgdata", s.dataDir(), "--username", "purser", "--auth", "trust",
+	program := exec.Command(filepath.Join(s.bin, "initdb"), "--pgdata", s.dataDir(), "--username", "purser", "--auth", "trust",
 		"--no-locale", "--encoding", "UTF8", "--no-sync")
-	initdb.SysProcAttr, initdb.Dir = s.sysProcAttr, s.dir
-	if output, err := initdb.CombinedOutput(); err != nil {
-		return fmt.Errorf("initdb: %w: %s", err, output)
+	if initialData != "" {
+		program = exec.Command("cp", "-R", "-p", initialData, s.dataDir())
+	}
+	program.SysProcAttr, program.Dir = s.sysProcAttr, s.dir
+	if output, err := program.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(program.Path), err, output)
 	}
 	return nil
 }
@@ -360,11 +405,16 @@ type Templates struct {
 func Main(what string, build func(url string) error, run func(*Templates) int) int {
 	t := &Templates{adminURL: os.Getenv("DATABASE_URL_TEST"), build: build}
 	if t.adminURL == "" {
-		server, err := Start(false)
+		initial, err := prepare(false)
 		if err != nil {
 			return reportAbsent(os.Stdout, what, err)
 		}
-		t.server, t.adminURL = server, server.URL("postgres")
+		defer os.RemoveAll(initial.dir) // it remains when the tests panic
+		initialData = initial.dataDir()
+		if t.server, err = Start(false); err != nil {
+			return reportAbsent(os.Stdout, what, err)
+		}
+		t.adminURL = t.server.URL("postgres")
 	}
 	if _, err := url.Parse(t.adminURL); err != nil || !strings.HasPrefix(t.adminURL, "postgres") {
 		fmt.Fprintln(os.Stderr, "pgtest: DATABASE_URL_TEST is not of the form postgres://user@host/database")

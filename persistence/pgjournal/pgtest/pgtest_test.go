@@ -69,3 +69,8 @@ func TestServerKeepsItsData(t *testing.T) {
 		require.NoError(t, f())
 	}
 }
+
+// Data is in memory only on a machine with a file system for it.
+func TestDataIsInMemoryWhereThereIsRoom(t *testing.T) {
+	require.Empty(t, memoryParent(filepath.Join(t.TempDir(), "absent")))
+}
