@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -186,10 +187,10 @@ func TestAFullPasswordQueueRefuses(t *testing.T) {
 		}
 	})
 	var waiting sync.WaitGroup
+	caller := password.Caller{Address: peerOf(netip.Addr{})} // of a connection in memory
 	for i := range password.MaxQueuedPerAddress + 1 {
 		waiting.Go(func() {
-			if _, err := w.server.sessions.passwords.Hash(t.Context(), password.Caller{Address: "0.0.0.0"},
-				"a long password"); err != nil {
+			if _, err := w.server.sessions.passwords.Hash(t.Context(), caller, "a long password"); err != nil {
 				t.Errorf("hash %d: %v", i, err)
 			}
 		})
