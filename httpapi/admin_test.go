@@ -76,6 +76,7 @@ func (p *adminPort) answers(method, path, body string, header [2]string, status 
 }
 
 func TestAdminShowsHealthMetricsAndProfiles(t *testing.T) {
+	t.Parallel()
 	p, none := newAdminPort(t), [2]string{}
 	p.answers("GET", "/healthz", "", none, 200, "ok")
 	p.answers("GET", "/readyz", "", none, 200, "ready")
@@ -97,6 +98,7 @@ func TestAdminShowsHealthMetricsAndProfiles(t *testing.T) {
 
 // A command's result, its error and its fault are answered with their own status.
 func TestAdminRunsCommands(t *testing.T) {
+	t.Parallel()
 	p, none := newAdminPort(t), [2]string{}
 	p.answers("POST", "/audit", "all", none, 200, `{"told":"all"}`)
 	p.answers("POST", "/break", "", none, 500, "differs by 1 cent")
@@ -107,6 +109,7 @@ func TestAdminRunsCommands(t *testing.T) {
 
 // A web page can neither run a command nor read the port. A person may open a page of the port.
 func TestAdminRefusesWebPages(t *testing.T) {
+	t.Parallel()
 	p := newAdminPort(t)
 	for _, header := range [][2]string{{"Origin", "https://evil.test"}, {"Sec-Fetch-Site", "cross-site"},
 		{"Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "none"}} {
@@ -119,6 +122,7 @@ func TestAdminRefusesWebPages(t *testing.T) {
 // A page whose domain was rebound to the port's address sends its own domain as Host, and is
 // refused.
 func TestTheAdminPortAnswersOnlyUnderItsOwnNames(t *testing.T) {
+	t.Parallel()
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry(),
 		Names: []string{"purser", "admin.internal"}})
 	require.NoError(t, err)
@@ -153,6 +157,7 @@ func TestTheAdminPortAnswersOnlyUnderItsOwnNames(t *testing.T) {
 
 // While a command with AtOnce 1 runs, a second call is refused. Afterwards the command runs again.
 func TestSecondCallOfAnExclusiveCommandIsRefused(t *testing.T) {
+	t.Parallel()
 	began, end := make(chan struct{}), make(chan struct{})
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry(),
 		Names: []string{"purser.test"}, Commands: map[string]Command{"audit": {AtOnce: 1,
@@ -200,6 +205,7 @@ func TestSecondCallOfAnExclusiveCommandIsRefused(t *testing.T) {
 
 // Serve returns at once when Shutdown came first.
 func TestShutBeforeServing(t *testing.T) {
+	t.Parallel()
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	require.NoError(t, admin.Shutdown(context.Background()))
@@ -208,6 +214,7 @@ func TestShutBeforeServing(t *testing.T) {
 
 // A connection that was opened ahead of need does not delay a shutdown.
 func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
+	t.Parallel()
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	admin.httpServer.http.ReadTimeout = time.Hour
@@ -227,6 +234,7 @@ func TestASilentConnectionDoesNotHoldUpShutdown(t *testing.T) {
 // A client that sends too little or malformed bytes gets the matching status, and no text of the
 // server's errors.
 func TestAdminRefusesMalformedRequests(t *testing.T) {
+	t.Parallel()
 	admin, err := NewAdmin(AdminConfig{Ready: func() error { return nil }, Registry: prometheus.NewRegistry()})
 	require.NoError(t, err)
 	admin.httpServer.http.ReadTimeout = impatient

@@ -40,6 +40,7 @@ func (w *world) freeze(tn tenant, id, state string) testReply {
 
 // An agent is registered, frozen, active again and terminated for good.
 func TestTheLifeOfAnAgent(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	made := w.ok(w.post(tn.all, "/api/agents", `{"agentName":"Travel agent","description":"Books flights","protocols":["TAP"]}`))
@@ -77,6 +78,7 @@ func TestTheLifeOfAnAgent(t *testing.T) {
 // A given public key is stored unchanged. Its key id is the one of the RFCs, and the answer has no
 // private key.
 func TestGivenPublicKeyIsStoredUnchanged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -110,6 +112,7 @@ func spkiPEM(t testing.TB, public any) string {
 
 // A value that is not a usable Ed25519 public key is refused, and the message names the reason.
 func TestUnusablePublicKeysAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -141,6 +144,7 @@ func TestUnusablePublicKeysAreRefused(t *testing.T) {
 // A generated private key is in the answer and its stored repeat, and in no event, record, claim or
 // log line.
 func TestPrivateKeyIsOnlyInItsAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	register := func() testReply {
@@ -198,6 +202,7 @@ func requireNoneOf(t *testing.T, forms map[string]string, text string) {
 
 // A workspace has at most agent.MaxPerWorkspace agents.
 func TestAgentsPerWorkspaceAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.haveAlready(tn, "agent", agent.MaxPerWorkspace-1)

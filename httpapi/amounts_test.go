@@ -31,6 +31,7 @@ var (
 // Every route with an amount refuses a malformed one, names the field and changes nothing. For
 // valid amounts see TestAmountsInCurrenciesAreExact and TestRateEstimates.
 func TestMalformedAmountsAreRefusedOnEveryRoute(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.fund(tn, 100_000_000)

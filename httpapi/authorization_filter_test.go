@@ -14,6 +14,7 @@ import (
 
 // Each filter selects by its field, and filters together select what each of them does.
 func TestAuthorizationsAreFiltered(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 100_000)
@@ -71,6 +72,7 @@ func TestAuthorizationsAreFiltered(t *testing.T) {
 }
 
 func TestABadFilterOfAuthorizationsIsNamed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for query, field := range map[string]string{"decision=": "decision", "decision=no": "decision",
@@ -87,6 +89,7 @@ func TestABadFilterOfAuthorizationsIsNamed(t *testing.T) {
 
 // A list by time starts at its period, however many authorizations are newer, and ends with it.
 func TestAListByTimeReadsItsPeriodAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := newAuthorizationLog(w)
 	l.every = 0
@@ -114,6 +117,7 @@ func TestAListByTimeReadsItsPeriodAlone(t *testing.T) {
 }
 
 func TestAnAuthorizationIsShownWithItsCard(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.newTenant("ada"), w.newTenant("eve")
 	w.fund(tn, 100_000)

@@ -12,6 +12,7 @@ import (
 
 // The totals count the last 24 hours of one workspace, the declined authorizations by reason.
 func TestAuthorizationTotalsCountTheLastDay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.newTenant("ada"), w.newTenant("eve")
 	w.fund(tn, 95_000)
@@ -38,6 +39,7 @@ func TestAuthorizationTotalsCountTheLastDay(t *testing.T) {
 
 // More authorizations than one request counts are not complete.
 func TestAuthorizationTotalsCountABoundedNumber(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := newAuthorizationLog(w)
 	l.every = 0

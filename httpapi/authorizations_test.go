@@ -91,6 +91,7 @@ func (l *authorizationLog) page(query, cursor string) (names []string, next stri
 // The pages of a list show each authorization once, newest first, for every limit and every
 // division into runs. Authorizations that arrive between two pages are not in the later one.
 func TestPagesOfAuthorizationsShowEachOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := newAuthorizationLog(w)
 	for i, n := range []int{1, 2, 3, 150, 1, 1, 5, 2, 40, 1, 3, 2, 2, 1, 4, 1, 1, 2, 3, 1, 5} {
@@ -143,6 +144,7 @@ func (r *readLimits) List(
 // A filtered page examines at most maxScanned authorizations. Its cursor continues there, also
 // within a run. It reads at most indexRecords of the index at a time.
 func TestFilteredPageExaminesBoundedAuthorizations(t *testing.T) {
+	t.Parallel()
 	read := new(readLimits)
 	w := newWorld(t, func(c *Config) { read.Actors, c.Actors = c.Actors, read })
 	l := newAuthorizationLog(w)
@@ -176,6 +178,7 @@ func (l *authorizationLog) newest() query.Place {
 // A cursor into a record is accepted only when the record is in the list and has more entries to
 // show.
 func TestCursorIntoARecordBelongsToItsList(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := newAuthorizationLog(w)
 	l.addRun(2, true)
@@ -221,6 +224,7 @@ func TestCursorIntoARecordBelongsToItsList(t *testing.T) {
 
 // Swipes that the relay stores together are listed in the order of their decisions.
 func TestRelayedSwipesAreListedInTheirOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 1000)

@@ -24,6 +24,7 @@ type badBody struct {
 // Every body of every operation, with every fault that its schema can name, is refused as
 // described. The message names the field, and nothing changes.
 func TestBadBodies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.fund(tn, 100_000_000)
@@ -305,6 +306,7 @@ func variantOf(schema *openapi3.Schema, tree map[string]any) *openapi3.Schema {
 
 // A value on its bound is accepted, in contrast to the value one step beyond it.
 func TestBoundsAreInclusive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	tried := 0

@@ -32,6 +32,7 @@ func (w *world) headOnly(method, path, header string, announced int) (status int
 
 // A refusal that the head alone determines is sent without reading the body.
 func TestAHeadIsAnsweredBeforeItsBody(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("a")
 	bearer := "Authorization: Bearer " + tn.secret + "\r\n"
@@ -58,6 +59,7 @@ func TestAHeadIsAnsweredBeforeItsBody(t *testing.T) {
 
 // An address over its limit gets 429 before its body is read, on known and unknown routes.
 func TestALimitedAddressIsAnsweredBeforeItsBody(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: 1000, PerWorkspace: 1000, PerAddress: 1} })
 	for i, path := range []string{"/nowhere", "/nowhere", "/api/cards", "/checkout/cs_x/select"} {
 		status, text := w.headOnly("POST", path, "", 1000)
@@ -68,6 +70,7 @@ func TestALimitedAddressIsAnsweredBeforeItsBody(t *testing.T) {
 // After badReportsPerAddress unverified reports within a minute, the next one of the address is
 // refused unread, on every partner path. Verified reports do not count.
 func TestUnverifiedReportsLimitTheirAddress(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for i := range 2 * badReportsPerAddress {
@@ -97,6 +100,7 @@ func TestUnverifiedReportsLimitTheirAddress(t *testing.T) {
 // A full budget of bodies refuses the next body with 503 and changes nothing. A short body and a
 // request without one still fit.
 func TestAFullBudgetOfBodies(t *testing.T) {
+	t.Parallel()
 	budget := drain.NewBudget(12 << 10)
 	w := newWorld(t, func(c *Config) { c.Edge = drain.Options{Bodies: budget} })
 	tn := w.newTenant("ada")
@@ -127,6 +131,7 @@ func TestAFullBudgetOfBodies(t *testing.T) {
 // The longest card of the description fits: 1,000 merchants of 80 characters, each written as two
 // escapes.
 func TestTheLongestCardFits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	merchant, mcc := `"`+strings.Repeat(`\ud83d\ude00`, 80)+`"`, `"5411"`

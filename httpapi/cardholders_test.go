@@ -32,6 +32,7 @@ func (w *world) addCardholder(tn tenant, body string) string {
 }
 
 func TestStandInCardsEnrolNoCardholder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mia")
 	made := w.ok(w.post(tn.all, "/api/cardholders", completePerson))
@@ -47,6 +48,7 @@ func TestStandInCardsEnrolNoCardholder(t *testing.T) {
 }
 
 func TestTheConnectedIssuerIssuesUnderActiveCardholders(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, connected)
 	tn, other := w.newTenant("mia"), w.newTenant("other")
 	w.fails(w.post(tn.all, "/api/cards", plainCard), 409, "cardholder_required")
@@ -78,6 +80,7 @@ func TestTheConnectedIssuerIssuesUnderActiveCardholders(t *testing.T) {
 }
 
 func TestACardholderIsSavedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, connected)
 	tn := w.newTenant("mia")
 	once := tn.all.with("Idempotency-Key", someUUID)
@@ -90,6 +93,7 @@ func TestACardholderIsSavedOnce(t *testing.T) {
 }
 
 func TestCardholdersAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mia")
 	long := strings.Repeat("Ä", 61)
@@ -112,6 +116,7 @@ func TestCardholdersAreBounded(t *testing.T) {
 // Personal fields are in the journal only in sealed form, and no answer has the birth date or the
 // SSN digits.
 func TestPersonalFieldsAreSealed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, connected)
 	tn := w.newTenant("mia")
 	id := w.ok(w.post(tn.all.with("Idempotency-Key", someUUID), "/api/cardholders", completePerson)).text("cardholder",
@@ -176,6 +181,7 @@ func (w *world) haveAlready(tn tenant, kind string, n int64) {
 }
 
 func TestCardsAndCardholdersPerWorkspaceAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mia")
 	w.haveAlready(tn, "card", card.MaxPerWorkspace-2)

@@ -14,6 +14,7 @@ const (
 )
 
 func TestTheLifeOfACard(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	require.Equal(t, []any{}, w.mint(tn, `,"allowedMccs":[]`).at("card", "allowedMccs"), "none, and not all")
@@ -43,6 +44,7 @@ func TestTheLifeOfACard(t *testing.T) {
 }
 
 func TestCardsArePaged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	var want []string
@@ -74,6 +76,7 @@ func TestCardsArePaged(t *testing.T) {
 }
 
 func TestACardholderMustExist(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fails(w.post(tn.all, "/api/cards", `{"holderKind":"human","holderLabel":"a","monthlyLimitUsdCents":1,"perTxnLimitUsdCents":1,
@@ -111,6 +114,7 @@ func (s *simulator) simulate(message, body string) testReply {
 // A card is swiped, and its authorization is increased, partly reversed, cleared, refunded and
 // expired. Each repeat gets its first answer, and the limits and the frozen card decline.
 func TestSwipes(t *testing.T) {
+	t.Parallel()
 	s := newSimulator(t, 80_000)
 	first := s.swipe(s.tn, s.card, "s1", 40_000)
 	require.Equal(t, "approved", first.text("decision"))
@@ -149,6 +153,7 @@ func TestSwipes(t *testing.T) {
 // A malformed message is refused like the network's port refuses it: an authorization is declined
 // where the port declines, and every other message is invalid_body.
 func TestMalformedSimulationsAreRefused(t *testing.T) {
+	t.Parallel()
 	s := newSimulator(t, 100)
 	for _, cents := range []string{"-1", "1e3", "100.0"} {
 		declined := s.ok(s.simulate("authorization", `{"amountCents":`+cents+`,`+shop+`}`))
@@ -207,6 +212,7 @@ func (w *world) checkSwipes(tn tenant, id string) {
 }
 
 func TestAuthorizationsArePagedThroughAFilter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 100)
@@ -238,6 +244,7 @@ func TestAuthorizationsArePagedThroughAFilter(t *testing.T) {
 }
 
 func TestDeposits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	empty := w.ok(w.get(tn.all, "/api/treasury"))
@@ -274,6 +281,7 @@ func TestDeposits(t *testing.T) {
 }
 
 func TestReportsThatMatchNothingAreKept(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for i, report := range []string{
@@ -293,6 +301,7 @@ func TestReportsThatMatchNothingAreKept(t *testing.T) {
 }
 
 func TestReportsMustBeSigned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	body := `{"id":"e1","type":"deposit.settled","data":{}}`
 	for _, header := range []as{nil, {"partner-signature": "t=1,v1=00"}, {"partner-signature": "nonsense"}} {

@@ -61,6 +61,7 @@ func (w *world) stablecoins(tn tenant) int {
 }
 
 func TestCheckoutIsPaid(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	made := w.newCheckout(tn, `,"acceptedAssets":["USDC","ETH"],"acceptedChains":["polygon","base","bitcoin"],"metadata":{"n":9007199254740993},
@@ -117,6 +118,7 @@ func TestCheckoutIsPaid(t *testing.T) {
 // A payment within the tolerance completes a link. The merchant sees the amount, the payment and
 // the shortfall, and is credited with the payment. The customer does not see the tolerance.
 func TestAShortPaymentWithinTheToleranceIsCreditedAsReceived(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.CheckoutTolerance = checkout.Tolerance{BasisPoints: 50, Cents: 1} })
 	tn := w.newTenant("merchant")
 	made := w.newCheckout(tn, `,"acceptedChains":["polygon"]`)
@@ -142,6 +144,7 @@ func TestAShortPaymentWithinTheToleranceIsCreditedAsReceived(t *testing.T) {
 
 // A member neither reads nor changes payment links, on the pages as over REST.
 func TestAMemberDoesNotCancelALink(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	id := w.newCheckout(tn, "").text("session", "id")
@@ -159,6 +162,7 @@ func TestAMemberDoesNotCancelALink(t *testing.T) {
 // Members see, and owners and admins act: a route that names members reads, or ends the caller's
 // own membership.
 func TestRoutesForMembersChangeNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, r := range w.server.table {
 		if slices.Contains(r.roles, workspace.Member) && r.path != "/api/dashboard/members/leave" {
@@ -168,6 +172,7 @@ func TestRoutesForMembersChangeNothing(t *testing.T) {
 }
 
 func TestCheckoutEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	cancel := func(id string) testReply {
@@ -222,6 +227,7 @@ func TestCheckoutEnds(t *testing.T) {
 }
 
 func TestCheckoutRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	w.ok(w.get(tn.all, checkoutPath)) // records the key's first use
@@ -258,6 +264,7 @@ func TestCheckoutRefusals(t *testing.T) {
 
 // Every link has its own addresses, for every caller, for concurrent and repeated requests.
 func TestCheckoutAddressesAreGivenOnce(t *testing.T) {
+	t.Parallel()
 	const clients, each = 8, 12
 	w := newWorld(t)
 	tenants := []tenant{w.newTenant("one"), w.newTenant("two")}
@@ -300,6 +307,7 @@ func TestCheckoutAddressesAreGivenOnce(t *testing.T) {
 }
 
 func TestStablecoinDeposits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.newTenant("one"), w.newTenant("two")
 	report := func(body string) testReply {
@@ -336,6 +344,7 @@ func TestStablecoinDeposits(t *testing.T) {
 // A transfer that is reported under several event ids is credited once, however its hash is
 // written. Transfers that differ in anything that reports say are credited each.
 func TestATransferOfStablecoinsIsCreditedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.newTenant("one"), w.newTenant("two")
 	events := 0
@@ -368,6 +377,7 @@ func TestATransferOfStablecoinsIsCreditedOnce(t *testing.T) {
 
 // The watch record of a session exists exactly while its addresses need watching.
 func TestCheckoutWatchRecord(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	id := w.newCheckout(tn, "").text("session", "id")

@@ -11,6 +11,7 @@ import (
 
 // A stored answer is replayed for 24 hours. A minute later the request executes again.
 func TestAStoredAnswerLivesADay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	deposit := func() testReply {
@@ -44,6 +45,7 @@ func (w *world) overLimit(r testReply, wait time.Duration) {
 // The default limits are 100 requests a minute per key, 600 per workspace and 1,200 per address.
 // One more is refused, and a minute after the first request another is admitted.
 func TestDefaultRateLimits(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.RateLimits = DefaultRateLimits() })
 	limits := DefaultRateLimits()
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
@@ -84,6 +86,7 @@ func TestDefaultRateLimits(t *testing.T) {
 
 // A step of the wall clock by an hour changes neither the request limits nor the sign-in limits.
 func TestAStepOfTheWallClockChangesNoLimit(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: 2, PerWorkspace: 100, PerAddress: 100} })
 	tn := w.newTenant("ada")
 	delayed := w.countDelays()
@@ -110,6 +113,7 @@ func TestAStepOfTheWallClockChangesNoLimit(t *testing.T) {
 
 // A session lasts exactly 14 days, used or not.
 func TestSessionLastsFourteenDays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	used, unused := w.ok(w.signup("ada@example.com")).cookie, w.ok(w.signup("bob@example.com")).cookie
 	for range 13 {

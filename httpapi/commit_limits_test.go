@@ -83,6 +83,7 @@ func (w *world) createUntilRefused(who as) (created int) {
 // The changes of keys of a full workspace count by the state that each commits. A refused one
 // changes nothing. An ordinary workspace reaches no limit of bytes.
 func TestKeyChangesCountTheStateThatTheyCommit(t *testing.T) {
+	t.Parallel()
 	w := limitedWorld(t)
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
 	w.fillKeys(ada)
@@ -104,6 +105,7 @@ func TestKeyChangesCountTheStateThatTheyCommit(t *testing.T) {
 
 // The bytes of commits count against the key, the workspace and the address.
 func TestCommitsCountAgainstKeyWorkspaceAndAddress(t *testing.T) {
+	t.Parallel()
 	w := limitedWorld(t)
 	ada, bob, carl := w.newTenant("ada"), w.newTenant("bob"), w.newTenant("carl")
 	writers := map[string][]as{}
@@ -129,6 +131,7 @@ func TestCommitsCountAgainstKeyWorkspaceAndAddress(t *testing.T) {
 // Sessions and forms of the dashboard count their commits like keys. A refused change of the name
 // changes nothing.
 func TestCommitsOfTheDashboardCount(t *testing.T) {
+	t.Parallel()
 	w := limitedWorld(t)
 	ada := w.newTenant("ada")
 	w.fillKeys(ada)
@@ -156,6 +159,7 @@ func TestCommitsOfTheDashboardCount(t *testing.T) {
 // The commits of a session without a workspace count against its user and the address. A user
 // without units left can still sign out.
 func TestCommitsOfAUserCount(t *testing.T) {
+	t.Parallel()
 	w := limitedWorld(t)
 	ada := w.newTenant("ada")
 	w.settled()
@@ -188,6 +192,7 @@ func TestCommitsOfAUserCount(t *testing.T) {
 // The keys of a workspace create and revoke at most keyChangesPerMinute keys a minute. A session
 // has a count of its own, so that an owner can always revoke a stolen key.
 func TestKeyChangesAreBounded(t *testing.T) {
+	t.Parallel()
 	w := limitedWorld(t)
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
 	writers, id := [2]as{ada.all, w.keyOf(ada, "read:api_keys", "write:api_keys")}, ""

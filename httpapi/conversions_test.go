@@ -26,6 +26,7 @@ func (w *world) available(tn tenant, currency string) string {
 // A conversion holds the amount it sells, goes to the desk, and moves the money when the desk
 // reports.
 func TestAConversion(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.setUp("mine")
 	q := w.quoteConversion(tn, "EUR", "JPY", "10000")
@@ -68,6 +69,7 @@ func TestAConversion(t *testing.T) {
 
 // The list has every conversion once, newest first, and no other workspace's.
 func TestTheListOfConversions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.setUp("mine"), w.newTenant("other")
 	var made []string
@@ -86,6 +88,7 @@ func TestTheListOfConversions(t *testing.T) {
 
 // Every other final status releases the hold and reports it.
 func TestFailedConversionsReleaseTheHold(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.setUp("mine")
 	id := w.convert(tn, w.quoteConversion(tn, "EUR", "JPY", "10000").text("id")).text("orderId")
@@ -115,6 +118,7 @@ func TestFailedConversionsReleaseTheHold(t *testing.T) {
 
 // The refusals of a quote, in their order.
 func TestConversionQuoteRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) {
 		c.RateLimits = RateLimits{PerKey: 10_000, PerWorkspace: 10_000,
 			PerAddress: 100_000}
@@ -160,6 +164,7 @@ func (w *world) currencyReport(tn tenant, id, what string) testReply {
 
 // The refusals of a conversion, in their order; nothing is held.
 func TestConversionRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.setUp("mine")
 	w.fails(w.convertNow(tn, "mcq_01m7wd7tg0ewc8h5zq4n1x2y3w"), 404, "quote_not_found")
@@ -183,6 +188,7 @@ func TestConversionRefusals(t *testing.T) {
 
 // While conversion is off, every request for one is refused before it reads or writes.
 func TestConversionOff(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Convert = false })
 	tn := w.setUp("mine")
 	require.Equal(t, map[string]any{"convert": false, "estimate": true, "send": false},

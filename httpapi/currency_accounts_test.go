@@ -14,6 +14,7 @@ import (
 // A workspace is onboarded, opens balances, gets their bank details, receives a payment and lists
 // it as activity.
 func TestMoneyInCurrencies(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	none := w.ok(w.get(tn.all, "/api/mca/accounts"))
@@ -71,6 +72,7 @@ func (w *world) payInNow(tn tenant, currency, minor string) testReply {
 
 // An amount in any other notation is refused by name. A valid amount is exact to the smallest unit.
 func TestAmountsInCurrenciesAreExact(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.open(tn, "JPY", "KWD")
@@ -105,6 +107,7 @@ func TestAmountsInCurrenciesAreExact(t *testing.T) {
 
 // Each refusal to open a balance has its code.
 func TestRefusalsToOpenACurrency(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	for currency, want := range map[string]string{"INR": "422 currency_unavailable", "BRL": "422 currency_restricted",
@@ -126,6 +129,7 @@ func TestRefusalsToOpenACurrency(t *testing.T) {
 
 // The estimate distinguishes a malformed request from a pair that cannot be converted.
 func TestRateEstimates(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	estimate := func(query string) string {
@@ -169,6 +173,7 @@ func TestRateEstimates(t *testing.T) {
 
 // While multi-currency is not connected, reads are answered and every other request is refused.
 func TestMultiCurrencyNotConnected(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.NoCurrencies = true })
 	tn := w.newTenant("mine")
 	shown := w.ok(w.get(tn.all, "/api/mca/accounts"))
@@ -188,6 +193,7 @@ func TestMultiCurrencyNotConnected(t *testing.T) {
 // Unavailable routes refuse every authenticated request and write nothing. Existing records are
 // still shown.
 func TestInternationalPaymentsAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	id := w.newEstate(tn).id("international_payment")

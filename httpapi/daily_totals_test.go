@@ -13,6 +13,7 @@ import (
 
 // The totals of a day are the debits and credits that were booked on it, for each of 30 days.
 func TestDailyTotalsAddUpTheDaysOfTheLedger(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := newLedgerLog(w)
 	l.addLines(3) // before the oldest day
@@ -48,6 +49,7 @@ func TestDailyTotalsAddUpTheDaysOfTheLedger(t *testing.T) {
 
 // A ledger of more lines than one request reads shows the days that were read whole.
 func TestDailyTotalsReadBoundedLines(t *testing.T) {
+	t.Parallel()
 	read := new(listedRecords)
 	w := newWorld(t, func(c *Config) { read.Actors, c.Actors = c.Actors, read })
 	l := newLedgerLog(w)
@@ -75,6 +77,7 @@ func TestDailyTotalsReadBoundedLines(t *testing.T) {
 
 // Totals after others read the later lines alone, and agree with totals that read all of them.
 func TestLaterTotalsReadLaterLines(t *testing.T) {
+	t.Parallel()
 	read := new(listedRecords)
 	w := newWorld(t, func(c *Config) { read.Actors, c.Actors = c.Actors, read })
 	l := newLedgerLog(w)
@@ -111,6 +114,7 @@ func TestLaterTotalsReadLaterLines(t *testing.T) {
 
 // Exchanges and deposits are no spend, and a refund is taken off the day on which it was booked.
 func TestSpendIsWhatLeavesForGood(t *testing.T) {
+	t.Parallel()
 	days, b := newDayTotals(time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)), &bookedLines{}
 	for _, line := range []struct {
 		source, direction string
@@ -128,6 +132,7 @@ func TestSpendIsWhatLeavesForGood(t *testing.T) {
 
 // Lines of other accounts are not dollars.
 func TestDailyTotalsAreOfDollars(t *testing.T) {
+	t.Parallel()
 	today := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	days, b, cents := newDayTotals(today), &bookedLines{}, money.Cents(5)
 	b.book(1, 1, 7, nil)

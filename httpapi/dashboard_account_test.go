@@ -28,6 +28,7 @@ func (w *world) invited(tn tenant, email, role string) (address, token string) {
 
 // A person without an account follows the link through the sign-up to the invitation, and joins.
 func TestAnInvitationsLinkLeadsIntoTheWorkspace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	address, token := w.invited(tn, "bob@example.com", "admin")
@@ -54,6 +55,7 @@ func TestAnInvitationsLinkLeadsIntoTheWorkspace(t *testing.T) {
 
 // A declined or withdrawn invitation is refused, and the refusal says why.
 func TestInvitationsAreDeclinedAndWithdrawnByForms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	bob := w.ok(w.signup("bob@example.com")).cookie
@@ -84,6 +86,7 @@ func TestInvitationsAreDeclinedAndWithdrawnByForms(t *testing.T) {
 // A link without an open invitation says so, alike for every reason, and shows nothing of the
 // workspace. Another token may be entered.
 func TestALinkThatAdmitsNobodyRevealsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	bob := w.ok(w.signup("bob@example.com")).cookie
@@ -117,6 +120,7 @@ func TestALinkThatAdmitsNobodyRevealsNothing(t *testing.T) {
 
 // The header offers the user's other workspaces.
 func TestTheHeaderSwitchesBetweenWorkspaces(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	home := "/dashboard/" + tn.workspace

@@ -14,6 +14,7 @@ import (
 // A form registers an agent and shows its private key once. The agent's page has the fingerprint of
 // its key, the log of its intents with the reason of a refusal, and its cards.
 func TestAnAgentIsRegisteredAndShown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	home := "/dashboard/" + tn.workspace
@@ -54,6 +55,7 @@ func TestAnAgentIsRegisteredAndShown(t *testing.T) {
 
 // The buttons of the lists freeze at once, and come back to the list.
 func TestListsFreezeAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	home := "/dashboard/" + tn.workspace
@@ -75,6 +77,7 @@ func TestListsFreezeAtOnce(t *testing.T) {
 }
 
 func TestACardholderIsSavedWithAnAddress(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	address := "/dashboard/" + tn.workspace + "/cardholders"
@@ -102,6 +105,7 @@ func TestACardholderIsSavedWithAnAddress(t *testing.T) {
 }
 
 func TestAPhysicalCardIsOrdered(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	w.fund(tn, 100_000)
@@ -125,6 +129,7 @@ func TestAPhysicalCardIsOrdered(t *testing.T) {
 // A member has no scope of agents and cards: the member has none of their entries and reads none of
 // them.
 func TestAMemberReadsNoAgentAndNoCardholder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	home := "/dashboard/" + tn.workspace

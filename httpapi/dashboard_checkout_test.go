@@ -15,6 +15,7 @@ import (
 // The list of links is narrowed by state, reference and time, in pages, and shows nothing of
 // others.
 func TestTheListOfLinksIsFiltered(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.newTenant("mine"), w.newTenant("other")
 	w.newCheckout(other, `,"merchantReference":"order-1"`)
@@ -49,6 +50,7 @@ func TestTheListOfLinksIsFiltered(t *testing.T) {
 
 // The page leads to the links beyond the first 50.
 func TestThePageOfLinksHasOlderOnes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	oldest := w.newCheckout(tn, `,"merchantReference":"first"`).text("session", "id")
@@ -68,6 +70,7 @@ func TestThePageOfLinksHasOlderOnes(t *testing.T) {
 
 // The page of a live link shows each payment with its explorer, and advises on the refund.
 func TestThePageOfALinkSaysWhatToGiveBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Live})
@@ -90,6 +93,7 @@ func TestThePageOfALinkSaysWhatToGiveBack(t *testing.T) {
 
 // A payment after the end of a link is shown with the advice to give it back.
 func TestThePageOfALinkShowsALatePayment(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	made := w.newCheckout(tn, `,"acceptedChains":["polygon"]`)

@@ -21,6 +21,7 @@ func (w *world) sendForm(tn tenant, page, form string, values url.Values) pageRe
 
 // A person sets currencies up, opens two accounts, pays in, quotes and converts, all by form.
 func TestAConversionByForm(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	page := func(path string) string {
@@ -59,6 +60,7 @@ func TestAConversionByForm(t *testing.T) {
 
 // After the lock the quote's page has no form, and a form that was open is refused with the reason.
 func TestAQuoteOfAPageExpires(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.setUp("mine")
 	address := "/dashboard/" + tn.workspace + "/conversion-quotes/" + w.quoteConversion(tn, "EUR", "JPY", "100").text("id")
@@ -74,6 +76,7 @@ func TestAQuoteOfAPageExpires(t *testing.T) {
 
 // An amount that the currency cannot have names its field, and asks for no quote.
 func TestAnAmountOfAFormHasTheDecimalsOfItsCurrency(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.setUp("mine")
 	address := "/dashboard/" + tn.workspace + "/currencies/EUR"
@@ -92,6 +95,7 @@ func TestAnAmountOfAFormHasTheDecimalsOfItsCurrency(t *testing.T) {
 
 // Where the server does not convert, the page of an account says so.
 func TestAPageWithoutConversions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Convert = false })
 	tn := w.setUp("mine")
 	page := w.visit(session(tn.cookie), "/dashboard/"+tn.workspace+"/currencies/EUR", nil)

@@ -22,6 +22,7 @@ func (w *world) makeKey(by as, label string) (id, secret string) {
 
 // A key shows the live keys that it made, directly or not: exactly those that revoking it revokes.
 func TestAKeyShowsWhatIsRevokedWithIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	who, page := session(tn.cookie), "/dashboard/"+tn.workspace+"/keys/"
@@ -63,6 +64,7 @@ func TestAKeyShowsWhatIsRevokedWithIt(t *testing.T) {
 
 // The form of a new key offers every scope and says which routes it opens.
 func TestTheFormOfAKeyOffersEveryScope(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	home := "/dashboard/" + tn.workspace + "/keys"

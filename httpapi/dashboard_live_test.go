@@ -62,6 +62,7 @@ func (w *world) streamLong() {
 
 // A stream has the changes of its workspace alone, and the next one continues where it ended.
 func TestAPageHearsOfTheChangesOfItsWorkspace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.streamLong()
 	tn, other := w.newTenant("olga"), w.newTenant("mallory")
@@ -92,6 +93,7 @@ func TestAPageHearsOfTheChangesOfItsWorkspace(t *testing.T) {
 }
 
 func TestAStreamOfChangesEndsWithItsSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.streamLong()
 	tn := w.newTenant("olga")
@@ -111,6 +113,7 @@ func TestAStreamOfChangesEndsWithItsSession(t *testing.T) {
 
 // A person who is removed from the workspace gets no later change, though the session lasts.
 func TestAStreamOfChangesEndsWithTheMembership(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.streamLong()
 	tn := w.newTenant("olga")
@@ -134,6 +137,7 @@ func TestAStreamOfChangesEndsWithTheMembership(t *testing.T) {
 // A shutdown ends open streams of the dashboard and of payment links instead of waiting for their
 // end.
 func TestAShutdownEndsStreams(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.streamLong()
 	tn := w.newTenant("olga")
@@ -156,6 +160,7 @@ func TestAShutdownEndsStreams(t *testing.T) {
 // A user's streams are bounded, and so are those of all pages together. Beyond a limit a page
 // polls.
 func TestStreamsOfChangesAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Streams = maxUserStreams + 1 })
 	w.streamLong()
 	tn, other := w.newTenant("olga"), w.newTenant("mallory")
@@ -174,6 +179,7 @@ func TestStreamsOfChangesAreBounded(t *testing.T) {
 }
 
 func TestAStreamOfChangesNeedsAMember(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.newTenant("olga"), w.newTenant("mallory")
 	address := "/dashboard/" + tn.workspace + "/live"

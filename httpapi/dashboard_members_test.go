@@ -10,6 +10,7 @@ import (
 
 // An owner changes the role of a member and removes the member, and keeps the keys that are chosen.
 func TestAnOwnerManagesMembersByForms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	_, token := w.invited(tn, "bob@example.com", "admin")
@@ -47,6 +48,7 @@ func TestAnOwnerManagesMembersByForms(t *testing.T) {
 
 // A member leaves by a form, and the last owner stays.
 func TestAMemberLeavesByAForm(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	_, token := w.invited(tn, "bob@example.com", "member")

@@ -64,6 +64,7 @@ var completeForm = url.Values{"amountUsdCents": {"1"}, "amountCents": {"1"}, "ho
 // A slash behind the address of a page leads to the page, with the same query. The addresses of the
 // interface for programs stay exact.
 func TestASlashBehindAPageLeadsToThePage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	link := "/checkout/" + w.newCheckout(tn, "").text("session", "id")
@@ -83,6 +84,7 @@ func TestASlashBehindAPageLeadsToThePage(t *testing.T) {
 }
 
 func TestSigningInReplacesTheSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	joined := w.visit(nil, "/dashboard/sign-up/join", url.Values{"email": {"ada@example.com"},
 		"password": {"a long password"}})
@@ -111,6 +113,7 @@ func TestSigningInReplacesTheSession(t *testing.T) {
 
 // A sign-in that waits for the queue of passwords does not hold the turn of other connections.
 func TestASignInByFormHoldsNoTurn(t *testing.T) {
+	t.Parallel()
 	deriving, derived := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, func(c *Config) {
 		c.Edge.AtOnce = 1
@@ -132,6 +135,7 @@ func TestASignInByFormHoldsNoTurn(t *testing.T) {
 }
 
 func TestAnAddressWithoutAFormIsNotFound(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	for _, address := range []string{"/dashboard", "/dashboard/", "/dashboard/nothing", "/dashboard/" + tn.workspace} {
@@ -143,6 +147,7 @@ func TestAnAddressWithoutAFormIsNotFound(t *testing.T) {
 
 // The form of the allowlists changes nothing that a person does not change.
 func TestTheFormOfAllowlistsKeepsThem(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	field := regexp.MustCompile(`(?s)<textarea[^>]* name="(allowed\w+)"[^>]*>(.*?)</textarea>`)
@@ -165,6 +170,7 @@ func TestTheFormOfAllowlistsKeepsThem(t *testing.T) {
 }
 
 func TestAFormThatIsSentTwiceActsOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	home := "/dashboard/" + tn.workspace

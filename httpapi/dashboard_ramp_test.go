@@ -13,6 +13,7 @@ import (
 // A person links the ramp, changes dollars into USDC at a quote, proves a wallet and withdraws to
 // it.
 func TestTheRampByForm(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("olga")
 	page := func(path string) string {
@@ -57,6 +58,7 @@ func TestTheRampByForm(t *testing.T) {
 
 // A quote of the ramp has no form once its time is over.
 func TestARampQuoteOfAPageExpires(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("olga")
 	w.link(tn)

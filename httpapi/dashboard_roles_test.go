@@ -15,6 +15,7 @@ import (
 // The owner reads every page. A page that a role may not read is refused, and no page that it may
 // read leads there.
 func TestEveryPageForEveryRole(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.newCast()
 	pages := w.sitePages()
@@ -48,6 +49,7 @@ func TestEveryPageForEveryRole(t *testing.T) {
 // A form that a role may not send is not on its pages. Sending it anyway is 403 and changes
 // nothing.
 func TestEveryFormForEveryRole(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.newCast()
 	for _, p := range w.sitePages() {
@@ -74,6 +76,7 @@ func TestEveryFormForEveryRole(t *testing.T) {
 // A page of another workspace is not found, and neither is one's own page of another workspace's
 // record. Forms that are sent there change nothing.
 func TestEveryPageAndFormForAStranger(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.newCast()
 	for _, p := range w.sitePages() {
@@ -95,6 +98,7 @@ func TestEveryPageAndFormForAStranger(t *testing.T) {
 
 // Without a session every page but the public ones leads to the sign-in, and forms change nothing.
 func TestEveryPageAndFormWithoutASession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.newCast()
 	for _, p := range w.sitePages() {
@@ -115,6 +119,7 @@ func TestEveryPageAndFormWithoutASession(t *testing.T) {
 
 // A form that another site's page sends is refused and changes nothing.
 func TestFormsRefuseForeignOrigins(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := w.newCast()
 	for _, p := range w.sitePages() {

@@ -30,6 +30,7 @@ func (w *world) named(cookie, id, name string) {
 // shows the new one: the reads, the lists of the members, the header, payment pages and
 // invitations.
 func TestARenamedWorkspaceHasItsNewNameEverywhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	_, admin := w.person(tn, "admin")
@@ -63,6 +64,7 @@ func TestARenamedWorkspaceHasItsNewNameEverywhere(t *testing.T) {
 // The name has the limits of a new workspace's name. A member neither renames nor sees the page,
 // and a stranger finds no workspace.
 func TestTheNameOfAWorkspaceIsItsManagers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.newTenant("olga"), w.newTenant("pete")
 	_, reader := w.person(tn, "member")

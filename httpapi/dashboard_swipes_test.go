@@ -27,6 +27,7 @@ func (w *world) swipedCard(tn tenant) (home, card, swipe string) {
 
 // The page of a swipe sends each message of the network, and shows the life of the swipe after it.
 func TestASwipesPageShowsItsLife(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	home, card, swipe := w.swipedCard(tn)
@@ -78,6 +79,7 @@ func TestASwipesPageShowsItsLife(t *testing.T) {
 }
 
 func TestASimulationThatIsSentTwiceActsOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	home, card, swipe := w.swipedCard(tn)
@@ -95,6 +97,7 @@ func TestASimulationThatIsSentTwiceActsOnce(t *testing.T) {
 
 // The filters of the list are the parameters of the interface, and a person's dollars become cents.
 func TestTheListOfSwipesFilters(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	home, card, swipe := w.swipedCard(tn)
@@ -123,6 +126,7 @@ func TestTheListOfSwipesFilters(t *testing.T) {
 
 // A member has no scope of cards: the member reads no swipe, and has no entry of swipes.
 func TestAMemberReadsNoSwipe(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	home, _, swipe := w.swipedCard(tn)
@@ -136,6 +140,7 @@ func TestAMemberReadsNoSwipe(t *testing.T) {
 // The pages offer and explain every reason that an authorization can have, in the words of the
 // guide.
 func TestThePagesKnowEveryReason(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	page := w.visit(session(tn.cookie), "/dashboard/"+tn.workspace+"/swipes", nil).text

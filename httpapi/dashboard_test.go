@@ -11,6 +11,7 @@ import (
 )
 
 func TestSignUpInAndOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.DerivePassword = nil }) // argon2id
 	r := w.ok(w.signup("Ada@Example.com"))
 	require.Equal(t, "Ada@Example.com", r.text("user", "email"))
@@ -38,6 +39,7 @@ func TestSignUpInAndOut(t *testing.T) {
 }
 
 func TestAWrongPasswordAndAnUnknownEmailReadTheSame(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
 	wrong := w.post(nil, "/api/dashboard/login", `{"email":"ada@example.com","password":"a wrong password"}`)
@@ -47,6 +49,7 @@ func TestAWrongPasswordAndAnUnknownEmailReadTheSame(t *testing.T) {
 }
 
 func TestCredentialsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	f := func(body string) {
 		t.Helper()
@@ -60,16 +63,19 @@ func TestCredentialsAreBounded(t *testing.T) {
 }
 
 func TestSignUpCanBeClosed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.SignupClosed = true })
 	w.fails(w.signup("ada@example.com"), 403, "signup_closed")
 }
 
 func TestUnderHTTPSTheCookieIsSecure(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.BaseURL = "https://purser.test" })
 	require.Contains(t, strings.ToLower(w.ok(w.signup("ada@example.com")).header("Set-Cookie")), "secure")
 }
 
 func TestAnotherSitesPageCannotAct(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cookie := w.ok(w.signup("ada@example.com")).cookie
 	f := func(header, value string, refused bool) {
@@ -98,6 +104,7 @@ func TestAnotherSitesPageCannotAct(t *testing.T) {
 // A request of another site's page is refused exactly where x-errors lists it: where a session acts
 // or begins. Public routes answer every page.
 func TestAnotherSitesPageOnEveryRoute(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.fund(tn, 100_000_000)
@@ -120,6 +127,7 @@ func TestAnotherSitesPageOnEveryRoute(t *testing.T) {
 }
 
 func TestASessionFindsItsWorkspace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ada := w.newTenant("ada")
 	bob := w.newTenant("bob")
@@ -136,6 +144,7 @@ func TestASessionFindsItsWorkspace(t *testing.T) {
 }
 
 func TestKeysAndSessionsAreDistinguished(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fails(w.get(tn.all, "/api/dashboard/me"), 403, "session_required")
@@ -152,6 +161,7 @@ func TestKeysAndSessionsAreDistinguished(t *testing.T) {
 }
 
 func TestRateLimitsOfThreeLevels(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: 5, PerWorkspace: 8, PerAddress: 1000} })
 	tn := w.newTenant("ada")
 	w.clock.turn(rateWindow)
@@ -174,6 +184,7 @@ func TestRateLimitsOfThreeLevels(t *testing.T) {
 }
 
 func TestTheAddressIsLimitedBeforeAnythingElse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.RateLimits = RateLimits{PerKey: 100, PerWorkspace: 100, PerAddress: 3} })
 	w.fails(w.get(nil, "/api/nothing"), 404, "not_found")
 	for range 2 {
@@ -185,6 +196,7 @@ func TestTheAddressIsLimitedBeforeAnythingElse(t *testing.T) {
 }
 
 func TestAFullLimiterRefusesAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.RateLimits = DefaultRateLimits() })
 	for i := range w.server.limits.counts.shards {
 		w.server.limits.counts.shards[i].max = 1

@@ -13,6 +13,7 @@ import (
 // The page of the treasury shows the lines that its address selects, and keeps the filters in the
 // address of the next page.
 func TestTheLedgersPageIsNarrowedByItsAddress(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := newLedgerLog(w)
 	l.addLines(150)
@@ -58,6 +59,7 @@ func TestTheLedgersPageIsNarrowedByItsAddress(t *testing.T) {
 // A statement is saved as a file with the session of a browser: the month of the address up to
 // today.
 func TestAStatementIsSavedFromItsForm(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 12_345)
@@ -85,6 +87,7 @@ func TestAStatementIsSavedFromItsForm(t *testing.T) {
 // A payout and a recipient are found by the filters of their lists, and a wire abroad shows its
 // tracking reference.
 func TestPayoutsAndRecipientsAreFoundOnTheirPages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 1_000_000)
@@ -108,6 +111,7 @@ func TestPayoutsAndRecipientsAreFoundOnTheirPages(t *testing.T) {
 // A wire abroad is quoted on the recipient's page. The quote's page shows its end, and its form
 // orders the wire while the rate is locked.
 func TestAWireAbroadIsQuotedAndOrderedOnPages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 1_000_000)

@@ -19,6 +19,7 @@ import (
 // A person makes an endpoint, copies its secret from the one page that shows it, sends a ping,
 // sends it again and deletes the endpoint.
 func TestAWebhookEndpointByForm(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	who, list := session(tn.cookie), "/dashboard/"+tn.workspace+"/webhooks"
@@ -59,6 +60,7 @@ func TestAWebhookEndpointByForm(t *testing.T) {
 
 // A finished delivery is sent again from its page.
 func TestADeliveryIsSentAgainByForm(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	who := session(tn.cookie)
@@ -79,6 +81,7 @@ func TestADeliveryIsSentAgainByForm(t *testing.T) {
 // An unknown id, a malformed one and a refused filter show the list with the reason, not an empty
 // page.
 func TestAnUnknownRecordShowsTheList(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.newTenant("olga"), w.newTenant("mallory")
 	theirs := w.newEstate(other)

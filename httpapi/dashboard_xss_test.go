@@ -47,6 +47,7 @@ var harmless = []string{"Harmless", "https://harmless.example/x", "\x00harmless"
 // form that takes it. No page then has an element, an attribute or a kind of address that it does
 // not have with harmless texts, and every page that shows the string shows it as text.
 func TestTextsOfOthersAreShownAsText(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	pages, takes := w.sitePages(), map[string]string{}
 	allowed := map[string]map[string]bool{}

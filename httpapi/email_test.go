@@ -60,6 +60,7 @@ func (w *world) released(email string) {
 // Without a mail server the email changes at once. Every other session and reset ends, the old
 // email signs in no more and is free for another account, and the account keeps its workspaces.
 func TestAnEmailChangesAtOnceWithoutAMailServer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withoutMail)
 	tn := w.newTenant("olga")
 	other := w.ok(w.login("olga@example.com", right)).cookie
@@ -87,6 +88,7 @@ func TestAnEmailChangesAtOnceWithoutAMailServer(t *testing.T) {
 
 // An account takes back an email that it had, and one that another account has given up.
 func TestAReleasedEmailIsTakenAgain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withoutMail)
 	ada, bob := w.ok(w.signup("a@example.com")).cookie, w.ok(w.signup("b@example.com")).cookie
 	ada = w.ok(w.changeEmail(ada, "c@example.com", right)).cookie
@@ -111,6 +113,7 @@ func TestAReleasedEmailIsTakenAgain(t *testing.T) {
 // The form asks for the current password. Wrong guesses are bounded with those of a password
 // change.
 func TestAChangeOfEmailIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withoutMail)
 	ada := w.ok(w.signup("ada@example.com")).cookie
 	w.ok(w.signup("bob@example.com"))
@@ -133,6 +136,7 @@ func TestAChangeOfEmailIsRefused(t *testing.T) {
 
 // Accounts and a sign-up that race for one email: one gets it, and each account has one email.
 func TestOneOfManyGetsAnEmail(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withoutMail)
 	const racers = password.MaxQueuedPerAddress
 	cookies := make([]string, racers)
@@ -164,6 +168,7 @@ func TestOneOfManyGetsAnEmail(t *testing.T) {
 // A change that stops between its steps leaves the old email. The new one is blocked only until the
 // change has ended, and opens no session meanwhile.
 func TestAnInterruptedChangeOfEmailBlocksNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withoutMail)
 	ada := w.ok(w.signup("ada@example.com"))
 	id, hash := ada.text("user", "id"), user.EmailHash("new@example.com")
@@ -196,6 +201,7 @@ var emailLink = regexp.MustCompile(`http://purser\.test(/dashboard/account/email
 // With a mail server the email changes when the link to the new email is opened, once. The old
 // email gets a notice.
 func TestALinkConfirmsTheNewEmail(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ada, bob := w.ok(w.signup("ada@example.com")).cookie, w.ok(w.signup("bob@example.com")).cookie
 	asked := w.ok(w.changeEmail(ada, "New@example.com", right))
@@ -228,6 +234,7 @@ func TestALinkConfirmsTheNewEmail(t *testing.T) {
 
 // A link ends with its hour and with a new password. An email that is taken meanwhile stays taken.
 func TestALinkToANewEmailEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	ask := func(email string) string {
@@ -253,6 +260,7 @@ func TestALinkToANewEmailEnds(t *testing.T) {
 
 // A user's mails to new emails are bounded.
 func TestMailsToNewEmailsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ada := w.ok(w.signup("ada@example.com")).cookie
 	for i := range emailMailsPerUser {
@@ -265,6 +273,7 @@ func TestMailsToNewEmailsAreBounded(t *testing.T) {
 
 // A person changes the email by forms, with a link and without.
 func TestAPersonChangesTheEmailByForms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ada := w.ok(w.signup("ada@example.com")).cookie
 	form := url.Values{"newEmail": {"new@example.com"}, "currentPassword": {right}}
@@ -295,6 +304,7 @@ func TestAPersonChangesTheEmailByForms(t *testing.T) {
 // An account may take an email that is not its person's. To invite that email gives a member of the
 // account's neither a role nor a token, and a pending invitation of it stays the invited person's.
 func TestATakenEmailGivesNoRole(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, withoutMail)
 	tn := w.newTenant("olga")
 	id, mallory := w.person(tn, workspace.Member)
@@ -321,6 +331,7 @@ func TestATakenEmailGivesNoRole(t *testing.T) {
 // Mails with a link count against their mailbox and the address that asks for them, whichever route
 // and account asks.
 func TestMailsOfAChangeOfEmailAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range mailsPerMailbox - 1 {
 		made := w.signUpSoon(fmt.Sprintf("mallory-%d@example.com", i))

@@ -36,6 +36,7 @@ func (w *world) showPage(who as, path string) (status int, contentType, policy, 
 
 // The root lists the entry points: HTML to a browser, JSON to every other client.
 func TestRootListsTheEntryPoints(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	status, contentType, policy, body := w.askAs("/", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
 	require.Equal(t, 200, status)
@@ -56,6 +57,7 @@ func TestRootListsTheEntryPoints(t *testing.T) {
 
 // A refused request for the hosted page is answered with a page of the same status.
 func TestTheHostedPageRefusesAsAPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	f := func(path string, want int, text string) {
 		t.Helper()

@@ -57,6 +57,7 @@ func (w *world) challenged(email string) string {
 }
 
 func TestASignInWithASecondFactorNeedsACode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cookie := w.ok(w.signup("Ada@example.com")).cookie
 	secret, recovery := w.withFactor(cookie)
@@ -84,6 +85,7 @@ func TestASignInWithASecondFactorNeedsACode(t *testing.T) {
 
 // A phone's clock may differ by one step.
 func TestACodeIsTakenWithinOneStep(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	secret, _ := w.withFactor(w.ok(w.signup("ada@example.com")).cookie)
 	w.clock.turn(time.Hour)
@@ -106,6 +108,7 @@ func (a aheadOfOthers) WallTime() time.Time { return a.Actors.WallTime().Add(-a.
 
 // A phone's clock is right when trusted time is ahead, as for hours after a wall clock was set back.
 func TestACodeIsOfTheTimeOfOtherMachines(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Actors = aheadOfOthers{c.Actors, time.Hour} })
 	cookie := w.ok(w.signup("ada@example.com")).cookie
 	const anHour = 3600 / codePeriod
@@ -120,6 +123,7 @@ func TestACodeIsOfTheTimeOfOtherMachines(t *testing.T) {
 }
 
 func TestAChallengeExpires(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	secret, _ := w.withFactor(w.ok(w.signup("ada@example.com")).cookie)
 	challenge := w.challenged("ada@example.com")
@@ -130,6 +134,7 @@ func TestAChallengeExpires(t *testing.T) {
 
 // A password change ends the challenges that the old password has opened.
 func TestAChallengeDoesNotOutlastAPasswordChange(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	secret, _ := w.withFactor(w.ok(w.signup("ada@example.com")).cookie)
 	challenge := w.challenged("ada@example.com")
@@ -142,7 +147,9 @@ func TestAChallengeDoesNotOutlastAPasswordChange(t *testing.T) {
 // The codes of an account are bounded over all its challenges and addresses, and those of an
 // address.
 func TestCodesAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
+	w.countDelays()
 	secret, _ := w.withFactor(w.ok(w.signup("ada@example.com")).cookie)
 	w.clock.turn(time.Hour)
 	for i := range triesPerHour {
@@ -165,6 +172,7 @@ func TestCodesAreBounded(t *testing.T) {
 }
 
 func TestChallengesAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	secret, _ := w.withFactor(w.ok(w.signup("ada@example.com")).cookie)
 	first := w.challenged("ada@example.com")
@@ -190,6 +198,7 @@ func TestChallengesAreBounded(t *testing.T) {
 
 // Turning the factor on and off asks for the password, and a secret is shown to its session alone.
 func TestTheSecondFactorIsTurnedOnAndOff(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cookie := w.ok(w.signup("ada@example.com")).cookie
 	other := w.ok(w.login("ada@example.com", right)).cookie
@@ -212,6 +221,7 @@ func TestTheSecondFactorIsTurnedOnAndOff(t *testing.T) {
 }
 
 func TestAnOperatorRemovesASecondFactor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.withFactor(w.ok(w.signup("ada@example.com")).cookie)
 	_, err := w.server.IssueReset(t.Context(), "ada@example.com", true)
@@ -221,6 +231,7 @@ func TestAnOperatorRemovesASecondFactor(t *testing.T) {
 
 // The secret is sealed, and recovery codes are stored as hashes.
 func TestTheSecondFactorIsStoredSealed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	secret, recovery := w.withFactor(tn.cookie)
@@ -247,6 +258,7 @@ func (w *world) recordOf(tn tenant, kind string) string {
 
 // The account page shows how many recovery codes are left.
 func TestTheAccountShowsTheRecoveryCodesThatAreLeft(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cookie := w.ok(w.signup("ada@example.com")).cookie
 	left := regexp.MustCompile(`Recovery codes left</dt>\s*<dd[^>]*>\s*(\d+)`)
@@ -261,6 +273,7 @@ func TestTheAccountShowsTheRecoveryCodesThatAreLeft(t *testing.T) {
 }
 
 func TestAPersonUsesASecondFactorByForms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cookie := w.ok(w.signup("ada@example.com")).cookie
 	const address = "/dashboard/account/second-factor"

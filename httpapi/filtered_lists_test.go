@@ -26,6 +26,7 @@ func (w *world) requireList(tn tenant, path, query string, want ...string) {
 }
 
 func TestPayoutsAreNarrowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 1_000_000)
@@ -59,6 +60,7 @@ func TestPayoutsAreNarrowed(t *testing.T) {
 }
 
 func TestRecipientsAreNarrowed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	const path = "/api/treasury/counterparties"

@@ -17,6 +17,7 @@ import (
 // TestAFrontRefusesUntilItIsGivenAServer calls the same port before and after Open, and then shuts
 // it down.
 func TestAFrontRefusesUntilItIsGivenAServer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	front, memory := NewFront("http://127.0.0.1", drain.Options{}, slog.New(slog.DiscardHandler)), fasthttputil.NewInmemoryListener()
 	served := make(chan error, 1)

@@ -16,6 +16,7 @@ import (
 // Every guide and every group of the reference is a page under the policy of the hosted pages, and
 // every link among them leads to an existing page and anchor.
 func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	link := regexp.MustCompile(`href="(/docs[^"#?]*)?(#[^"]*)?"`)
 	pages := map[string]string{}
@@ -56,6 +57,7 @@ func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
 // A page that is the same for everybody is rendered once: a stranger's requests for it cost no
 // rendering. Both answers have the same bytes in memory.
 func TestPagesOfTheDocumentsAreRenderedOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := w.server.checkouts
 	group := h.reference.groups[0].Name
@@ -80,6 +82,7 @@ func TestPagesOfTheDocumentsAreRenderedOnce(t *testing.T) {
 
 // Callers' texts add no page: neither unknown names nor searches are kept.
 func TestNoCallerAddsAKeptPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	kept := func() (n int) {
 		w.server.checkouts.pages.bodies.Range(func(any, any) bool { n++; return true })
@@ -98,6 +101,7 @@ func namedCall(parameter, value string) *call {
 }
 
 func TestEverySampleInTheGuidesHasALanguage(t *testing.T) {
+	t.Parallel()
 	for _, name := range guideNames {
 		content, err := docs.ReadFile("docs/" + name + ".md")
 		require.NoError(t, err)
@@ -108,6 +112,7 @@ func TestEverySampleInTheGuidesHasALanguage(t *testing.T) {
 }
 
 func TestUnknownGuideIsAPageThatIsNotFound(t *testing.T) {
+	t.Parallel()
 	status, contentType, _, body := newWorld(t).askAs("/docs/nothing", "text/html")
 	require.Equal(t, 404, status)
 	require.Equal(t, "text/html; charset=utf-8", contentType)
@@ -115,6 +120,7 @@ func TestUnknownGuideIsAPageThatIsNotFound(t *testing.T) {
 }
 
 func TestSearchOfTheGuidesFindsAndEscapes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, _, _, body := w.askAs("/docs/search?q=monthly_limit_exceeded", "text/html")
 	require.Contains(t, body, `href="/docs/cards-and-decisions#reasons"`)
@@ -126,6 +132,7 @@ func TestSearchOfTheGuidesFindsAndEscapes(t *testing.T) {
 }
 
 func TestTheGuideOfErrorsHasEveryCode(t *testing.T) {
+	t.Parallel()
 	_, _, _, body := newWorld(t).askAs("/docs/errors", "text/html")
 	for code := range statuses {
 		require.Contains(t, body, "<code>"+string(code)+"</code>")
@@ -133,6 +140,7 @@ func TestTheGuideOfErrorsHasEveryCode(t *testing.T) {
 }
 
 func TestTheGuideOfCardsHasEveryReasonWithItsCode(t *testing.T) {
+	t.Parallel()
 	content, err := docs.ReadFile("docs/cards-and-decisions.md")
 	require.NoError(t, err)
 	for reason := hold.ReasonApproved; ; reason++ {
@@ -146,6 +154,7 @@ func TestTheGuideOfCardsHasEveryReasonWithItsCode(t *testing.T) {
 }
 
 func TestReferenceShowsEveryOperationOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, g := range w.server.checkouts.reference.groups {
 		_, _, _, body := w.askAs("/docs/api/"+g.Name, "text/html")
@@ -159,6 +168,7 @@ func TestReferenceShowsEveryOperationOnce(t *testing.T) {
 }
 
 func TestNetworkPortHasItsOwnDescription(t *testing.T) {
+	t.Parallel()
 	status, contentType, _, body := newWorld(t).askAs("/docs/api/network.json", "application/json")
 	require.Equal(t, 200, status)
 	require.Equal(t, "application/json", contentType)
@@ -166,11 +176,13 @@ func TestNetworkPortHasItsOwnDescription(t *testing.T) {
 }
 
 func TestSearchOfTheGuidesFindsOperations(t *testing.T) {
+	t.Parallel()
 	_, _, _, body := newWorld(t).askAs("/docs/search?q=%2Fv1%2Freversals", "text/html")
 	require.Contains(t, body, `href="/docs/api/network#reverse"`)
 }
 
 func TestEveryErrorCodeHasAMeaning(t *testing.T) {
+	t.Parallel()
 	for code := range statuses {
 		require.NotEmpty(t, meanings[code], code)
 	}
@@ -178,6 +190,7 @@ func TestEveryErrorCodeHasAMeaning(t *testing.T) {
 }
 
 func TestGuideOfLimitsHasTheLimitsOfTheCode(t *testing.T) {
+	t.Parallel()
 	_, _, _, body := newWorld(t).askAs("/docs/limits", "text/html")
 	require.Contains(t, body, "<td>10,000,000</td>\n<td>cards of a workspace</td>")
 	require.Contains(t, body, "<td>366</td>\n<td>days of a statement</td>")

@@ -37,6 +37,7 @@ func (w *world) headAndRest(method, path, secret string) (head, rest string) {
 // HEAD has the status and the headers of GET, Content-Length included, and no body, on every route:
 // those of the table with ids that exist where the tenant has them, and those of the hosted page.
 func TestHeadIsGetWithoutABody(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id := w.newCheckout(tn, "").text("session", "id")

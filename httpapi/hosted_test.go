@@ -68,6 +68,7 @@ func (w *world) payOnChain(id, asset, units string) {
 // A customer selects a coin, pays on the chain and sees the confirmations; then the merchant is
 // credited.
 func TestHostedPageFromThePickToTheEnd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	made := w.newCheckout(tn, `,"acceptedChains":["polygon","base"],"description":"two <b>books</b>","merchantReference":"</p><script>",
@@ -127,6 +128,7 @@ func (w *world) receiptOf(id string) []any {
 
 // The page and the receipt of a live link have a link to the network's explorer for each payment.
 func TestALivePaymentIsOnAnExplorer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.CheckoutTolerance = checkout.Tolerance{BasisPoints: 50} })
 	tn := w.newTenant("merchant")
 	w.askWorkspace(tn, workspace.SetMode{Mode: workspace.Live})
@@ -146,6 +148,7 @@ func TestALivePaymentIsOnAnExplorer(t *testing.T) {
 }
 
 func TestHostedPageOfEveryFinalStatus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	open := func() string {
@@ -199,6 +202,7 @@ func TestHostedPageOfEveryFinalStatus(t *testing.T) {
 }
 
 func TestHostedFilesAndPart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("merchant")
 	id := w.newCheckout(tn, "").text("session", "id")
@@ -224,6 +228,7 @@ func TestHostedFilesAndPart(t *testing.T) {
 // A status change reaches an open page before its stream ends. streamFor is long here, for slow
 // machines.
 func TestHostedPageStreamsStatusChanges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	// The server aborts an answer that takes longer than WriteTimeout.
 	w.server.streams.lasting, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor
@@ -253,6 +258,7 @@ func TestHostedPageStreamsStatusChanges(t *testing.T) {
 
 // Pages beyond Config.Streams get 503 and poll, so that pages leave connections to other callers.
 func TestHostedPagesBeyondTheirShareGetNoStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Streams = 1 })
 	w.server.streams.lasting, w.server.httpServer.http.WriteTimeout = waitFor, 2*waitFor
 	id := w.newCheckout(w.newTenant("merchant"), "").text("session", "id")
@@ -268,6 +274,7 @@ func TestHostedPagesBeyondTheirShareGetNoStream(t *testing.T) {
 
 // A request of the hosted page releases its turn while it waits for an actor.
 func TestTheHostedPageWaitsWithoutATurn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Edge.AtOnce = 1 })
 	id := w.newCheckout(w.newTenant("shop"), "").text("session", "id")
 	waits, release := make(chan struct{}), make(chan struct{})

@@ -19,6 +19,7 @@ import (
 // Header lines that two servers in a row could parse differently are refused: folded lines and
 // invalid names.
 func TestMalformedHeaderLinesAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for _, line := range []string{"X: a\r\n b\r\n", "X: a\r\n\tTransfer-Encoding: chunked\r\n",
@@ -36,6 +37,7 @@ func TestMalformedHeaderLinesAreRefused(t *testing.T) {
 // A record has exactly one path. No other spelling reaches a route, so a proxy in front can filter
 // by path.
 func TestAPathHasOneSpelling(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	card := w.mint(tn, "").text("card", "id")
@@ -68,6 +70,7 @@ func TestAPathHasOneSpelling(t *testing.T) {
 
 // The target * is one of OPTIONS alone.
 func TestTheTargetAsteriskNeedsOptions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, method := range []string{"GET", "PATCH"} {
 		status, text := w.raw(method + " * HTTP/1.1\r\nHost: purser.test\r\n\r\n")
@@ -78,6 +81,7 @@ func TestTheTargetAsteriskNeedsOptions(t *testing.T) {
 
 // Methods outside the route table have no effect.
 func TestUnlistedMethodsHaveNoEffect(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for _, method := range []string{"OPTIONS", "TRACE", "CONNECT", "PUT", "get", "PROPFIND"} {
@@ -103,6 +107,7 @@ func TestUnlistedMethodsHaveNoEffect(t *testing.T) {
 // The bytes after a request are the next request of its connection, whatever the outcome of the
 // first and its body.
 func TestPipelinedRequestsStayApart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	caller := " HTTP/1.1\r\nHost: purser.test\r\nAuthorization: Bearer " + tn.secret + "\r\n"
@@ -139,6 +144,7 @@ func TestPipelinedRequestsStayApart(t *testing.T) {
 
 // A query parameter that the route does not take is refused by name, and nothing changes.
 func TestBadQueries(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.fund(tn, 100_000_000)
@@ -197,6 +203,7 @@ var badParameters = map[string][]string{
 
 // A cursor is valid only for its own list, tenant and filter.
 func TestCursorBelongsToOneList(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	mine, other := w.newTenant("mine"), w.newTenant("other")
 	for _, tn := range []tenant{mine, other} {
@@ -219,6 +226,7 @@ func TestCursorBelongsToOneList(t *testing.T) {
 
 // A caller who loses the right while the request runs is refused: the workspace checks last.
 func TestRightsLostDuringTheRequest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	owner := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
@@ -269,6 +277,7 @@ func (w *world) runCommandBefore(tn tenant, by any) {
 // A neighbouring site can plant a second cookie of the same name, but cannot remove the first. Two
 // cookies authenticate no user.
 func TestTwoSessionCookiesAuthenticateNoUser(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	mine, planted := w.newTenant("mine"), w.newTenant("planted")
 	for _, cookies := range []string{mine.cookie + "; " + sessionCookie + "=" + planted.cookie,
@@ -288,6 +297,7 @@ func TestTwoSessionCookiesAuthenticateNoUser(t *testing.T) {
 // A sign-in creates a new session and ends the one of the request's cookie, so a planted session is
 // useless.
 func TestSignInEndsThePlantedSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
 	planted := w.ok(w.signup("eve@example.com")).cookie
@@ -301,6 +311,7 @@ func TestSignInEndsThePlantedSession(t *testing.T) {
 // An IPv6 client controls more addresses than the limiter has windows, so a /64 network counts as
 // one peer.
 func TestIPv6NetworkIsOnePeer(t *testing.T) {
+	t.Parallel()
 	f := func(address, want string) {
 		t.Helper()
 		require.Equal(t, want, peerOf(netip.MustParseAddr(address).Unmap()))
@@ -315,6 +326,7 @@ func TestIPv6NetworkIsOnePeer(t *testing.T) {
 
 // An Idempotency-Key belongs to one route of one tenant. A refused request does not use it up.
 func TestIdempotencyKeyBelongsToOneRouteAndTenant(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
 	seen := map[string]string{}

@@ -78,6 +78,7 @@ func (w *world) refusesIntent(tn tenant, id, body string, status int, code, reas
 // Each check has its reason. The answer has the first failed check, and the log records every
 // submission.
 func TestIntentsAreCheckedInOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -129,6 +130,7 @@ func TestIntentsAreCheckedInOrder(t *testing.T) {
 
 // An agent signs only for its registered protocols. A refused intent does not use up its id.
 func TestUnregisteredProtocolIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	made := w.ok(w.post(tn.all, "/api/agents", `{"agentName":"shopper","protocols":["MPP"]}`))
@@ -144,6 +146,7 @@ func TestUnregisteredProtocolIsRefused(t *testing.T) {
 
 // An accepted id is used for good. A refused id is free, and so is the same id of another agent.
 func TestOnlyAcceptedIntentsUseUpTheirID(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -161,6 +164,7 @@ func TestOnlyAcceptedIntentsUseUpTheirID(t *testing.T) {
 
 // Every JSON body for an existing agent is in the log. Other bodies are not.
 func TestEveryJSONSubmissionIsLogged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -196,6 +200,7 @@ func TestEveryJSONSubmissionIsLogged(t *testing.T) {
 // The signature covers the canonical form: another serialization of the same intent verifies, and
 // the log has the received bytes.
 func TestSignatureCoversTheCanonicalForm(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -213,6 +218,7 @@ func TestSignatureCoversTheCanonicalForm(t *testing.T) {
 
 // Of 64 concurrent submissions one is accepted, the others are replays, and all are in the log.
 func TestOneIntentSubmittedAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -247,6 +253,7 @@ func TestOneIntentSubmittedAtOnce(t *testing.T) {
 // A freeze between the check and the command is found by the command: the intent is refused and
 // logged, and its id stays free.
 func TestFreezeBetweenCheckAndCommand(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -268,6 +275,7 @@ func TestFreezeBetweenCheckAndCommand(t *testing.T) {
 
 // Once a freeze has answered, every later submission is refused, however busy the agent is.
 func TestAnsweredFreezeRefusesLaterIntents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, key := w.registerAgent(tn)
@@ -286,6 +294,7 @@ func TestAnsweredFreezeRefusesLaterIntents(t *testing.T) {
 
 // A refusal that cannot be logged is answered 503, and the answer says that nothing changed.
 func TestRefusalThatCannotBeLoggedIsUnavailable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, _ := w.registerAgent(tn)
@@ -300,6 +309,7 @@ func TestRefusalThatCannotBeLoggedIsUnavailable(t *testing.T) {
 
 // The log keeps exactly its newest entries, and 50 of them are shown.
 func TestIntentLogIsBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	id, _ := w.registerAgent(tn)
@@ -366,6 +376,7 @@ var otherLibraries = map[string]struct{ pair, sign [][]string }{
 // Keys of OpenSSL and of Node's crypto are accepted, and their signatures over the canonical form
 // verify.
 func TestOtherLibrariesSign(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for tool, library := range otherLibraries {

@@ -19,6 +19,7 @@ import (
 // An id of another workspace is answered byte for byte like an unknown id, wherever a request may
 // name a record. The estate's own id shows that the request would otherwise have an effect.
 func TestAnothersIDReadsAsUnknown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	mine, other := w.newTenant("mine"), w.newTenant("other")
 	for i := 0; w.shardOf(other) == w.shardOf(mine); i++ {
@@ -161,6 +162,7 @@ func withoutIDs(text string) string {
 // A key with every scope except the required one is refused with its name. A key with only that
 // scope passes.
 func TestEveryRouteNeedsItsScope(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	with := map[string]as{} // keys by their scopes
@@ -200,6 +202,7 @@ func TestEveryRouteNeedsItsScope(t *testing.T) {
 
 // Every route that a session may call admits exactly the roles of x-roles.
 func TestEveryDashboardRouteRequiresItsRoles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	cookies := map[string]string{workspace.Owner: tn.cookie}
@@ -287,6 +290,7 @@ func (w *world) cookieFor(op operation, tn tenant, cookie string) string {
 // In live mode, routes that move money require an approved verification before any other check, and
 // simulations are refused. All other routes work as before. x-live lists which is which.
 func TestLiveModeOnEveryRoute(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.fund(tn, 100_000_000)

@@ -60,6 +60,7 @@ func (w *world) judgeAnswers(s *Server) {
 
 // An answer that departs from the description fails its test.
 func TestJudgeReportsUndescribedAnswers(t *testing.T) {
+	t.Parallel()
 	d := describe(t)
 	f := func(method, path string, status int, body, want string) {
 		t.Helper()

@@ -15,6 +15,7 @@ const (
 )
 
 func TestTheFirstKeyMakesKeysOnly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	first := key(tn.firstSecret)
@@ -32,6 +33,7 @@ func TestTheFirstKeyMakesKeysOnly(t *testing.T) {
 }
 
 func TestRevocationIncludesDescendantKeys(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	parent := w.ok(w.post(tn.all, "/api/auth/keys", `{"label":"parent","scopes":["read:api_keys","write:api_keys"]}`))
@@ -62,6 +64,7 @@ func (tn tenant) keyID(w *world) string {
 }
 
 func TestSecretsAreShownOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	list := w.ok(w.get(tn.all, "/api/auth/keys"))
@@ -72,6 +75,7 @@ func TestSecretsAreShownOnce(t *testing.T) {
 }
 
 func TestMalformedKeysAreIndistinguishable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	want := w.get(key("apk_x"), "/api/workspaces").raw
@@ -87,6 +91,7 @@ func TestMalformedKeysAreIndistinguishable(t *testing.T) {
 }
 
 func TestARepeatIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	body := `{"label":"once","scopes":["read:cards"]}`
@@ -118,6 +123,7 @@ func TestARepeatIsAnsweredOnce(t *testing.T) {
 
 // A stored answer holds a secret: a caller without the right to create the key does not get it.
 func TestAReplayHandsOutNoScopeThatItsCallerLacks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	body, once := `{"label":"all","scopes":`+allScopes+`}`,
@@ -134,6 +140,7 @@ func TestAReplayHandsOutNoScopeThatItsCallerLacks(t *testing.T) {
 
 // Concurrent requests under one idempotency key create one record, and all answers have it.
 func TestConcurrentRepeatsCreateOneRecord(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	const callers = 8
@@ -152,6 +159,7 @@ func TestConcurrentRepeatsCreateOneRecord(t *testing.T) {
 }
 
 func TestAWorkspaceIsMadeOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for _, who := range []as{tn.all, session(tn.cookie)} {
@@ -171,6 +179,7 @@ func TestAWorkspaceIsMadeOnce(t *testing.T) {
 }
 
 func TestAStoredAnswerIsReadByItsKeyOnly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	c := call{method: "POST", path: "/api/auth/keys", key: someUUID,
 		who: caller{access: workspace.Access{Workspace: "ws_1"}}}
@@ -192,6 +201,7 @@ func TestAStoredAnswerIsReadByItsKeyOnly(t *testing.T) {
 }
 
 func TestLiveModeRequiresVerification(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	card := w.mint(tn, "").text("card", "id")
@@ -208,6 +218,7 @@ func TestLiveModeRequiresVerification(t *testing.T) {
 // An id of another workspace and an unknown id are answered with the same bytes, on every route
 // that takes an id.
 func TestTenantsAreIsolated(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
 	w.fund(ada, 100_000)

@@ -93,6 +93,7 @@ func (l *ledgerLog) matching(takes func(balance.LedgerEntry) bool) []string {
 
 // The pages of the ledger show each line that a filter takes once, newest first, for every limit.
 func TestPagesOfTheLedgerShowEachLineOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := newLedgerLog(w)
 	start := w.clock.now()
@@ -159,6 +160,7 @@ func (r *listedRecords) List(ctx context.Context, kind, workspace, parent string
 // A page with a filter examines a bounded number of lines, and its cursor continues behind them. A
 // period is found without its later lines.
 func TestAFilteredPageOfTheLedgerExaminesBoundedLines(t *testing.T) {
+	t.Parallel()
 	read := new(listedRecords)
 	w := newWorld(t, func(c *Config) { read.Actors, c.Actors = c.Actors, read })
 	l := newLedgerLog(w)
@@ -184,6 +186,7 @@ func TestAFilteredPageOfTheLedgerExaminesBoundedLines(t *testing.T) {
 }
 
 func TestFiltersOfTheLedgerAreChecked(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l := newLedgerLog(w)
 	l.addLines(30)

@@ -52,6 +52,7 @@ func (b *bookedLines) book(made, booked int, cents money.Cents, after *money.Cen
 }
 
 func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
+	t.Parallel()
 	b := &bookedLines{}
 	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws", read: new(int)}
 	cents := func(n money.Cents) *money.Cents { return &n }
@@ -94,6 +95,7 @@ func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
 
 // The lines of a statement are bounded, and so are the lines that are summed before it.
 func TestStatementLinesAreBounded(t *testing.T) {
+	t.Parallel()
 	b := &bookedLines{}
 	for range maxStatementLines + 1 {
 		b.book(1, -1, 1, nil)
@@ -109,6 +111,7 @@ func TestStatementLinesAreBounded(t *testing.T) {
 
 // Lines of stablecoins do not belong to the dollars. They are skipped, up to their own limit.
 func TestStablecoinLinesAreSkipped(t *testing.T) {
+	t.Parallel()
 	b, cents := &bookedLines{}, money.Cents(700)
 	b.book(1, 1, 700, &cents)
 	for range maxStatementLines + 1 {

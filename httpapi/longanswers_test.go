@@ -34,6 +34,7 @@ func (w *world) longCards(tn tenant, n int) {
 
 // A page ends near maxPageBytes, and the pages together have every card once.
 func TestAPageOfLongRecordsEnds(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	const cards = 40 // about 84 kB each
@@ -75,6 +76,7 @@ func limitedWorld(t *testing.T, change ...func(*Config)) *world {
 // so does the key's next request within a minute. Other keys, other workspaces and a DELETE are
 // answered.
 func TestLongAnswersCountByTheirBytes(t *testing.T) {
+	t.Parallel()
 	w := limitedWorld(t)
 	ada, bob := w.newTenant("ada"), w.newTenant("bob")
 	w.longCards(ada, 12)
@@ -94,6 +96,7 @@ func TestLongAnswersCountByTheirBytes(t *testing.T) {
 
 // The keys of a workspace share its bytes. The workspace can still revoke one of them.
 func TestBytesOfAWorkspace(t *testing.T) {
+	t.Parallel()
 	w := limitedWorld(t)
 	ada := w.newTenant("ada")
 	w.longCards(ada, 12)
@@ -113,6 +116,7 @@ func TestBytesOfAWorkspace(t *testing.T) {
 // Refused and anonymous requests count no bytes: a key without the scope cannot use up the bytes of
 // its workspace, nor a stranger those of an address.
 func TestRefusedRequestsCountNoBytes(t *testing.T) {
+	t.Parallel()
 	w := limitedWorld(t)
 	ada := w.newTenant("ada")
 	_, reader := w.byKeys(ada)
@@ -149,6 +153,7 @@ func (g *gatedActors) List(ctx context.Context, kind, workspace, parent string,
 // A burst of long answers is limited before the first of them counts: a workspace has
 // runsPerWorkspace concurrent reads, and each checks the bytes after it has its place.
 func TestABurstOfLongAnswersCounts(t *testing.T) {
+	t.Parallel()
 	gate := &gatedActors{release: make(chan struct{})}
 	release := sync.OnceFunc(func() { close(gate.release) })
 	defer release()
@@ -181,6 +186,7 @@ func TestABurstOfLongAnswersCounts(t *testing.T) {
 
 // A workspace makes one statement at a time, and leaves the other places to other workspaces.
 func TestAWorkspaceHasOnePlaceForStatements(t *testing.T) {
+	t.Parallel()
 	h := newTreasuryHandlers(nil, nil)
 	of := func(ctx context.Context, name string) *call {
 		return &call{ctx: ctx, who: caller{access: workspace.Access{Workspace: name}}}

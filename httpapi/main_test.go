@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -126,8 +128,26 @@ func wholeSuite() bool {
 	return true
 }
 
+// testsPerProcessor is the number of tests that run at once for each processor. Tests mostly wait:
+// for relays, timers and deadlines of connections.
+const testsPerProcessor = 4
+
+// runInParallel sets the flag test.parallel to testsPerProcessor, unless the command line sets it.
+func runInParallel() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(testsPerProcessor*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
+}
+
 // TestMain searches the log of the whole suite after its last test.
 func TestMain(m *testing.M) {
+	runInParallel()
 	status := m.Run()
 	if leaks := suiteLog.leaks(); len(leaks) > 0 {
 		fmt.Printf("FAIL: the log holds %d secrets or personal data:\n%s\n", len(leaks),
@@ -148,6 +168,7 @@ func TestMain(m *testing.M) {
 
 // note collects secrets, and leaks finds them in the log.
 func TestLogAuditFindsLeaks(t *testing.T) {
+	t.Parallel()
 	s := &logAuditor{secrets: map[string]string{}}
 	s.recordExchange(key("apk_of_a_test"), "cookie-value",
 		`{"password":"my password","shipping":[{"line1":"1 Main Street"}]}`)

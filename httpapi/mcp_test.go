@@ -117,6 +117,7 @@ func (e *estate) pathOf(t tool) string {
 
 // A tool is listed for and answers exactly the keys that hold its scope.
 func TestEveryToolNeedsItsScope(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	e := w.newEstate(tn)
@@ -151,6 +152,7 @@ func TestEveryToolNeedsItsScope(t *testing.T) {
 
 // A tool's answer equals that of its GET, byte for byte and without white space.
 func TestToolAnswerEqualsItsRoutesAnswer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 100_000)
@@ -181,6 +183,7 @@ func TestToolAnswerEqualsItsRoutesAnswer(t *testing.T) {
 // Every schema is valid and accepts its own examples. The tool accepts them too, and answers about
 // the records.
 func TestEveryToolTakesItsExamples(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for _, tool := range w.server.tools.byName {
@@ -211,6 +214,7 @@ func TestEveryToolTakesItsExamples(t *testing.T) {
 
 // limit and cursor page through a list to its end.
 func TestToolsPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for range 5 {
@@ -245,6 +249,7 @@ func TestToolsPage(t *testing.T) {
 
 // A tool reads another workspace's record as not found.
 func TestToolsReadOnlyTheirWorkspace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	mine, other := w.newTenant("mine"), w.newTenant("other")
 	for _, tool := range []string{"get_card", "list_agent_intents", "get_checkout_session"} {
@@ -264,6 +269,7 @@ func TestToolsReadOnlyTheirWorkspace(t *testing.T) {
 
 // A refused caller gets the common status and an error of JSON-RPC.
 func TestRPCRefusesCallersWithoutAccess(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	const ping = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
@@ -293,6 +299,7 @@ func TestRPCRefusesCallersWithoutAccess(t *testing.T) {
 // A key's permissions are checked for every message: a revoked key stops. Live mode restricts a
 // tool as it restricts its route, and a route that only reads is not restricted.
 func TestToolsFollowTheKeyAndTheMode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	made := w.ok(w.post(session(tn.cookie), "/api/auth/keys", `{"label":"k","scopes":["read:cards"]}`))
@@ -309,6 +316,7 @@ func TestToolsFollowTheKeyAndTheMode(t *testing.T) {
 
 // Notifications get an empty 202.
 func TestNotificationsAreAccepted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	const note = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
@@ -322,6 +330,7 @@ func TestNotificationsAreAccepted(t *testing.T) {
 
 // Each call of a batch counts like a request.
 func TestBatchesCountAgainstTheLimits(t *testing.T) {
+	t.Parallel()
 	const perKey = 10
 	w := newWorld(t, func(c *Config) {
 		c.RateLimits = RateLimits{PerKey: perKey, PerWorkspace: 1000,
@@ -372,6 +381,7 @@ func (w *world) connect(who as, mangle func(body string) string) (*sdk.ClientSes
 
 // The official client connects, lists tools, calls one and pings.
 func TestTheOfficialClient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	card := w.mint(tn, "").text("card", "id")
@@ -401,6 +411,7 @@ func TestTheOfficialClient(t *testing.T) {
 
 // The official client receives every error code.
 func TestTheOfficialClientSeesEachCode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	whole, err := w.connect(tn.all, nil)
@@ -459,6 +470,7 @@ func TestTheOfficialClientSeesEachCode(t *testing.T) {
 
 // An internal error is logged under the request's id, and the answer does not contain its text.
 func TestInternalErrorOfAToolIsLoggedUnderItsRequestID(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {

@@ -55,6 +55,7 @@ func (w *world) listedAs(cookie, id, role string) {
 }
 
 func TestMembersComeAndGo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	bob := w.ok(w.signup("Bob@example.com"))
@@ -111,6 +112,7 @@ func TestMembersComeAndGo(t *testing.T) {
 
 // The answer and the list do not disclose whether an email has an account.
 func TestAnInvitationDoesNotTellOfAnAccount(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	w.ok(w.signup("bob@example.com"))
@@ -130,6 +132,7 @@ func TestAnInvitationDoesNotTellOfAnAccount(t *testing.T) {
 // An invitation may precede the account of its email. The account does not get the token, and a
 // leaked token is useless for another email.
 func TestAnInvitationNeedsItsTokenAndItsEmail(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	token := w.ok(w.inviteMember(tn.cookie, "Cyd@example.com", "admin")).text("token")
@@ -147,6 +150,7 @@ func TestAnInvitationNeedsItsTokenAndItsEmail(t *testing.T) {
 }
 
 func TestInvitationsEnd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	bob := w.ok(w.signup("bob@example.com"))
@@ -176,6 +180,7 @@ func TestInvitationsEnd(t *testing.T) {
 // Invitations and memberships of foreign workspaces neither limit a user's own workspaces nor make
 // a session ambiguous.
 func TestForeignWorkspacesDoNotCountAgainstOnesOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ada := w.newTenant("ada")
 	key := func() testReply {
@@ -204,6 +209,7 @@ func TestForeignWorkspacesDoNotCountAgainstOnesOwn(t *testing.T) {
 // promoted member. The owner then still accepts an invitation, and a session still creates a
 // workspace.
 func TestKeysOfOthersLeaveAnOwnerPlaces(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	_, bob := w.person(tn, workspace.Admin)
@@ -230,6 +236,7 @@ func (w *world) keptIn(made testReply) string {
 }
 
 func TestAnyoneLeavesAndTakesKeysAlong(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	_, bob := w.person(tn, workspace.Admin)
@@ -247,6 +254,7 @@ func TestAnyoneLeavesAndTakesKeysAlong(t *testing.T) {
 }
 
 func TestAnOwnerKeepsKeysOfARemovedMemberByName(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	olga := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")
@@ -273,6 +281,7 @@ func TestAnOwnerKeepsKeysOfARemovedMemberByName(t *testing.T) {
 }
 
 func TestSessionsListAndRevokeKeys(t *testing.T) {
+	t.Parallel()
 	const keys = "/api/dashboard/keys"
 	w := newWorld(t)
 	tn := w.newTenant("olga")
@@ -288,6 +297,7 @@ func TestSessionsListAndRevokeKeys(t *testing.T) {
 }
 
 func TestTheLastOwnerStays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	olga := w.ok(w.get(session(tn.cookie), members)).text("data", 0, "userId")
@@ -315,6 +325,7 @@ func TestTheLastOwnerStays(t *testing.T) {
 // A workspace's record of an older version has members and no invitations. The members stay, and
 // can invite.
 func TestMembersOfAnOlderVersionStay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	bobID, bob := w.person(tn, workspace.Member)
@@ -336,6 +347,7 @@ func TestMembersOfAnOlderVersionStay(t *testing.T) {
 }
 
 func TestAKeysLastUseIsKnownToTheMinute(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	used := func() string {
@@ -362,6 +374,7 @@ func TestAKeysLastUseIsKnownToTheMinute(t *testing.T) {
 // A use of a key is not noted while the disk is nearly full, nor more often than maxNoteRate in a
 // workspace: a note writes the state of all its keys.
 func TestNotesOfUseAreBounded(t *testing.T) {
+	t.Parallel()
 	full := atomic.Bool{}
 	w := newWorld(t, func(c *Config) {
 		c.Full = func(FullDisk) error {
@@ -451,6 +464,7 @@ func (w *world) appendRecords(workspace string, slot ident.Slot, records ...pers
 }
 
 func TestKeysOfOlderVersions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	star := key(w.olderKey(tn, "key_0000000000e000g0000000000a", "*"))
@@ -482,6 +496,7 @@ func TestKeysOfOlderVersions(t *testing.T) {
 }
 
 func TestADemotedAdminsKeysDoNoMoreThanTheRole(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	bob := w.ok(w.signup("bob@example.com"))
@@ -516,6 +531,7 @@ func TestADemotedAdminsKeysDoNoMoreThanTheRole(t *testing.T) {
 
 // The scopes of a role are those of the routes that its sessions can call.
 func TestRoleScopesAreThoseOfTheRoutes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, role := range anyMember {
 		called := map[string]bool{}

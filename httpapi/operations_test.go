@@ -574,6 +574,7 @@ func (w *world) pending() bool {
 }
 
 func TestDescriptionExtensionsEqualTheRouteTable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, r := range w.server.table {
 		require.NotNil(t, w.checked.Doc.Paths.Value(r.path), "%s is not described", r.path)
@@ -602,6 +603,7 @@ func newOperationHead(t testing.TB, method, path string, doc *openapi3.Operation
 // Every field and parameter that is named like an id is in x-ids, so that the isolation tests cover
 // it.
 func TestEveryIDIsDeclared(t *testing.T) {
+	t.Parallel()
 	d := describe(t)
 	for path, item := range d.Doc.Paths.Map() {
 		for method, doc := range item.Operations() {

@@ -114,6 +114,7 @@ func (p *operatorPort) enter(secret string) pageReply {
 
 // Only the secret opens the pages, and a session ends by its age and at the sign-out.
 func TestTheOperatorSignsIn(t *testing.T) {
+	t.Parallel()
 	p := newOperatorPort(t)
 	require.Equal(t, "/operator", p.visit(as{"Accept": "text/html,*/*"}, "/", nil).location)
 	require.Equal(t, "/operator", p.visit(nil, "/operator/", nil).location)
@@ -146,6 +147,7 @@ func TestTheOperatorSignsIn(t *testing.T) {
 // After maxOperatorGuesses wrong secrets further wrong ones are answered 429 until the window ends.
 // The right one opens a session all the time, so that another process cannot lock the operator out.
 func TestWrongSecretsDoNotLockTheOperatorOut(t *testing.T) {
+	t.Parallel()
 	p := newOperatorPort(t)
 	for range maxOperatorGuesses {
 		require.Equal(t, 401, p.enter("wrong").status)
@@ -162,6 +164,7 @@ func TestWrongSecretsDoNotLockTheOperatorOut(t *testing.T) {
 
 // The session that ends first ends for one beyond maxOperatorSessions.
 func TestOperatorSessionsAreBounded(t *testing.T) {
+	t.Parallel()
 	p := newOperatorPort(t)
 	first := p.enter(operatorSecret)
 	p.now = p.now.Add(time.Minute)
@@ -176,6 +179,7 @@ func TestOperatorSessionsAreBounded(t *testing.T) {
 
 // A form of another origin is refused, and so is every other request of a page.
 func TestTheOperatorsFormsRefuseForeignOrigins(t *testing.T) {
+	t.Parallel()
 	p := newOperatorPort(t)
 	for _, foreign := range []as{{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "https://purser.test"},
 		{"Origin": "http://purser.test:8080"}, {"Sec-Fetch-Site": "cross-site"},
@@ -194,6 +198,7 @@ func TestTheOperatorsFormsRefuseForeignOrigins(t *testing.T) {
 
 // The pages show the state of the server, and what others have written as text.
 func TestTheOperatorsPages(t *testing.T) {
+	t.Parallel()
 	p := newOperatorPort(t)
 	who := operatorSession(p.enter(operatorSecret).cookie)
 	starting := p.visit(who, "/operator", nil)

@@ -24,6 +24,7 @@ func (w *world) fiat(tn tenant) int {
 
 // An event id of the bank moves money once, whichever workspaces its deliveries name.
 func TestReportIDBelongsToOneWorkspace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	a, b := w.newTenant("ada"), w.newTenant("bob")
 	for _, workspace := range []string{a.workspace, b.workspace, b.workspace, a.workspace} {
@@ -42,6 +43,7 @@ func TestReportIDBelongsToOneWorkspace(t *testing.T) {
 
 // A report that was claimed but not applied is applied by its repeat, once.
 func TestAClaimedReportIsAppliedByItsRepeat(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {

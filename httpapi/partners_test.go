@@ -20,6 +20,7 @@ func (w *world) signsBody(secret, body string) as {
 // Each path accepts the secrets of its own partner alone, in both versions of a signature and while
 // a secret rotates.
 func TestPartnersDoNotShareSecrets(t *testing.T) {
+	t.Parallel()
 	secrets := map[string][]string{reports.Bank: {"bank new", "bank old"}, reports.Ramp: {"ramp new", "ramp old"},
 		reports.Stablecoin: {"stablecoin"}}
 	w := newWorld(t, func(c *Config) { c.PartnerSecrets, c.RateLimits = secrets, RateLimits{Off: true} })
@@ -49,6 +50,7 @@ func TestPartnersDoNotShareSecrets(t *testing.T) {
 // A signature of version 2 is valid for its method and path alone. Version 1 is refused where it is
 // turned off, before the body is read.
 func TestPathSignatureIsValidForItsPathOnly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.PartnerSignatures = webhook.V2 })
 	body := `{"id":"e1","type":"a.type","data":{}}`
 	w.ok(w.post(w.signsPath(testSecret, offrampPath, body), offrampPath, body))
@@ -87,6 +89,7 @@ func (w *world) tenantBesideSystem(name string) tenant {
 // refused there, and the delivery is applied. A report of version 2 that the partner itself sends
 // to the wrong path does not take the place of the right one either.
 func TestReplayOnAnotherPathDoesNotReplaceTheReport(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Actors = besideSystem{c.Actors} })
 	tn := w.tenantBesideSystem("ada")
 	w.fund(tn, 100_000)
@@ -106,6 +109,7 @@ func TestReplayOnAnotherPathDoesNotReplaceTheReport(t *testing.T) {
 
 // A supported type is refused under a signature of version 1 on every path but its own.
 func TestEachTypeOfAReportHasOnePath(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	kept := 0
 	for kind, channel := range reports.Types() {

@@ -43,6 +43,7 @@ func (w *world) reportedAtOnce(what, payout string, event func(i int) string) {
 // A bank that repeats a report before the first delivery is answered gets 200 each time, and the
 // report has one effect.
 func TestConcurrentRepeatsOfAReport(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 100_000)
@@ -70,6 +71,7 @@ func TestConcurrentRepeatsOfAReport(t *testing.T) {
 
 // A deposit that is reported concurrently is credited once, and each delivery is answered 200.
 func TestConcurrentDepositReports(t *testing.T) {
+	t.Parallel()
 	const repeats = 64
 	w := newWorld(t)
 	tn := w.newTenant("acme")
@@ -90,6 +92,7 @@ func TestConcurrentDepositReports(t *testing.T) {
 
 // A concurrent release and cancel have one winner, and both answers show the outcome.
 func TestConcurrentReleaseAndCancel(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 100_000)

@@ -69,6 +69,7 @@ func (w *world) dollars(tn tenant) (available, held money.Cents) {
 }
 
 func TestARecipientKeepsTheLastFourOnly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	us, abroad := w.newRecipient(tn), w.newRecipientAbroad(tn)
@@ -89,6 +90,7 @@ func TestARecipientKeepsTheLastFourOnly(t *testing.T) {
 }
 
 func TestAPayoutFromOrderToReturn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 100_000)
@@ -127,6 +129,7 @@ func TestAPayoutFromOrderToReturn(t *testing.T) {
 }
 
 func TestPayoutRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) {
 		c.PayoutLimits = balance.PayoutLimits{KeyCents: 50_000,
 			WorkspaceCents: 60_000}
@@ -152,6 +155,7 @@ func TestPayoutRefusals(t *testing.T) {
 
 // A malformed body is refused before the records that it names are looked up.
 func TestBodyIsCheckedBeforeItsRecipient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	const nobody = `"counterpartyId":"rcp_01m7wd7tg0ewc8h5zq4n1x2y3t"`
@@ -168,6 +172,7 @@ func TestBodyIsCheckedBeforeItsRecipient(t *testing.T) {
 
 // A repeat returns the stored answer of an order even if the recipient has changed since.
 func TestRepeatOfAnOrderOutlivesItsRecipient(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 1_000_000)
@@ -186,6 +191,7 @@ func TestRepeatOfAnOrderOutlivesItsRecipient(t *testing.T) {
 }
 
 func TestAWireAbroadAtALockedRate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 1_000_000)
@@ -233,6 +239,7 @@ func TestAWireAbroadAtALockedRate(t *testing.T) {
 
 // A settlement after the release debits again, below zero if necessary, and raises an alarm.
 func TestASettlementAfterTheReleaseIsAnAlarm(t *testing.T) {
+	t.Parallel()
 	registry := prometheus.NewRegistry()
 	w := newWorld(t, func(c *Config) { c.Registry = registry })
 	tn := w.newTenant("acme")

@@ -24,6 +24,7 @@ func (w *world) orderPhysical(who as, body string) testReply {
 }
 
 func TestAPhysicalCardCosts99Dollars(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fails(w.orderPhysical(tn.all, physicalOrder), 422, "insufficient_funds")
@@ -53,6 +54,7 @@ func TestAPhysicalCardCosts99Dollars(t *testing.T) {
 }
 
 func TestAPhysicalCardForABalanceOf5000Dollars(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	order := strings.Replace(physicalOrder, "premium_99", "balance_commit_5000", 1)
@@ -68,6 +70,7 @@ func TestAPhysicalCardForABalanceOf5000Dollars(t *testing.T) {
 }
 
 func TestPhysicalCardRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Issuer = IssuerConnected })
 	tn := w.newTenant("acme")
 	w.fund(tn, 100_000)
@@ -88,6 +91,7 @@ func TestPhysicalCardRefusals(t *testing.T) {
 // An order is charged at once. While the card cannot be minted the outcome is unknown, and a repeat
 // returns the card. An order that can never be minted is not charged.
 func TestPhysicalCardWithDelayedMinting(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("acme")
 	w.fund(tn, 2*9_900)

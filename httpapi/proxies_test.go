@@ -30,6 +30,7 @@ func limitAddresses(most int) func(*Config) {
 // The limits of an address apply to the client behind a trusted proxy, on known and unknown routes.
 // The fields of an untrusted peer are ignored.
 func TestLimitsCountTheClientBehindAProxy(t *testing.T) {
+	t.Parallel()
 	w := newProxiedWorld(t, limitAddresses(2))
 	for i, from := range []string{testProxy, testStranger} {
 		w.at(from, func() {
@@ -57,6 +58,7 @@ func (w *world) spend(t *testing.T, caller string, limit int) {
 
 // Sign-ups, sign-ins and reports that fail verification count against the client.
 func TestCountersOfSignInAndReportsCountTheClientBehindAProxy(t *testing.T) {
+	t.Parallel()
 	w := newProxiedWorld(t)
 	delayed := w.countDelays()
 	w.at(testProxy, func() {
@@ -84,6 +86,7 @@ func TestCountersOfSignInAndReportsCountTheClientBehindAProxy(t *testing.T) {
 
 // Strict-Transport-Security is on every answer to a request over https, and on no other.
 func TestStrictTransportSecurity(t *testing.T) {
+	t.Parallel()
 	const header, only = "Strict-Transport-Security", "max-age=31536000"
 	byHTTPS := as{"X-Forwarded-Proto": "https", "X-Forwarded-For": "192.0.2.1"}
 	w := newProxiedWorld(t, limitAddresses(4), func(c *Config) { c.BaseURL = "https://purser.test" })
@@ -104,6 +107,7 @@ func TestStrictTransportSecurity(t *testing.T) {
 
 // The hosted page answers a client behind a proxy with pages too, and counts that client.
 func TestTheHostedPageBehindAProxy(t *testing.T) {
+	t.Parallel()
 	w := newProxiedWorld(t, limitAddresses(1))
 	w.at(testProxy, func() {
 		for client, want := range []int{404, 404} {

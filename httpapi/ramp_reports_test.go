@@ -103,6 +103,7 @@ func (w *world) olderSession(tn tenant, direction string) string {
 
 // A repeated report changes the two balances of a tenant with an order of 100 dollars or USDC once.
 func TestReportsOfTheRamp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	for name, c := range map[string]struct {
@@ -128,6 +129,7 @@ func TestReportsOfTheRamp(t *testing.T) {
 
 // A report that matches no order is stored as unmatched, and moves nothing.
 func TestReportsOfTheRampThatMatchNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	on, off, out := w.rampOrder(tn, balance.RampOn), w.rampOrder(tn, balance.RampOff),
@@ -168,6 +170,7 @@ func TestReportsOfTheRampThatMatchNothing(t *testing.T) {
 
 // A session of the retired routes was debited before, so its report books the credit alone.
 func TestReportsOfOlderSessions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	for name, c := range map[string]struct {
@@ -190,6 +193,7 @@ func TestReportsOfOlderSessions(t *testing.T) {
 }
 
 func TestReportsOfTheRampMustBeSigned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	body := fmt.Sprintf(`{"id":"e1","type":"onramp.completed","data":{"orderId":%q}}`, w.rampOrder(tn, balance.RampOn))
@@ -206,6 +210,7 @@ func TestReportsOfTheRampMustBeSigned(t *testing.T) {
 // A report that was claimed but not applied, because of a crash in between, is applied by its
 // repeat, once.
 func TestARampReportIsAppliedByItsRepeat(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	on, session := w.rampOrder(tn, balance.RampOn), w.olderSession(tn, balance.RampOn)
@@ -232,6 +237,7 @@ func TestARampReportIsAppliedByItsRepeat(t *testing.T) {
 // Concurrent reports, with one id and with several, end an order and a session once. A report that
 // meets a concurrent change may be answered with a retry, and its repeat is then applied.
 func TestConcurrentRampReports(t *testing.T) {
+	t.Parallel()
 	const atOnce = 8
 	w := newWorld(t)
 	tn := w.rampTenant("ada")

@@ -35,6 +35,7 @@ func orderLine(r testReply, name string) string {
 // An account does not exist until it is requested, is pending until the partner links it, and is
 // requested once.
 func TestARampAccount(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	none := w.ok(w.get(tn.all, "/api/ramp/account"))
@@ -50,6 +51,7 @@ func TestARampAccount(t *testing.T) {
 
 // An on-ramp debits dollars with the order, and credits USDC less the fee with the report.
 func TestAnOnramp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	w.link(tn)
@@ -92,6 +94,7 @@ func TestAnOnramp(t *testing.T) {
 
 // An off-ramp turns USDC into dollars, and a card can spend them.
 func TestAnOfframp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	w.link(tn)
@@ -106,6 +109,7 @@ func TestAnOfframp(t *testing.T) {
 // A withdrawal sends USDC to a proven and approved wallet, and the order shows the chain's
 // transaction.
 func TestAWithdrawal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	wallet := w.approvedWallet(tn)
@@ -126,6 +130,7 @@ func TestAWithdrawal(t *testing.T) {
 
 // An order that fails, at the partner or by its report, is returned in full.
 func TestFailedRampOrdersAreReturned(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	w.approvedWallet(tn)
@@ -150,6 +155,7 @@ func TestFailedRampOrdersAreReturned(t *testing.T) {
 
 // A bad amount is reported before every other fault except the form of the body.
 func TestAmountsOfTheRamp(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for _, bad := range []string{"", "0", "0.00", "1.", ".5", "1.234", "1.000", "-1", "+1", "1e3", "01", "00.50", " 1",
@@ -173,6 +179,7 @@ func TestAmountsOfTheRamp(t *testing.T) {
 // The refusals of a quote, in their order. Each changes nothing, and only the last asks the
 // partner.
 func TestRampQuoteRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.rampTenant("eve")
 	anothers := w.approvedWallet(other)
@@ -219,6 +226,7 @@ func TestRampQuoteRefusals(t *testing.T) {
 }
 
 func TestRampQuotesOfAMinute(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) {
 		c.RateLimits = RateLimits{PerKey: 10_000, PerWorkspace: 10_000,
 			PerAddress: 100_000}
@@ -241,6 +249,7 @@ func TestRampQuotesOfAMinute(t *testing.T) {
 
 // The refusals of an order, in their order. Each changes nothing.
 func TestRampOrderRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.newTenant("eve")
 	w.link(other)
@@ -283,6 +292,7 @@ func TestRampOrderRefusals(t *testing.T) {
 // No route of the ramp requires an Idempotency-Key. A given key must be valid, and identifies a
 // repeat.
 func TestTheRampTakesAnIdempotencyKey(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	for _, path := range []string{"quotes", "orders", "withdrawals"} {
@@ -300,6 +310,7 @@ func TestTheRampTakesAnIdempotencyKey(t *testing.T) {
 
 // Without a key, the single-use quote bounds repeats: the first request creates the only order.
 func TestAnOrderWithoutAKeyIsMadeOnce(t *testing.T) {
+	t.Parallel()
 	const atOnce = 8
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -335,6 +346,7 @@ func TestAnOrderWithoutAKeyIsMadeOnce(t *testing.T) {
 // Concurrent requests with one quote create one order. Concurrent repeats of one request get
 // the same answer.
 func TestConcurrentRampOrders(t *testing.T) {
+	t.Parallel()
 	const atOnce = 8
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
@@ -371,6 +383,7 @@ func TestConcurrentRampOrders(t *testing.T) {
 // Orders of all directions are in one list, newest first. The partner has taken all of them, so
 // that reads do not differ.
 func TestTheListOfRampOrders(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.rampTenant("eve")
 	w.approvedWallet(tn)
@@ -411,6 +424,7 @@ func TestTheListOfRampOrders(t *testing.T) {
 // Sessions of the retired routes are still shown: the list has those of the on-ramp, newest first,
 // and every session can be read by its id.
 func TestOlderRampSessions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.rampTenant("ada"), w.rampTenant("eve")
 	first, off, last := w.olderSession(tn, balance.RampOn), w.olderSession(tn, balance.RampOff),
@@ -432,6 +446,7 @@ func TestOlderRampSessions(t *testing.T) {
 
 // A retired route names its replacement to every permitted caller, in every mode and for any body.
 func TestRetiredRampRoutes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.ok(w.get(tn.all, "/api/workspaces"))
@@ -455,6 +470,7 @@ func TestRetiredRampRoutes(t *testing.T) {
 // A deployment without the ramp refuses every write before any other check, and still shows
 // existing records.
 func TestUnconnectedRampRefusesWrites(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	wallet := w.approvedWallet(tn)

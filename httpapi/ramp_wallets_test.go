@@ -14,6 +14,7 @@ import (
 // A wallet is registered with a key, proven by a person with the wallet's own key, approved by the
 // partner, and then receives a withdrawal.
 func TestAWalletIsProven(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	w.link(tn)
@@ -42,6 +43,7 @@ func TestAWalletIsProven(t *testing.T) {
 
 // Wallets also write a signature without 0x, in capitals, or with v as 0 or 1.
 func TestAProofAsWalletsWriteIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.link(tn)
@@ -61,6 +63,7 @@ func TestAProofAsWalletsWriteIt(t *testing.T) {
 
 // Only a signature of the wallet's challenge by the wallet's key proves it.
 func TestInvalidProofsAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, other := w.newTenant("ada"), w.newTenant("eve")
 	w.link(tn)
@@ -104,6 +107,7 @@ func evmOrSolana(k walletKey) walletKey {
 
 // A proof requires the session of an owner or an admin; a key is refused.
 func TestOnlyASessionProvesAWallet(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.link(tn)
@@ -130,6 +134,7 @@ func TestOnlyASessionProvesAWallet(t *testing.T) {
 
 // An invalid wallet is refused. The same wallet again is the same record.
 func TestAddingWallets(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	k := evmKey("base", "cold")
@@ -165,6 +170,7 @@ func TestAddingWallets(t *testing.T) {
 
 // A wallet that the partner refuses keeps its status, and nothing is withdrawn to it.
 func TestRefusedWalletGetsNoWithdrawals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	w.link(tn)

@@ -12,6 +12,7 @@ import (
 // No minute admits more requests than the limit, no request within the limit is refused, and the
 // returned wait is exact. The model stores every request.
 func TestTheWindowSlides(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Duration(0)
 		l := newLimiter(maxWindows, func() time.Duration { return at })
@@ -44,6 +45,7 @@ func TestTheWindowSlides(t *testing.T) {
 }
 
 func TestTheTableOfWindowsIsBounded(t *testing.T) {
+	t.Parallel()
 	now := time.Duration(0)
 	l := newLimiter(limiterShards*10, func() time.Duration { return now })
 	full := 0
@@ -66,6 +68,7 @@ func TestTheTableOfWindowsIsBounded(t *testing.T) {
 }
 
 func TestParseRateLimits(t *testing.T) {
+	t.Parallel()
 	got, err := ParseRateLimits("100, 600,1200")
 	require.NoError(t, err)
 	require.Equal(t, DefaultRateLimits(), got)

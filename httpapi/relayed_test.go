@@ -10,6 +10,7 @@ import (
 // A client that was answered a swipe reads its effects afterwards, so a read of money waits for the
 // relay of its workspace.
 func TestReadingsAwaitTheRelay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	card := w.mint(tn, "").text("card", "id")

@@ -21,6 +21,7 @@ import (
 // A repeat is answered from the stored answer, whatever the limits are now: a user at the limit of
 // workspaces still gets the answer for the last one.
 func TestARepeatIsAnsweredWhenNoMoreMayBeMade(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cookie := w.ok(w.signup("ada@example.com")).cookie
 	once := session(cookie).with("Idempotency-Key", someUUID)
@@ -72,6 +73,7 @@ func (w *world) fillList(id string, most int, entry user.Membership) {
 // The answer for a fixture card is replayed after the deployment was connected to an issuer,
 // although it would now mint none.
 func TestARepeatOutlivesTheDeploymentsSettings(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	once := tn.all.with("Idempotency-Key", someUUID)
@@ -84,6 +86,7 @@ func TestARepeatOutlivesTheDeploymentsSettings(t *testing.T) {
 
 // The answer to a physical order is replayed likewise.
 func TestARepeatOfAnOrderOutlivesTheDeploymentsSettings(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 9_900)
@@ -119,6 +122,7 @@ func (w *world) serveAnew(change func(*Config)) {
 // Prepare runs inside of an Ask, which delays the system's stop. An Ask from there would deadlock
 // with that stop.
 func TestPrepareDoesNotAskTheSystem(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	w.fund(tn, 100_000_000)

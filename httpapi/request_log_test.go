@@ -18,6 +18,7 @@ const requestsPath = "/api/dashboard/requests"
 // The log shows the caller, the route and the status of a request, and nothing that the request
 // carried.
 func TestTheRequestLog(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	card := w.mint(tn, "").text("card", "id")
@@ -61,6 +62,7 @@ func line(request any) string {
 
 // A member may not read the log, and its page neither.
 func TestTheRequestLogIsForOwnersAndAdmins(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	_, bob := w.person(tn, workspace.Member)
@@ -88,6 +90,7 @@ func anyStatus(int) bool { return true }
 // A log holds maxLoggedRequests, and its pages go on behind their last request while new ones
 // arrive.
 func TestTheRequestLogDropsTheOldest(t *testing.T) {
+	t.Parallel()
 	l := newRequestLog()
 	for i := range maxLoggedRequests + 10 {
 		l.add(newLoggedCall("ws_1", int64(i), fmt.Sprint(i)), answer{status: 200 + i%2*204})
@@ -113,6 +116,7 @@ func TestTheRequestLogDropsTheOldest(t *testing.T) {
 // Many workspaces of a stranger do not take the place of a quiet one's log until their requests
 // have.
 func TestTheRequestLogDropsTheQuietest(t *testing.T) {
+	t.Parallel()
 	l := newRequestLog()
 	add := func(name string) { l.add(newLoggedCall(name, 0, "r"), answer{status: 200}) }
 	held := func(name string) int {

@@ -50,6 +50,7 @@ func logged(level slog.Level) (*lines, func(*Config)) {
 }
 
 func TestEveryAnswerHasARequestID(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ids")
 	f := func(sent, want string) {
@@ -79,6 +80,7 @@ func TestEveryAnswerHasARequestID(t *testing.T) {
 }
 
 func TestARequestIsLoggedByItsRouteAndNothingElse(t *testing.T) {
+	t.Parallel()
 	log, withLog := logged(slog.LevelDebug)
 	w := newWorld(t, withLog)
 	tn := w.newTenant("logs")
@@ -98,6 +100,7 @@ func TestARequestIsLoggedByItsRouteAndNothingElse(t *testing.T) {
 // An internal fault is logged whole, at the operators' log level, under the id that the caller
 // gets.
 func TestAnInternalFaultIsFoundByItsRequestID(t *testing.T) {
+	t.Parallel()
 	log, withLog := logged(slog.LevelWarn)
 	w := newWorld(t, withLog)
 	tn := w.newTenant("faults")
@@ -113,6 +116,7 @@ func TestAnInternalFaultIsFoundByItsRequestID(t *testing.T) {
 }
 
 func TestUnavailableHasRetryAfter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("busy")
 	w.actors.hook(func(context.Context, actors.Envelope) (any, error) {
@@ -126,6 +130,7 @@ func TestUnavailableHasRetryAfter(t *testing.T) {
 }
 
 func TestMetricsOfTheInterface(t *testing.T) {
+	t.Parallel()
 	registry := prometheus.NewRegistry()
 	w := newWorld(t, func(c *Config) {
 		c.Registry, c.RateLimits = registry, RateLimits{PerKey: 3, PerWorkspace: 1000, PerAddress: 1000}

@@ -44,6 +44,7 @@ func (w *world) reset(token, password string) testReply {
 }
 
 func TestAResetSetsThePasswordOnceAndEndsAllSessions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cookie := w.ok(w.signup("Ada@example.com")).cookie
 	first, second := w.resetToken("ada@example.com"), w.resetToken("ADA@example.com")
@@ -62,6 +63,7 @@ func TestAResetSetsThePasswordOnceAndEndsAllSessions(t *testing.T) {
 }
 
 func TestAResetExpires(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
 	token := w.resetToken("ada@example.com")
@@ -71,6 +73,7 @@ func TestAResetExpires(t *testing.T) {
 }
 
 func TestAResetTokenIsStoredAsItsHashAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	token := w.resetToken("ada@example.com")
@@ -78,6 +81,7 @@ func TestAResetTokenIsStoredAsItsHashAlone(t *testing.T) {
 }
 
 func TestAnOperatorResetsKnownEmailsAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	_, err := w.server.IssueReset(t.Context(), "bob@example.com", false)
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
@@ -87,6 +91,7 @@ func TestAnOperatorResetsKnownEmailsAlone(t *testing.T) {
 
 // Guesses of tokens are delayed by their address, and attempts on an account by the account.
 func TestResetsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
 	token := w.resetToken("ada@example.com")
@@ -118,6 +123,7 @@ var linkedToken = regexp.MustCompile(`http://purser\.test/dashboard/reset\?token
 
 // The answer for an unknown email is the same, and is given without a look at the accounts.
 func TestForgottenPasswordsDiscloseNoAccount(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok(w.signup("Ada@example.com"))
 	unknown, known := w.ok(w.forgot("bob@example.com")), w.ok(w.forgot("ada@example.com"))
@@ -133,6 +139,7 @@ func TestForgottenPasswordsDiscloseNoAccount(t *testing.T) {
 
 // A mailbox gets at most MaxResets links at once, and an email few requests a minute.
 func TestMailedResetsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
 	for sent := 0; sent < user.MaxResets; {
@@ -164,6 +171,7 @@ func (refusingServer) Send(_ context.Context, m mail.Message) error {
 
 // A mail that the server refuses is counted, and logged without the token that it holds.
 func TestADroppedMailIsCountedAndLoggedWithoutItsToken(t *testing.T) {
+	t.Parallel()
 	log, withLog := logged(slog.LevelWarn)
 	registry := prometheus.NewRegistry()
 	w := newWorld(t, withLog, func(c *Config) { c.Mail, c.Registry = refusingServer{}, registry })
@@ -179,6 +187,7 @@ func TestADroppedMailIsCountedAndLoggedWithoutItsToken(t *testing.T) {
 }
 
 func TestWithoutAMailServerNothingIsMailed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Mail = nil })
 	w.fails(w.forgot("ada@example.com"), 422, "capability_unavailable")
 	page := w.visit(nil, "/dashboard/forgot", nil)
@@ -187,6 +196,7 @@ func TestWithoutAMailServerNothingIsMailed(t *testing.T) {
 }
 
 func TestAPersonResetsAPasswordByForms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
 	require.Contains(t, w.visit(nil, "/dashboard/sign-in", nil).text, `href="/dashboard/forgot"`)

@@ -98,6 +98,7 @@ func newStillLimits() *requestLimits {
 
 // The bytes of links that a list reads and does not show count, with those of their texts.
 func TestLinksThatAreReadAndNotShownCount(t *testing.T) {
+	t.Parallel()
 	s := &storedLinks{}
 	for range 60 {
 		s.addLink(t, "theirs", 8_000)
@@ -118,6 +119,7 @@ func TestLinksThatAreReadAndNotShownCount(t *testing.T) {
 // A page ends at maxReadBytes of links that it does not show, and the pages together show each link
 // that matches once.
 func TestAPageEndsAtTheBytesThatItReads(t *testing.T) {
+	t.Parallel()
 	for first := range 3 { // so that the record behind a page matches in one of them
 		requireEveryThirdLink(t, first)
 	}
@@ -156,6 +158,7 @@ func requireEveryThirdLink(t *testing.T, first int) {
 
 // A list that shows every record it reads counts the bytes of its answer alone.
 func TestAListThatShowsItsRecordsCountsItsAnswer(t *testing.T) {
+	t.Parallel()
 	s := &storedLinks{}
 	for i := range 5 {
 		s.addLink(t, fmt.Sprint("order ", i), 500)
@@ -176,6 +179,7 @@ func TestAListThatShowsItsRecordsCountsItsAnswer(t *testing.T) {
 // Authorizations that a list or the totals read and do not show count, but not for a page of the
 // dashboard.
 func TestAuthorizationsThatAreNotShownCount(t *testing.T) {
+	t.Parallel()
 	w := limitedWorld(t)
 	l := newAuthorizationLog(w)
 	l.every = 0
@@ -201,6 +205,7 @@ func TestAuthorizationsThatAreNotShownCount(t *testing.T) {
 
 // The bytes that a tool reads count before the next tool of its batch, and only once.
 func TestBytesThatAToolReadsCountOnce(t *testing.T) {
+	t.Parallel()
 	l := newStillLimits()
 	c := &call{who: caller{access: workspace.Access{Workspace: "ws"}}}
 	l.chargeTool(c, 100, 4*byteUnit)
@@ -212,6 +217,7 @@ func TestBytesThatAToolReadsCountOnce(t *testing.T) {
 
 // Long scans of all workspaces together leave a processor free. A short scan takes no place.
 func TestLongScansLeaveAProcessorFree(t *testing.T) {
+	t.Parallel()
 	l := newStillLimits()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()

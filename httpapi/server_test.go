@@ -26,6 +26,7 @@ func sharedDescription(t testing.TB) *openapi.Document {
 }
 
 func TestTheTableAndTheDescriptionAgree(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var built []openapi.Operation
 	for _, r := range w.server.table {
@@ -37,6 +38,7 @@ func TestTheTableAndTheDescriptionAgree(t *testing.T) {
 // The description lists the checks of each row of the table: its callers, idempotency keys and
 // parameters.
 func TestDescriptionListsTheChecksOfEachRoute(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, r := range w.server.table {
 		name := r.method + " " + r.path
@@ -59,6 +61,7 @@ func TestDescriptionListsTheChecksOfEachRoute(t *testing.T) {
 }
 
 func TestEveryScopeIsInTheInterfacesTable(t *testing.T) {
+	t.Parallel()
 	for _, scope := range workspace.Scopes() {
 		require.True(t, slices.Contains(sharedEnum(t), scope), scope)
 	}
@@ -75,12 +78,14 @@ func sharedEnum(t *testing.T) []string {
 }
 
 func TestTheDescriptionIsServed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.ok(w.get(nil, "/api/v1/openapi.json"))
 	require.Equal(t, "0.1.0", r.text("info", "version"))
 }
 
 func TestUnknownRoutesAndMethods(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.fails(w.get(nil, "/api"), 404, "not_found")
 	w.fails(w.get(nil, "/api/payouts"), 404, "not_found")
@@ -121,6 +126,7 @@ func (w *world) raw(request string) (int, string) {
 // A header that identifies the caller or a repeat must be given once: two servers in a row could
 // each read another one.
 func TestRepeatedIdentityHeadersAreRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	caller, once := "Authorization: Bearer "+tn.secret+"\r\n", "Idempotency-Key: "+someUUID+"\r\n"
@@ -137,6 +143,7 @@ func TestRepeatedIdentityHeadersAreRefused(t *testing.T) {
 }
 
 func TestFraming(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	f := func(header, body string, status int, code string) {
 		t.Helper()
@@ -163,6 +170,7 @@ func TestFraming(t *testing.T) {
 }
 
 func TestBodiesMustBeJSON(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("a")
 	f := func(contentType string, status int, code string) {
@@ -179,6 +187,7 @@ func TestBodiesMustBeJSON(t *testing.T) {
 }
 
 func TestAnInternalFaultShowsNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("a")
 	w.actors.hook(func(context.Context, actors.Envelope) (any, error) { return nil, errBroken })
@@ -197,6 +206,7 @@ func TestAnInternalFaultShowsNothing(t *testing.T) {
 
 // A change without an answer in time may have happened; a read has changed nothing.
 func TestDeadlineLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("a")
 	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
@@ -211,6 +221,7 @@ func TestDeadlineLeavesTheOutcomeUnknown(t *testing.T) {
 }
 
 func TestEveryCodeHasAStatus(t *testing.T) {
+	t.Parallel()
 	for _, code := range []fault.Code{fault.InvalidBody, fault.Unauthorized, fault.MissingScope("read:cards"),
 		fault.NotFound,
 		fault.CardTerminated, fault.LimitExceeded, fault.RateLimited, fault.Unavailable} {
@@ -224,6 +235,7 @@ func TestEveryCodeHasAStatus(t *testing.T) {
 
 // A request that runs when the shutdown begins is answered, and Shutdown waits for it.
 func TestShutdownDrains(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("a")
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -260,6 +272,7 @@ func TestShutdownDrains(t *testing.T) {
 }
 
 func TestConfigNamesEveryFault(t *testing.T) {
+	t.Parallel()
 	_, err := New(Config{Issuer: "other", DepositDelay: -1, RateLimits: RateLimits{PerKey: 1}})
 	require.Error(t, err)
 	for _, part := range []string{"Actors", "Network", "PartnerSecrets", "BaseURL", "Issuer", "DepositDelay",

@@ -11,6 +11,7 @@ import (
 )
 
 func TestAUserListsAndEndsSessions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first := w.ok(w.signup("ada@example.com")).cookie
 	w.clock.turn(user.UseResolution)
@@ -42,6 +43,7 @@ func TestAUserListsAndEndsSessions(t *testing.T) {
 
 // The last use is recorded once an hour, whichever route uses the session.
 func TestASessionsUseIsRecordedOnceAnHour(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cookie := w.ok(w.signup("ada@example.com")).cookie
 	used := func() string {
@@ -58,6 +60,7 @@ func TestASessionsUseIsRecordedOnceAnHour(t *testing.T) {
 }
 
 func TestAPersonEndsSessionsByForms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first := w.ok(w.signup("ada@example.com")).cookie
 	second := w.ok(w.login("ada@example.com", right)).cookie

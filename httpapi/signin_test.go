@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -55,6 +56,7 @@ const right, wrong = "a long password", "a wrong password"
 // Strangers who guess an account's password do not lock its owner out. From a known place the right
 // password is not delayed, and from a new place it is delayed once.
 func TestGuessesDoNotLockTheOwnerOut(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.at("10.0.0.1", func() { w.ok(w.signup("ada@example.com")) })
 	delayed := w.countDelays()
@@ -80,6 +82,7 @@ func TestGuessesDoNotLockTheOwnerOut(t *testing.T) {
 
 // A known place has its own limit, and is forgotten after its lifetime.
 func TestAKnownPlaceIsLimitedAndForgotten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ok(w.signup("ada@example.com"))
 	delayed := w.countDelays()
@@ -101,6 +104,7 @@ func TestAKnownPlaceIsLimitedAndForgotten(t *testing.T) {
 
 // The attempts of an address count over all accounts. Sign-ups count apart from them.
 func TestAnAddressIsLimitedOverAllAccounts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	delayed := w.countDelays()
 	for i := range signupsPerAddress {
@@ -117,6 +121,7 @@ func TestAnAddressIsLimitedOverAllAccounts(t *testing.T) {
 
 // Delayed attempts are bounded. One more is refused at once, with the wait until a place is free.
 func TestDelayedAttemptsAreBounded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.at("10.0.0.1", func() { w.ok(w.signup("ada@example.com")) })
 	for i := range loginsPerAccount {
@@ -170,6 +175,7 @@ func TestDelayedAttemptsAreBounded(t *testing.T) {
 // A full queue of password hashes refuses with a time to retry. An address fills only its share of
 // it.
 func TestAFullPasswordQueueRefuses(t *testing.T) {
+	t.Parallel()
 	release, running := make(chan struct{}), make(chan struct{}, password.MaxQueued)
 	end := sync.OnceFunc(func() { close(release) })
 	defer end()
@@ -181,10 +187,10 @@ func TestAFullPasswordQueueRefuses(t *testing.T) {
 		}
 	})
 	var waiting sync.WaitGroup
+	caller := password.Caller{Address: peerOf(netip.Addr{})} // of a connection in memory
 	for i := range password.MaxQueuedPerAddress + 1 {
 		waiting.Go(func() {
-			if _, err := w.server.sessions.passwords.Hash(t.Context(), password.Caller{Address: "0.0.0.0"},
-				"a long password"); err != nil {
+			if _, err := w.server.sessions.passwords.Hash(t.Context(), caller, "a long password"); err != nil {
 				t.Errorf("hash %d: %v", i, err)
 			}
 		})
@@ -211,6 +217,7 @@ func TestAFullPasswordQueueRefuses(t *testing.T) {
 }
 
 func TestAPasswordChangeEndsAllOtherSessions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	first := w.ok(w.signup("Ada@example.com")).cookie
 	second := w.ok(w.login("ada@example.com", right)).cookie
@@ -232,6 +239,7 @@ func TestAPasswordChangeEndsAllOtherSessions(t *testing.T) {
 
 // A sign-in whose password was checked before a password change starts no session after it.
 func TestASignInDoesNotOutlastAPasswordChange(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	made := w.ok(w.signup("ada@example.com"))
 	var once sync.Once
@@ -255,6 +263,7 @@ func TestASignInDoesNotOutlastAPasswordChange(t *testing.T) {
 // A cookie and an API key are random tokens. The journal has the SHA-256 hash by which each is
 // found. No deployment key is part of either, so no cookie key has to rotate.
 func TestSessionsAndKeysAreStoredAsHashesAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	stored := w.storedOf(tn)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestAUserOfAnUnkeyedSlotSignsInAndKeepsTheEmail(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.actors.unkeyed = true
 	id := w.ok(w.signup("ada@example.com")).text("user", "id")
@@ -23,6 +24,7 @@ func TestAUserOfAnUnkeyedSlotSignsInAndKeepsTheEmail(t *testing.T) {
 // A caller finds idempotency keys and emails whose unkeyed hash lies in a victim's shard. Their
 // workspaces and users lie in other shards.
 func TestACallerCannotChooseASlot(t *testing.T) {
+	t.Parallel()
 	const victim ident.Shard = 77
 	w := newWorld(t)
 	r := w.ok(w.signup("mallory@example.com"))
@@ -59,6 +61,7 @@ func TestACallerCannotChooseASlot(t *testing.T) {
 }
 
 func TestARepeatOfAnUnkeyedClaimFindsIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	who := session(w.ok(w.signup("ada@example.com")).cookie).with("Idempotency-Key", uuid.NewString())
 	w.actors.unkeyed = true

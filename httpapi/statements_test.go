@@ -68,6 +68,7 @@ func (w *world) ledgerOf(tn tenant) (entries []map[string]any) {
 // previous day's closing balance, its lines are the ledger's, in order, and its closing balance is
 // the treasury's.
 func TestStatementsAgreeWithLedgerAndBalance(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	owner, since, people := session(w.newTenant("owner").cookie), w.clock.now(), 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -153,6 +154,7 @@ func (w *world) statementsAgree(t *rapid.T, tn tenant, first time.Time, today in
 // Stablecoins are not dollars: their lines are in the same ledger, first and last of a day and
 // alone on one, and no statement shows or counts them.
 func TestStatementsLeaveOutStablecoins(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn, first := w.newTenant("mine"), w.clock.now()
 	coins := func(event string) {
@@ -193,6 +195,7 @@ func TestStatementsLeaveOutStablecoins(t *testing.T) {
 }
 
 func TestStatementsAsFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.fund(tn, 12_345)
@@ -213,6 +216,7 @@ func TestStatementsAsFiles(t *testing.T) {
 
 // A statement has no lines of another workspace.
 func TestStatementsOfAnotherWorkspaceAreEmpty(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	mine, other := w.newTenant("mine"), w.newTenant("other")
 	w.fund(mine, 500)
@@ -222,6 +226,7 @@ func TestStatementsOfAnotherWorkspaceAreEmpty(t *testing.T) {
 }
 
 func TestStatementPeriods(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	f := func(query, message string) {

@@ -50,6 +50,7 @@ func (w *world) newEndpoint(tn tenant, events string) testReply {
 }
 
 func TestAnEndpointIsRegisteredListedAndRemoved(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mia")
 	who := session(tn.cookie)
@@ -88,6 +89,7 @@ func TestAnEndpointIsRegisteredListedAndRemoved(t *testing.T) {
 }
 
 func TestTheSecretIsShownOnceAndSealed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mia")
 	once := session(tn.cookie).with("Idempotency-Key", someUUID)
@@ -119,6 +121,7 @@ func TestTheSecretIsShownOnceAndSealed(t *testing.T) {
 }
 
 func TestASeventeenthEndpointIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mia")
 	who := session(tn.cookie)
@@ -144,6 +147,7 @@ func TestASeventeenthEndpointIsRefused(t *testing.T) {
 }
 
 func TestEndpointsAreJudged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mia")
 	who := session(tn.cookie)
@@ -170,6 +174,7 @@ func TestEndpointsAreJudged(t *testing.T) {
 }
 
 func TestEndpointsEndWithTheirMakersMembership(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
 	olga := w.ok(w.get(session(tn.cookie), "/api/dashboard/me")).text("user", "id")

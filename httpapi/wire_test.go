@@ -35,6 +35,7 @@ func (w *world) impatientServer() *Server {
 // A request with both lengths, in either order, is refused on every route: two servers in a row
 // could read two different requests.
 func TestNoRouteTakesTwoLengths(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.fund(tn, 100_000_000)
@@ -74,6 +75,7 @@ func (w *world) malformed(op operation, r readyRequest, framing, reason string) 
 
 // A body that arrives byte by byte, or stops, is refused after the timeout and has no effect.
 func TestSlowBodiesAreCutOff(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("mine")
 	w.ok(w.get(tn.all, "/api/workspaces"))
@@ -132,6 +134,7 @@ func (l *oneConn) Addr() net.Addr { return new(net.TCPAddr) }
 
 // A connection that sends nothing, or an incomplete request line, is closed.
 func TestSilentConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.impatientServer()
 	ln := fasthttputil.NewInmemoryListener()
