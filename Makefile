@@ -9,7 +9,7 @@ SBOM        = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build release run demo audit up down test test-full verify attacks race race-short walk walk-postgres walk-kafka model test-kafka test-evm fuzz fuzz-edge clients schemathesis pages histories lint vuln bench bench-cards microbench clean
+.PHONY: build release run demo audit up down test test-busy test-full verify attacks race race-short walk walk-postgres walk-kafka model test-kafka test-evm fuzz fuzz-edge clients schemathesis pages histories lint vuln bench bench-cards microbench clean
 
 # Static, as in the image: with C in it, Pebble's caches come from an allocator that neither gives back nor counts.
 # The commit is stamped, with "+" behind it when the tree but for results is not the commit's; none without a repository of its own.
@@ -51,7 +51,11 @@ down:
 # Without vet, which make lint runs with all its analyzers. The longest packages come first: two run at a time on two processors, and in
 # the order of their names the last one ran alone for two minutes. actors, which leaves no processor idle, runs after most of cmd/purser.
 test:
-	go test -vet=off -timeout 30m ./cmd/purser ./httpapi ./persistence/pgjournal ./persistence/book ./actors ./...
+	go test $(TESTFLAGS) -vet=off -timeout 60m ./cmd/purser ./httpapi ./persistence/pgjournal ./persistence/book ./actors ./...
+
+# make test on a machine that is busy and stands still at times. No test may notice.
+test-busy:
+	.ci/busy $(MAKE) test TESTFLAGS=-count=1
 
 # What make test leaves out: the suites that kill the program, cut its commits, take its stores away, move and damage them, and
 # loads, in full length: about half an hour.
