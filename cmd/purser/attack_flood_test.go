@@ -209,7 +209,7 @@ func measureSwipesDuring(t *testing.T, p *process, data string, rate int, lasts 
 func TestAttackFloods(t *testing.T) {
 	onlyInFullLength(t)
 	purser, full := program{path: buildProgram(t)}, os.Getenv(fullLengthVariable) != ""
-	purser.env = []string{"PURSER_BODY_BUDGET=4MiB", "PURSER_REFUSALS=20"}
+	purser.env = append([]string{"PURSER_BODY_BUDGET=4MiB", "PURSER_REFUSALS=20"}, asShipped...)
 	data := filepath.Join(t.TempDir(), "data")
 	p := launchWithFileLimit(t, purser, data, floodFiles)
 	if full {

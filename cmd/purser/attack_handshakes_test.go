@@ -97,7 +97,7 @@ func TestAttackFloodsOfTLS(t *testing.T) {
 // floodTLS floods a server that has the certificate.
 func floodTLS(t *testing.T, files testCertificate, floods []flood) {
 	purser, full := program{path: buildProgram(t)}, os.Getenv(fullLengthVariable) != ""
-	purser.env = []string{"PURSER_REFUSALS=20", "PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key}
+	purser.env = append([]string{"PURSER_REFUSALS=20", "PURSER_TLS_CERT=" + files.cert, "PURSER_TLS_KEY=" + files.key}, asShipped...)
 	data := filepath.Join(t.TempDir(), "data")
 	p := launchWithFileLimit(t, purser, data, floodFiles)
 	p.authorities = files.clientConfig(t).RootCAs

@@ -34,7 +34,7 @@ func TestAttackFrozenProcess(t *testing.T) {
 		rounds = frozenRoundsFull
 	}
 	data := filepath.Join(t.TempDir(), "data")
-	p := launch(t, program{path: buildProgram(t), env: []string{"PURSER_ANSWER_WITHIN=150ms"}}, data)
+	p := launch(t, program{path: buildProgram(t), env: asShipped}, data)
 	v := newTenantWithHold(t, p)
 	for round := range rounds {
 		swipes := make([]*frozenSwipe, frozenConnections)

@@ -121,7 +121,8 @@ func purserCommand(purser program, data string, args ...string) *exec.Cmd {
 	cmd := exec.Command(purser.path, append(args, "--data-dir", data)...)
 	cmd.Env = append([]string{"PURSER_HTTP_ADDR=127.0.0.1:0", "PURSER_AUTHORIZER_ADDR=127.0.0.1:0",
 		"PURSER_ADMIN_ADDR=127.0.0.1:0", "PURSER_RATE_LIMITS=off", "PURSER_REFUSALS=off",
-		"PURSER_SANDBOX_DELAY=50ms", "PURSER_AUTHORIZER_CACHE=64MiB", "PURSER_ANSWER_WITHIN=" + patientAnswer},
+		"PURSER_SANDBOX_DELAY=50ms", "PURSER_AUTHORIZER_CACHE=64MiB", "PURSER_ANSWER_WITHIN=" + patientAnswer,
+		"PURSER_PASSWORD_NICE=0"},
 		purser.env...)
 	return cmd
 }

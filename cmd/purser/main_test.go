@@ -36,11 +36,15 @@ func testConfig(t *testing.T, data string) settings.Config {
 // the machine.
 const patientAnswer = "1h"
 
+// asShipped are the settings of a server whose speed is under test.
+var asShipped = []string{"PURSER_ANSWER_WITHIN=150ms", "PURSER_PASSWORD_NICE=19"}
+
 func testSettings(t *testing.T, data string) settings.Settings {
 	t.Helper()
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	s.DataDir, s.SandboxDelay, s.AuthorizerCache, s.AnswerWithin = data, "50ms", "16MiB", patientAnswer
+	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
+	s.AnswerWithin, s.PasswordNice = patientAnswer, "0"
 	return s
 }
 

@@ -27,7 +27,8 @@ func startOnDatabase(t *testing.T, data, url string) *daemon {
 	require.NoError(t, err)
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	s.DataDir, s.SandboxDelay, s.AuthorizerCache, s.AnswerWithin = data, "50ms", "16MiB", patientAnswer
+	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
+	s.AnswerWithin, s.PasswordNice = patientAnswer, "0"
 	s.DatabaseURL, s.DataKey = url, strings.TrimSpace(string(key))
 	c, err := s.Config()
 	require.NoError(t, err)

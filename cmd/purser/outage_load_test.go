@@ -65,7 +65,7 @@ func TestSwipesDoNotNoticeAnOutage(t *testing.T) {
 		return
 	}
 	// Without disk syncs, because the authorizer shares its disk with the stores of this test.
-	o.env = append(o.env, "PURSER_AUTHORIZER_SYNC=false")
+	o.env = append(append(o.env, "PURSER_AUTHORIZER_SYNC=false"), asShipped...)
 	full := os.Getenv(fullLengthVariable) != ""
 	if full {
 		o.outageTimes = fullOutage

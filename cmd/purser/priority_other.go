@@ -3,4 +3,4 @@
 package main
 
 // lowerPriority does nothing: the system has no setpriority.
-func lowerPriority(...string) error { return nil }
+func lowerPriority(int, ...string) error { return nil }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -126,7 +127,7 @@ func (m *daemon) admitRequests(context.Context) error {
 	if err != nil {
 		return err
 	}
-	worker := password.NewWorker(self, passwordWorker)
+	worker := password.NewWorker(self, passwordWorker, "--nice", strconv.Itoa(m.config.PasswordNice))
 	m.cleanup.push(worker.Close)
 	var mailer mail.Sender // stays nil without a mail server
 	if m.config.Mailer != nil {

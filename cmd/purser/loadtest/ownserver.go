@@ -122,7 +122,7 @@ func (s *ownServer) prepare() (err error) {
 	s.target = bench.Target{REST: "http://" + addresses[0], Network: "http://" + addresses[1], Admin: "http://" + addresses[2]}
 	s.env = append(os.Environ(), "PURSER_HTTP_ADDR="+addresses[0], "PURSER_AUTHORIZER_ADDR="+addresses[1],
 		"PURSER_ADMIN_ADDR="+addresses[2], "PURSER_DATA_DIR="+s.data, "PURSER_BASE_URL=", "PURSER_RATE_LIMITS=off",
-		"PURSER_SIGNUP=open", "PURSER_SANDBOX_DELAY=50ms", "PURSER_ISSUER=fixture", "PURSER_LOG_LEVEL=warn",
+		"PURSER_SIGNUP=open", "PURSER_PASSWORD_NICE=0", "PURSER_SANDBOX_DELAY=50ms", "PURSER_ISSUER=fixture", "PURSER_LOG_LEVEL=warn",
 		"PURSER_NETWORK_SECRET=", "PURSER_TLS_CERT=", "PURSER_TLS_KEY=", "PURSER_PROXY_PROTOCOL=")
 	if os.Getenv("DATABASE_URL") != "" && os.Getenv("PURSER_DATA_KEY") == "" {
 		key := make([]byte, settings.DataKeyBytes)

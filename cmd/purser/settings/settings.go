@@ -64,6 +64,7 @@ type Settings struct {
 	PhysicalCards      string `name:"physical-cards" env:"PURSER_PHYSICAL_CARDS" default:"true" help:"false: the product of physical cards is not configured."`
 	Signup             string `name:"signup" env:"PURSER_SIGNUP" default:"open" help:"open or closed."`
 	OperatorSecret     string `name:"operator-secret" env:"PURSER_OPERATOR_SECRET" secret:"" help:"Opens the operator's pages on the admin port; made in <data dir>/operator-secret when unset."`
+	PasswordNice       string `name:"password-nice" env:"PURSER_PASSWORD_NICE" default:"19" help:"Nice value, 0 to 19, of the process that derives password hashes."`
 	SMTPURL            string `name:"smtp-url" env:"PURSER_SMTP_URL" secret:"" help:"Mail server that sends links to reset a password and to confirm a new email, smtp:// or smtps://user:password@host:port?from=address; no mails when unset."`
 	Issuer             string `name:"issuer" env:"PURSER_ISSUER" default:"fixture" help:"fixture: cards are stand-ins; connected: the sandbox issuer enrols cardholders and issues them."`
 	AuthorizerCache    string `name:"authorizer-cache" env:"PURSER_AUTHORIZER_CACHE" default:"512MiB" help:"Memory for hot cards."`
@@ -117,6 +118,7 @@ type Config struct {
 	MultiCurrency, Convert, Ramp        bool
 	SignupOpen                          bool
 	Mailer                              *mail.Mailer // nil: no mails
+	PasswordNice                        int          // nice value of the password worker
 	OperatorSecret                      string       // opens the operator's pages
 	Issuer                              string       // httpapi.IssuerFixture or httpapi.IssuerConnected
 	AuthorizerCacheBytes                int64
@@ -148,6 +150,7 @@ func (c *Config) Stores() datadir.Stores {
 const (
 	DataKeyBytes    = 32
 	MinSecretChars  = 16
+	MaxNice         = 19 // the lowest priority
 	maxBacklog      = 100_000_000
 	minBacklog      = 1_000
 	minCacheBytes   = 16 << 20
@@ -195,6 +198,7 @@ func (s Settings) Config() (Config, error) {
 	c.SandboxDelay = f.Delay(s.SandboxDelay)
 	c.LogFormat = f.OneOf("PURSER_LOG_FORMAT", s.LogFormat, LogText, LogJSON)
 	c.SignupOpen = f.OneOf("PURSER_SIGNUP", s.Signup, "open", "closed") == "open"
+	c.PasswordNice = f.integer("PURSER_PASSWORD_NICE", s.PasswordNice, 0, MaxNice)
 	c.Mailer = f.mailer("PURSER_SMTP_URL", s.SMTPURL)
 	c.OperatorSecret = f.operatorSecret("PURSER_OPERATOR_SECRET", s.OperatorSecret)
 	c.Issuer = f.OneOf("PURSER_ISSUER", s.Issuer, httpapi.IssuerFixture, httpapi.IssuerConnected)
