@@ -176,6 +176,16 @@ func (s *scenario) send(t *testing.T, command any) string {
 		fmt.Fprintf(&out, "  timer %s\n", s.timerLine(timer))
 	}
 	postings(&out, d.Events)
+	switch reply := d.Reply.(type) {
+	case balance.Submission:
+		if reply.Send {
+			out.WriteString("  to the bank\n")
+		}
+	case balance.ConversionSubmission:
+		if reply.Send {
+			out.WriteString("  to the desk\n")
+		}
+	}
 	if out.Len() == 0 {
 		return "nothing new\n"
 	}
