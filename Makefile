@@ -9,7 +9,7 @@ SBOM        = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build release run demo audit up down test test-busy test-full verify attacks race race-short walk walk-postgres walk-kafka model test-kafka test-evm fuzz fuzz-edge clients schemathesis pages histories lint vuln bench bench-cards microbench clean
+.PHONY: build release run demo audit up down test test-busy test-full verify attacks race race-short walk walk-postgres walk-kafka model test-kafka test-evm mutants fuzz fuzz-edge clients schemathesis pages histories lint vuln bench bench-cards microbench clean
 
 # Static, as in the image: with C in it, Pebble's caches come from an allocator that neither gives back nor counts.
 # The commit is stamped, with "+" behind it when the tree but for results is not the commit's; none without a repository of its own.
@@ -106,6 +106,10 @@ test-kafka:
 # Checkout against a real EVM: go-ethereum's in a module of its own, the program beside it.
 test-evm:
 	cd actors/partner/chain/evmtest && go vet ./... && go mod verify && go test -count=1 -timeout 10m -v ./...
+
+# Patches that break one promise each (.ci/mutants): the tests of the packages concerned must fail for each.
+mutants:
+	.ci/mutate
 
 # Every fuzzer of the tree, one after another, FUZZTIME each.
 fuzz:
