@@ -97,11 +97,11 @@ model:
 	go test -count=1 -timeout 60m -run TestContract/model -v ./persistence/pgjournal -rapid.checks=1000
 
 # The Kafka suite against KAFKA_BROKERS_TEST, else against a real Apache Kafka that the script starts (Java 17, Maven). Then the program
-# beside it: killed, and with its stores stopped for a while; one after another, for they share the broker and its topic. make test runs
-# both, and the suites in which the stores are Postgres and the topic is only read at the end, beside a Kafka in the test's process.
+# beside it: killed, and with its stores stopped for a while; one after another, for they share the broker and its topic. make test-full
+# runs both beside a Kafka in the test's process.
 test-kafka:
 	$(if $(KAFKA_BROKERS_TEST),,.ci/kafka) go test -count=1 -timeout 10m -v ./persistence/kafka
-	$(if $(KAFKA_BROKERS_TEST),,.ci/kafka) go test -count=1 -timeout 45m -parallel 1 -v -run '$(ON_KAFKA)' ./cmd/purser
+	PURSER_TEST_FULL=1 $(if $(KAFKA_BROKERS_TEST),,.ci/kafka) go test -count=1 -timeout 45m -parallel 1 -v -run '$(ON_KAFKA)' ./cmd/purser
 
 # Checkout against a real EVM: go-ethereum's in a module of its own, the program beside it.
 test-evm:
