@@ -168,7 +168,7 @@ func (n *entity) readState() *loaded {
 	if n.shard.lost.Load() {
 		return &loaded{err: persistence.ErrUnavailable}
 	}
-	ctx, cancel := context.WithTimeout(n.sys.laneCtx, loadTimeout)
+	ctx, cancel := n.sys.Within(n.sys.laneCtx, loadTimeout)
 	defer cancel()
 	state := n.kind.New()
 	record, err := n.sys.journal.Record(ctx, n.slot, n.key.kind, n.key.stream)

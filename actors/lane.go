@@ -150,7 +150,7 @@ func (l *lane) commitGroup(ctx context.Context, group []*op) {
 	for i, o := range group {
 		batches[i] = o.batch
 	}
-	within, cancel := context.WithTimeout(ctx, appendTimeout)
+	within, cancel := l.sys.Within(ctx, appendTimeout)
 	began, before := l.sys.clock(), l.sys.journal.Head(l.shard.id).Position
 	outcomes, err := l.sys.journal.Append(within, l.shard.id, l.epoch, began, batches)
 	cancel()
@@ -211,7 +211,7 @@ func (l *lane) failAll(group []*op, err error) {
 // show the outcome, and the reservations of unresolved debits are released. The lane calls it after a
 // commit with an unknown outcome or a lost epoch.
 func (l *lane) raiseEpoch(ctx context.Context, within time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := l.sys.Within(ctx, within)
 	defer cancel()
 	for {
 		heads, err := l.sys.journal.Raise(ctx, l.shard.id)
@@ -239,7 +239,7 @@ func (l *lane) resolveAmbiguous(ctx context.Context, group []*op, before uint64)
 		l.failUnresolved(group)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	ctx, cancel := l.sys.Within(ctx, resolveTimeout)
 	defer cancel()
 	landed, err := l.findCommitted(ctx, group, before)
 	if err != nil {

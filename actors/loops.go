@@ -16,10 +16,11 @@ type loops struct {
 	clock    func() time.Time
 	log      *slog.Logger
 	throttle logThrottle
+	slack    int // Config.Slack
 }
 
-func newLoops(clock func() time.Time, log *slog.Logger) *loops {
-	l := &loops{clock: clock, log: log}
+func newLoops(c *Config) *loops {
+	l := &loops{clock: c.Clock, log: c.Logger, slack: c.Slack}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -49,6 +50,11 @@ func (l *loops) Every(pace time.Duration, do func(context.Context)) {
 			}
 		}
 	})
+}
+
+// Within is context.WithTimeout with Config.Slack times d.
+func (l *loops) Within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, time.Duration(l.slack)*d)
 }
 
 // Complain logs an error of an operation that is retried, at most every logEvery for each

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"context"
 	"errors"
 
 	"purser/actors/decision"
@@ -76,7 +75,7 @@ func (n *entity) readOrder(workspace string, ref decision.Ref) ([]byte, error) {
 	if slot, err := ident.SlotOf(ref.ID); err != nil || slot != n.slot {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(n.sys.laneCtx, loadTimeout)
+	ctx, cancel := n.sys.Within(n.sys.laneCtx, loadTimeout)
 	defer cancel()
 	record, err := n.sys.journal.Record(ctx, n.slot, ref.Kind, ref.ID)
 	switch {

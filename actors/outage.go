@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,8 +61,8 @@ type journalOutage struct{ why atomic.Pointer[string] }
 // probe reads a small stored value from the journal, past its caches, so that an outage is detected
 // without any request. A loop calls it every probeEvery. It logs the begin and the end of an
 // outage; Ready and JournalUp report it.
-func (a *journalOutage) probe(ctx context.Context, journal persistence.Journal, log *slog.Logger) {
-	within, cancel := context.WithTimeout(ctx, probeWithin)
+func (a *journalOutage) probe(ctx context.Context, l *loops, journal persistence.Journal) {
+	within, cancel := l.Within(ctx, probeWithin)
 	defer cancel()
 	_, err := journal.Cursor(persistence.AsStored(within), relayCursor, ident.SystemSlot.Shard())
 	if ctx.Err() != nil {
@@ -71,9 +70,9 @@ func (a *journalOutage) probe(ctx context.Context, journal persistence.Journal, 
 	}
 	switch was := a.setOutcome(err); {
 	case err != nil && was == nil:
-		log.Error("the journal does not answer", "err", err)
+		l.log.Error("the journal does not answer", "err", err)
 	case err == nil && was != nil:
-		log.Info("the journal answers again")
+		l.log.Info("the journal answers again")
 	}
 }
 

@@ -197,7 +197,7 @@ func (x *reactor) reactWorker(ctx context.Context, p *reacting) {
 // reactTo calls the reaction's Handle with one cause, within reactTimeout. It fails with Handle's
 // error, or when the event is no longer in memory and cannot be read again. A worker calls it.
 func (x *reactor) reactTo(ctx context.Context, p *reacting, cause *pendingCause) error {
-	within, cancel := context.WithTimeout(ctx, reactTimeout)
+	within, cancel := x.Within(ctx, reactTimeout)
 	defer cancel()
 	event := cause.event
 	if event == nil {

@@ -58,7 +58,7 @@ func newReactingOver(j *eventJournal, cursor uint64, handle func(context.Context
 	r := Reaction{Name: "x", Events: []decision.Event{balance.DepositCreated{}}, Handle: handle}
 	sh := &shard{causeIndex: reactionIndex{causeTypes: typesOfCauses([]Reaction{r, {Name: "y",
 		Events: []decision.Event{agent.Registered{}}}})}}
-	s := &reactor{newLoops(time.Now, slog.New(slog.DiscardHandler)), j, silent{}}
+	s := &reactor{newLoops(&Config{Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Slack: 1}), j, silent{}}
 	return s, newReacting(sh, r, cursor)
 }
 

@@ -67,7 +67,7 @@ type laneTask struct {
 func (l *lane) runBetweenCommits(ctx context.Context, do func(context.Context) error) error {
 	c := laneTask{done: make(chan error, 1)}
 	c.do = func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, appendTimeout)
+		ctx, cancel := l.sys.Within(ctx, appendTimeout)
 		defer cancel()
 		return do(ctx)
 	}

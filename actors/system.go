@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,6 +115,9 @@ type Config struct {
 	FollowedWithin time.Duration
 	// RelayedWithin bounds how long a read waits for the relay of decisions made before it.
 	RelayedWithin time.Duration
+	// Slack multiplies the time that commits, reads, timers, reactions and partners' calls may
+	// take, and what of the bounds above is not set: for slow machines. Zero is 1.
+	Slack int
 	// IdleAfter is how long an idle actor stays in memory.
 	IdleAfter time.Duration
 }
@@ -154,24 +158,19 @@ func (c *Config) ensureDefaults() error {
 	if c.Fatal == nil {
 		c.Fatal = func(err error) { panic(err) }
 	}
-	c.TimerEvery = max(orDefault(c.TimerEvery, defaultTimerEvery), timerTurns*time.Nanosecond)
-	c.ExpireEvery = orDefault(c.ExpireEvery, defaultExpireEvery)
-	c.HousekeepEvery = orDefault(c.HousekeepEvery, defaultHousekeepEvery)
-	c.FenceWithin = orDefault(c.FenceWithin, fenceTimeout)
-	c.RelayEvery = orDefault(c.RelayEvery, relayEvery)
-	c.RelayWithin = orDefault(c.RelayWithin, relayWithin)
-	c.AsideEvery = orDefault(c.AsideEvery, asideEvery)
-	c.FollowedWithin = orDefault(c.FollowedWithin, followedWait)
-	c.RelayedWithin = orDefault(c.RelayedWithin, relayedWait)
-	c.IdleAfter = orDefault(c.IdleAfter, idleBeforePassive)
+	c.TimerEvery = max(cmp.Or(c.TimerEvery, defaultTimerEvery), timerTurns*time.Nanosecond)
+	c.ExpireEvery = cmp.Or(c.ExpireEvery, defaultExpireEvery)
+	c.HousekeepEvery = cmp.Or(c.HousekeepEvery, defaultHousekeepEvery)
+	c.Slack = cmp.Or(c.Slack, 1)
+	slack := time.Duration(c.Slack)
+	c.FenceWithin = cmp.Or(c.FenceWithin, fenceTimeout)
+	c.RelayEvery = cmp.Or(c.RelayEvery, relayEvery)
+	c.RelayWithin = cmp.Or(c.RelayWithin, slack*relayWithin)
+	c.AsideEvery = cmp.Or(c.AsideEvery, asideEvery)
+	c.FollowedWithin = cmp.Or(c.FollowedWithin, slack*followedWait)
+	c.RelayedWithin = cmp.Or(c.RelayedWithin, slack*relayedWait)
+	c.IdleAfter = cmp.Or(c.IdleAfter, idleBeforePassive)
 	return errors.Join(faults...)
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }
 
 // System is the running set of actors and loops.
@@ -234,7 +233,7 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
 	}
-	s := &System{loops: newLoops(c.Clock, c.Logger), config: c, journal: c.Journal, authorizer: c.Authorizer,
+	s := &System{loops: newLoops(&c), config: c, journal: c.Journal, authorizer: c.Authorizer,
 		documents: newDocumentSealer(c.Sealer, c.Kinds), kinds: kindsByName(c.Kinds), entropy: c.Entropy,
 		listener: c.Listener}
 	s.keys.keys = make(map[[32]byte]chan struct{})
@@ -331,7 +330,7 @@ func (s *System) startLanes() {
 // without a debit: the raised epochs exclude a later event for them. Start calls it. It fails when
 // the journal cannot be read within catchUpWait, or the authorizer cannot store a change.
 func (s *System) catchUp(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, catchUpWait)
+	ctx, cancel := s.Within(ctx, catchUpWait)
 	defer cancel()
 	for _, sh := range s.shards {
 		head := s.journal.Head(sh.id).Position
@@ -390,7 +389,7 @@ func (s *System) startLoops() {
 		}
 		retention.trim(ctx)
 	})
-	s.Every(probeEvery, func(ctx context.Context) { s.outage.probe(ctx, s.journal, s.log) })
+	s.Every(probeEvery, func(ctx context.Context) { s.outage.probe(ctx, s.loops, s.journal) })
 	s.Every(s.config.AsideEvery, s.retryAsides)
 	for _, run := range s.hooks.Loops {
 		s.Go(run)
@@ -404,7 +403,7 @@ func (s *System) startLoops() {
 // timer loop calls it, and package processes at a start for payouts that an ended process left
 // without an answer.
 func (s *System) FireTimer(ctx context.Context, t persistence.Timer) {
-	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
+	ctx, cancel := s.Within(ctx, timerTimeout)
 	defer cancel()
 	reply, err := s.Ask(ctx, Envelope{Kind: t.Kind, Stream: t.Stream, Workspace: t.Workspace,
 		Command: decision.Fire{Key: t.Key, Due: t.Due}})
@@ -589,7 +588,7 @@ func (s *System) Stop() {
 	}()
 	select {
 	case <-drained:
-	case <-time.After(drainWait):
+	case <-time.After(time.Duration(s.slack) * drainWait):
 	}
 	s.stopLane()
 	s.lanes.Wait()

@@ -72,7 +72,7 @@ func (l *lane) cannotBeRefused(ctx context.Context, group []*op, o *op) bool {
 			return false
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	ctx, cancel := l.sys.Within(ctx, loadTimeout)
 	defer cancel()
 	_, err := l.sys.journal.Record(ctx, o.batch.Slot, begins.Kind, begins.Stream)
 	if !errors.Is(err, persistence.ErrNotFound) {
@@ -186,7 +186,7 @@ func (l *lane) readTally(ctx context.Context, o *op, t decision.Tally) (Tally, e
 	if known {
 		return now, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	ctx, cancel := l.sys.Within(ctx, loadTimeout)
 	defer cancel()
 	record, err := l.sys.journal.Record(ctx, o.batch.Slot, key.kind, key.workspace)
 	switch {

@@ -87,7 +87,7 @@ func (l *timerLoop) asksAgain(t persistence.Timer) bool {
 // nor a workspace with many timers hide the others. It fails when the journal does not answer
 // within timerTimeout.
 func (l *timerLoop) dueTimers(ctx context.Context, sh *shard) ([]persistence.Timer, error) {
-	ctx, cancel := context.WithTimeout(ctx, timerTimeout)
+	ctx, cancel := l.Within(ctx, timerTimeout)
 	defer cancel()
 	select {
 	case l.reads <- struct{}{}:

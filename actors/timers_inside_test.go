@@ -40,7 +40,7 @@ func (j *dueJournal) add(workspace string, n int) {
 
 func dueIn(t *testing.T, j *dueJournal) (*timerLoop, *shard) {
 	t.Helper()
-	return &timerLoop{loops: newLoops(time.Now, slog.New(slog.DiscardHandler)), journal: j,
+	return &timerLoop{loops: newLoops(&Config{Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Slack: 1}), journal: j,
 		clockSuspect: func() bool { return false }, reads: make(chan struct{}, timerReads)}, &shard{}
 }
 

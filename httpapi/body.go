@@ -104,8 +104,8 @@ func bodyUnread(err error, limit int) *fault.Error {
 	return malformedFault(err)
 }
 
-// startTimer sets the call's context, which ends after requestTimeout.
+// startTimer sets the call's context, which ends after Config.RequestTimeout.
 func (e *edge) startTimer(c *call) (cancel context.CancelFunc) {
-	c.ctx, cancel = context.WithTimeout(e.base, requestTimeout)
+	c.ctx, cancel = context.WithTimeout(e.base, e.cfg.RequestTimeout)
 	return cancel
 }

@@ -45,8 +45,10 @@ const (
 	readTimeout    = 15 * time.Second // from the first byte of a request to the last
 	writeTimeout   = 15 * time.Second
 	idleTimeout    = 75 * time.Second // between the requests of a connection
-	requestTimeout = 10 * time.Second // of a handler, while it waits for an actor
 )
+
+// RequestTimeout is the default of Config.RequestTimeout.
+const RequestTimeout = 10 * time.Second
 
 // Actors is the part of the runtime that the interface uses; *processes.Product implements it.
 type Actors interface {
@@ -118,6 +120,8 @@ type Config struct {
 	// CheckoutTolerance applies to links that are created from now on. The zero value accepts no
 	// shortfall.
 	CheckoutTolerance checkout.Tolerance
+	// RequestTimeout is how long a handler waits for an actor; zero is the constant.
+	RequestTimeout time.Duration
 	// Elapsed is the monotonic clock of the request limits; nil uses the process's own.
 	Elapsed func() time.Duration
 	// DerivePassword runs one derivation at a time; nil uses password.DeriveInProcess.
@@ -142,6 +146,9 @@ func (c *Config) ensureDefaults() {
 	}
 	if c.Processors == 0 {
 		c.Processors = runtime.GOMAXPROCS(0)
+	}
+	if c.RequestTimeout == 0 {
+		c.RequestTimeout = RequestTimeout
 	}
 	if c.Streams == 0 {
 		c.Streams = maxStreams
@@ -198,6 +205,7 @@ func (c *Config) validate() error {
 	require(isHTTP, "BaseURL must be an http(s) URL")
 	require(c.Issuer == IssuerFixture || c.Issuer == IssuerConnected, "Issuer is fixture or connected")
 	require(c.DepositDelay >= 0, "DepositDelay is negative")
+	require(c.RequestTimeout > 0, "RequestTimeout is negative")
 	require(c.CheckoutTolerance.IsValid(), "CheckoutTolerance is out of bounds")
 	require(c.PayoutLimits.KeyCents > 0 && c.PayoutLimits.WorkspaceCents > 0, "PayoutLimits must be positive")
 	l := c.RateLimits

@@ -211,13 +211,14 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 		Ramp: w.ramp, Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
 		WatchEvery: 10 * time.Millisecond, Issuer: sandbox.Issuer{},
 		Config: actors.Config{Journal: journal, Authorizer: w.engine, FollowedWithin: waitFor, RelayedWithin: waitFor,
-			Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 50 * time.Millisecond, Fatal: fatal,
+			Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 50 * time.Millisecond, TimerEvery: 50 * time.Millisecond, Fatal: fatal,
 			Logger: suiteLog.logger()}})
 	require.NoError(t, err)
 	w.actors = &hooked{Actors: w.system}
 	network, stopNetwork := w.newNetwork()
 	config := Config{Actors: w.actors, Network: network, BaseURL: "http://purser.test", PartnerSecrets: onePartnerSecret(testSecret),
 		RateLimits: RateLimits{Off: true}, Elapsed: w.clock.elapsed, Convert: true, DepositDelay: 2 * time.Second,
+		RequestTimeout: time.Hour,
 		DerivePassword: deriveCheaply, Logger: suiteLog.logger()}
 	w.mails = make(mailbox, mailboxSize)
 	config.Mail = w.mails

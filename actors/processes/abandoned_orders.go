@@ -25,7 +25,7 @@ type abandonedOrders struct {
 // order. The orders of a shard that is not read within abandonedWithin wait until their timers are
 // due; a failure is logged.
 func (a *abandonedOrders) find(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, abandonedWithin)
+	ctx, cancel := a.runtime.Within(ctx, abandonedWithin)
 	defer cancel()
 	for shard := range ident.Shards {
 		timers, err := a.awaitedAnswers(ctx, ident.Shard(shard))

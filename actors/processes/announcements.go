@@ -90,7 +90,7 @@ func (a *announcer) Handle(ctx context.Context, shard ident.Shard, events []pers
 	}
 	start := at
 	for i := range events {
-		within, cancel := context.WithTimeout(ctx, announceTimeout)
+		within, cancel := a.runtime.Within(ctx, announceTimeout)
 		err = a.announce(within, &events[i])
 		cancel()
 		a.listener.Reacted("webhooks", err)

@@ -104,7 +104,7 @@ func (b *bankOrders) pay(ctx context.Context, p partner.Payment) string {
 // answerTries of them; the order's timer then makes the outcome unknown.
 func (b *bankOrders) recordAnswer(ctx context.Context, workspace, id string, answer any) {
 	for try := 0; try < answerTries && ctx.Err() == nil; try++ {
-		within, cancel := context.WithTimeout(ctx, askWithin)
+		within, cancel := b.runtime.Within(ctx, askWithin)
 		_, err := b.runtime.Ask(within, toBalance(workspace, answer))
 		cancel()
 		if err == nil {

@@ -95,7 +95,7 @@ func (w *chainWatch) run(ctx context.Context) {
 func (w *chainWatch) watchChain(chain partner.Chain) {
 	watcher := watch.New(chain, w)
 	w.runtime.Every(w.every, func(ctx context.Context) {
-		within, cancel := context.WithTimeout(ctx, w.stepTimeout(chain.Name()))
+		within, cancel := w.runtime.Within(ctx, w.stepTimeout(chain.Name()))
 		defer cancel()
 		err := watcher.Step(within)
 		if ctx.Err() != nil {
@@ -303,7 +303,7 @@ func (w *chainWatch) Report(ctx context.Context, o partner.Observation) error {
 	if !watched {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := w.runtime.Within(ctx, askWithin)
 	defer cancel()
 	reply, err := w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindCheckout, Stream: session, Workspace: workspace,
 		Command: checkout.Observed(o)})

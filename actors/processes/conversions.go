@@ -74,7 +74,7 @@ func dealOf(v balance.Conversion) partner.Payment {
 // inquire asks the desk about a conversion whose outcome is unknown, and reports a final standing
 // to the balance. A failure is logged; the order's inquiries ask again.
 func (v *conversions) inquire(ctx context.Context, workspace, id string) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := v.runtime.Within(ctx, askWithin)
 	defer cancel()
 	standing, err := v.orders.standing(ctx, id)
 	if err == nil {

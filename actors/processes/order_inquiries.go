@@ -61,7 +61,7 @@ func (q *orderInquiries) inquire(ctx context.Context, o orderRef) {
 	if o.kind != balance.RecordRampOrder {
 		q.askBank(ctx, o)
 	}
-	within, cancel := context.WithTimeout(ctx, inquiryWithin)
+	within, cancel := q.runtime.Within(ctx, inquiryWithin)
 	defer cancel()
 	if err := q.overdue.note(within, o); err != nil && ctx.Err() == nil {
 		q.runtime.Complain("overdue orders", err, "order", o.id)
@@ -72,7 +72,7 @@ func (q *orderInquiries) inquire(ctx context.Context, o orderRef) {
 // report, or the release of an order that the bank does not have. A pending order changes nothing.
 // A failure is logged; the order's timer asks again.
 func (q *orderInquiries) askBank(ctx context.Context, o orderRef) {
-	ctx, cancel := context.WithTimeout(ctx, inquiryWithin)
+	ctx, cancel := q.runtime.Within(ctx, inquiryWithin)
 	defer cancel()
 	standing, err := q.bank.Standing(ctx, o.id)
 	switch {

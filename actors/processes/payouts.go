@@ -100,7 +100,7 @@ func paymentOf(p balance.Payout, description, token string) partner.Payment {
 // any other standing the payout waits for the bank's report or for the end of its reservation. A
 // failure is logged.
 func (p *payouts) inquire(ctx context.Context, workspace, id string) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	ctx, cancel := p.runtime.Within(ctx, askWithin)
 	defer cancel()
 	standing, err := p.orders.standing(ctx, id)
 	if err == nil {

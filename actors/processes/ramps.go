@@ -81,7 +81,7 @@ func (r *Ramps) handleTimer(workspace string, reply any) {
 // call makes a call to the ramp's partner once and commits the partner's answer. A failed call is
 // logged, and made again by the timer. The dispatcher calls it.
 func (r *Ramps) call(ctx context.Context, c rampCall) {
-	within, cancel := context.WithTimeout(ctx, rampWithin)
+	within, cancel := r.runtime.Within(ctx, rampWithin)
 	defer cancel()
 	give := map[string]func(context.Context, rampCall) (any, error){
 		ramp.RecordAccount: r.linkAccount, ramp.RecordWallet: r.approveWallet, balance.RecordRampOrder: r.placeOrder,

@@ -20,6 +20,8 @@ type Runtime interface {
 	// then.
 	Go(run func(context.Context))
 	Every(pace time.Duration, do func(context.Context))
+	// Within is context.WithTimeout, for longer on a slow machine.
+	Within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 	// Complain logs an error of an operation that is retried, not more often than the log can bear.
 	Complain(operation string, err error, attributes ...any)
 	// FireTimer has the actor of a timer decide the timer. The actor's answer goes to handleTimer.

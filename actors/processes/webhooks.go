@@ -63,7 +63,7 @@ func (w *Webhooks) handleTimer(_ string, reply any) {
 // deliver makes one attempt within sendTimeout and logs its failure. The dispatcher calls it; the
 // endpoint's timer fires again for an attempt without a record.
 func (w *Webhooks) deliver(ctx context.Context, due webhook.Due) {
-	within, cancel := context.WithTimeout(ctx, sendTimeout)
+	within, cancel := w.runtime.Within(ctx, sendTimeout)
 	defer cancel()
 	if err := w.attempt(within, due); err != nil && ctx.Err() == nil {
 		w.runtime.Complain("webhook attempt", err)

@@ -18,13 +18,13 @@ func openBook(ctx context.Context, m *daemon) (persistence.Handler, error) {
 	if m.config.DatabaseURL == "" {
 		return nil, nil
 	}
-	b, err := book.Open(ctx, book.Options{URL: m.config.DatabaseURL, Identity: m.journal.Identity(),
+	b, err := book.Open(ctx, book.Options{URL: m.config.DatabaseURL, Identity: m.journal.Identity(), Slack: m.config.Slack,
 		Note: func(err error) { m.log.Warn("how far the book is handled is not written", "err", err) }})
 	if err != nil {
 		return nil, err
 	}
 	m.cleanup.push(b.Close)
-	within, cancel := context.WithTimeout(ctx, bookWithin)
+	within, cancel := context.WithTimeout(ctx, time.Duration(m.config.Slack)*bookWithin)
 	defer cancel()
 	if err := b.Prepare(within); err != nil {
 		m.log.Warn("the book is not there; its consumer tries again, and nothing else needs it", "err", err)

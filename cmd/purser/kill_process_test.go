@@ -122,7 +122,7 @@ func purserCommand(purser program, data string, args ...string) *exec.Cmd {
 	cmd.Env = append([]string{"PURSER_HTTP_ADDR=127.0.0.1:0", "PURSER_AUTHORIZER_ADDR=127.0.0.1:0",
 		"PURSER_ADMIN_ADDR=127.0.0.1:0", "PURSER_RATE_LIMITS=off", "PURSER_REFUSALS=off",
 		"PURSER_SANDBOX_DELAY=50ms", "PURSER_AUTHORIZER_CACHE=64MiB", "PURSER_ANSWER_WITHIN=" + patientAnswer,
-		"PURSER_PASSWORD_NICE=0"},
+		"PURSER_PASSWORD_NICE=0", "PURSER_SLACK=" + mostSlack},
 		purser.env...)
 	return cmd
 }

@@ -32,19 +32,22 @@ func testConfig(t *testing.T, data string) settings.Config {
 	return c
 }
 
-// patientAnswer is the time to answer of the servers under test: no answer depends on the speed of
-// the machine.
-const patientAnswer = "1h"
+// patientAnswer and mostSlack are the times of the servers under test: no answer depends on the
+// speed of the machine.
+const (
+	patientAnswer = "1h"
+	mostSlack     = "100"
+)
 
 // asShipped are the settings of a server whose speed is under test.
-var asShipped = []string{"PURSER_ANSWER_WITHIN=150ms", "PURSER_PASSWORD_NICE=19"}
+var asShipped = []string{"PURSER_ANSWER_WITHIN=150ms", "PURSER_PASSWORD_NICE=19", "PURSER_SLACK=1"}
 
 func testSettings(t *testing.T, data string) settings.Settings {
 	t.Helper()
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
-	s.AnswerWithin, s.PasswordNice = patientAnswer, "0"
+	s.AnswerWithin, s.PasswordNice, s.Slack = patientAnswer, "0", mostSlack
 	return s
 }
 

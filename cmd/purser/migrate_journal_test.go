@@ -28,7 +28,7 @@ func startOnDatabase(t *testing.T, data, url string) *daemon {
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
-	s.AnswerWithin, s.PasswordNice = patientAnswer, "0"
+	s.AnswerWithin, s.PasswordNice, s.Slack = patientAnswer, "0", mostSlack
 	s.DatabaseURL, s.DataKey = url, strings.TrimSpace(string(key))
 	c, err := s.Config()
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ func databaseConfig(t *testing.T, data, url string, brokers ...string) settings.
 	s := defaults(t)
 	s.HTTPAddr, s.AuthorizerAddr, s.AdminAddr = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	s.DataDir, s.SandboxDelay, s.AuthorizerCache = data, "50ms", "16MiB"
-	s.AnswerWithin, s.PasswordNice = patientAnswer, "0"
+	s.AnswerWithin, s.PasswordNice, s.Slack = patientAnswer, "0", mostSlack
 	s.DataKey, s.DatabaseURL, s.KafkaBrokers, s.RateLimits = testDataKey, url, strings.Join(brokers, ","), "off"
 	c, err := s.Config()
 	require.NoError(t, err)

@@ -252,7 +252,7 @@ func (m *daemon) findSecrets(context.Context) error {
 // the journal has used. It is a step of the start.
 func (m *daemon) openJournal(ctx context.Context) (err error) {
 	use := datadir.JournalOptions{Migrate: true, Processors: m.config.Processors, Clock: m.Clock, Entropy: m.Entropy,
-		OpenTables: m.shares.openTables, Fatal: m.Fatal, Note: noteRetry(m.log)}
+		OpenTables: m.shares.openTables, Slack: m.config.Slack, Fatal: m.Fatal, Note: noteRetry(m.log)}
 	if m.authorizer != nil {
 		use.Deployment = m.authorizer.Deployment()
 	}
@@ -344,7 +344,7 @@ func (m *daemon) startActors(ctx context.Context) (err error) {
 	m.system, err = processes.Start(ctx, processes.Config{Bank: m.partners.bank, Desk: sandbox.Desk{}, Issuer: issuerOf(&m.config), Poster: poster, Listener: m.metrics,
 		Chains: m.chains, Accounts: m.config.CheckoutAccounts, Prices: sandbox.Prices{}, Ramp: m.partners.ramp,
 		OutboundCalls: m.shares.calls,
-		Config: actors.Config{Journal: m.journal, Authorizer: m.authorizer, Sealer: m.sealer,
+		Config: actors.Config{Slack: m.config.Slack, Journal: m.journal, Authorizer: m.authorizer, Sealer: m.sealer,
 			Secrets: m.config.Fingerprints(m.journal.Identity().Deployment), Clock: m.Clock, ClockSuspect: m.trusted.isSuspect,
 			WallTime: m.wallTime, Entropy: m.Entropy, Logger: m.log, Fatal: m.Fatal}})
 	if missing, ok := errors.AsType[actors.MissingSecret](err); ok {
@@ -360,10 +360,10 @@ func (m *daemon) startActors(ctx context.Context) (err error) {
 	return nil
 }
 
-// stopSystem relays the last decisions to the journal, for lastRelayWithin at most, and stops the
+// stopSystem relays the last decisions to the journal, for lastRelayWithin times PURSER_SLACK at most, and stops the
 // actors. Decisions that are left are relayed by the next start. It never fails.
 func (m *daemon) stopSystem() error {
-	ctx, cancel := context.WithTimeout(context.Background(), lastRelayWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(m.config.Slack)*lastRelayWithin)
 	defer cancel()
 	if err := m.system.RelayAll(ctx); err != nil {
 		m.log.Info("the next start relays what is left", "err", err)

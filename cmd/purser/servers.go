@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"purser/actors"
 	"purser/authorizer"
@@ -133,7 +134,8 @@ func (m *daemon) admitRequests(context.Context) error {
 	if m.config.Mailer != nil {
 		mailer = m.config.Mailer
 	}
-	server, err := httpapi.New(httpapi.Config{Actors: m.system, DerivePassword: worker.Derive, BaseURL: m.config.BaseURL,
+	server, err := httpapi.New(httpapi.Config{Actors: m.system, RequestTimeout: time.Duration(m.config.Slack) * httpapi.RequestTimeout,
+		DerivePassword: worker.Derive, BaseURL: m.config.BaseURL,
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
 		PartnerSecrets: m.config.PartnerSecrets.ByPartner(), PartnerSignatures: m.config.PartnerSignatures,
 		Mail:         mailer,
@@ -281,7 +283,7 @@ type server interface {
 }
 
 // serve runs a server on listeners until stop, which drains it. Close calls stop too. stop fails
-// with the context's error when requests still run after drainWithin.
+// with the context's error when requests still run after drainWithin times PURSER_SLACK.
 func (m *daemon) serve(name string, s server, on ...net.Listener) (stop func() error) {
 	var running sync.WaitGroup
 	stopping := make(chan struct{})
@@ -291,7 +293,7 @@ func (m *daemon) serve(name string, s server, on ...net.Listener) (stop func() e
 	}
 	stop = sync.OnceValue(func() error {
 		close(stopping)
-		ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(m.config.Slack)*drainWithin)
 		defer cancel()
 		err := s.Shutdown(ctx)
 		if err == nil {

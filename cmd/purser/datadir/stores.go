@@ -29,6 +29,7 @@ type JournalOptions struct {
 	Clock       func() time.Time
 	Entropy     io.Reader
 	Processors  int // available to this process; 0: GOMAXPROCS
+	Slack       int // factor of a database's timeouts; 0: 1
 	OpenTables  int // open files of the journal in the directory; 0: Pebble's default
 	Fatal, Note func(error)
 }
@@ -80,6 +81,7 @@ func (s Stores) openDatabase(ctx context.Context, use JournalOptions) (persisten
 		Entropy:    use.Entropy,
 		Note:       use.Note,
 		Fatal:      use.Fatal,
+		Slack:      use.Slack,
 	})
 	switch {
 	case errors.Is(err, pgjournal.ErrForeign):

@@ -29,6 +29,7 @@ import (
 	"purser/httpapi"
 	"purser/httpapi/mail"
 	"purser/httpapi/webhook"
+	"purser/persistence/postgres"
 )
 
 // Settings are the flags and environment variables of purser serve as text. They are checked
@@ -56,6 +57,7 @@ type Settings struct {
 	PayoutLimits       string `name:"payout-limits" env:"PURSER_PAYOUT_LIMITS" default:"250000,1000000" help:"Dollars a day that may be paid out: key,workspace."`
 	BacklogMax         string `name:"backlog-max" env:"PURSER_BACKLOG_MAX" default:"10000000" help:"Decisions not yet relayed; approvals stop at 80 %."`
 	AnswerWithin       string `name:"answer-within" env:"PURSER_ANSWER_WITHIN" default:"150ms" help:"How long a message of the card network waits for its sync before it is answered timeout."`
+	Slack              string `name:"slack" env:"PURSER_SLACK" default:"1" help:"1 to 100: how many times as long as usual a request, a commit and a partner's call may take, for slow machines."`
 	SandboxDelay       string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank and ramp take."`
 	BankURL            string `name:"bank-url" env:"PURSER_BANK_URL" help:"A bank partner elsewhere, such as purser sandbox-bank; one in this process when unset."`
 	MultiCurrency      string `name:"multi-currency" env:"PURSER_MULTI_CURRENCY" default:"true" help:"false: balances in currencies are not connected."`
@@ -112,6 +114,7 @@ type Config struct {
 	BacklogMax                          int
 	Processors                          int           // processors for this process; 0: those of Go's scheduler
 	AnswerWithin                        time.Duration // of a message of the card network
+	Slack                               int           // factor of the timeouts
 	SandboxDelay                        time.Duration
 	BankURL                             string // "": the sandbox bank is in this process
 	PhysicalCards                       bool
@@ -195,6 +198,7 @@ func (s Settings) Config() (Config, error) {
 	c.PayoutLimits = f.payoutLimits(s.PayoutLimits)
 	c.BacklogMax = f.integer("PURSER_BACKLOG_MAX", s.BacklogMax, minBacklog, maxBacklog)
 	c.AnswerWithin = f.duration("PURSER_ANSWER_WITHIN", s.AnswerWithin, minAnswerWithin, maxAnswerWithin)
+	c.Slack = f.integer("PURSER_SLACK", s.Slack, 1, postgres.MaxSlack)
 	c.SandboxDelay = f.Delay(s.SandboxDelay)
 	c.LogFormat = f.OneOf("PURSER_LOG_FORMAT", s.LogFormat, LogText, LogJSON)
 	c.SignupOpen = f.OneOf("PURSER_SIGNUP", s.Signup, "open", "closed") == "open"
