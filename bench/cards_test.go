@@ -169,7 +169,6 @@ func TestARunOverAStock(t *testing.T) {
 	require.Contains(t, all[3].Notes, fmt.Sprintf("killed after %s of swipes; the loads before took %s each", during, during))
 	require.True(t, l.stopped)
 	require.Greater(t, all[5].Compared, tillWorkspaces, "the answer to the connection that came last is kept")
-	require.Less(t, all[3].Seconds, killWithin.Seconds()/2, "the storm ends when the server is back")
 	require.Less(t, l.knocks, tillPatience, "all connections of the storm came again")
 }
 

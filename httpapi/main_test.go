@@ -93,9 +93,15 @@ func (s *logAuditor) leaks() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	text, found := s.logged.String(), shapes.FindAllString(s.logged.String(), -1)
-	for secret, what := range s.secrets {
-		if strings.Contains(text, secret) {
-			found = append(found, fmt.Sprintf("%s: %q", what, secret))
+	begins := map[string][]string{} // secrets by their first bytes: the log is read once
+	for secret := range s.secrets {
+		begins[secret[:leastSecret]] = append(begins[secret[:leastSecret]], secret)
+	}
+	for at := range max(len(text)-leastSecret+1, 0) {
+		for _, secret := range begins[text[at:at+leastSecret]] {
+			if strings.HasPrefix(text[at:], secret) {
+				found = append(found, fmt.Sprintf("%s: %q", s.secrets[secret], secret))
+			}
 		}
 	}
 	slices.Sort(found)
