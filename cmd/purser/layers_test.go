@@ -160,6 +160,7 @@ var (
 			"actors/partner/sandbox", "actors/reports", "actors/seal", "authorizer", "authorizer/forwarded",
 			"cmd/purser/adminport", "cmd/purser/datadir", "httpapi", "httpapi/mail", "httpapi/webhook", "persistence",
 			"persistence/ident", "persistence/kafka", "persistence/pebblegate", "persistence/pebblejournal",
+			"persistence/postgres",
 		},
 		"cmd/purser/storecare": {
 			"actors", "actors/audit", "actors/balance", "actors/decision", "actors/fault", "actors/partner",
