@@ -90,7 +90,7 @@ func TestAgentsOfLiveWorkspacesAreMirrored(t *testing.T) {
 	defer func() { w.stop() }()
 	ws := w.newWorkspace(77)
 	w.mustAsk("workspace", ws, ws, workspace.SetMode{Mode: workspace.Live})
-	w.awaitReaction("agents", slotOf(ws).Shard()) // the workspace had no agent to mirror
+	w.awaitReactions() // the workspace had no agent to mirror
 	id, key := w.newAgent(ws, "Travel agent", 1)
 	bound := issuer.awaitAgent(t, id, agent.StateActive)
 	require.Equal(t, partner.Agent{ID: id, Name: "Travel agent", PublicKeyPem: key, KeyID: bound.KeyID,
@@ -123,7 +123,7 @@ func TestAgentsOfASandboxAreNotMirrored(t *testing.T) {
 	active, _ := w.newAgent(ws, "Travel agent", 1)
 	frozen, _ := w.newAgent(ws, "Shopping agent", 2)
 	w.mustAsk("agent", frozen, ws, agent.ChangeState{State: agent.StateFrozen})
-	w.awaitReaction("agents", slotOf(ws).Shard())
+	w.awaitReactions()
 	w.mustAsk("workspace", ws, ws, workspace.SetMode{Mode: workspace.Live})
 	issuer.awaitAgent(t, active, agent.StateActive)
 	issuer.awaitAgent(t, frozen, agent.StateFrozen)
@@ -131,13 +131,8 @@ func TestAgentsOfASandboxAreNotMirrored(t *testing.T) {
 	require.Equal(t, 1, calls, "an agent of a sandbox was mirrored")
 }
 
-// awaitReaction waits until a reaction's cursor has reached the head of a shard.
-func (w *testStack) awaitReaction(name string, shard ident.Shard) {
+// awaitReactions waits until every reaction to a committed event has ended.
+func (w *testStack) awaitReactions() {
 	w.t.Helper()
-	head := w.journal.Head(shard).Position
-	require.Eventually(w.t, func() bool {
-		cursor, err := w.journal.Cursor(w.t.Context(), "reaction/"+name, shard)
-		require.NoError(w.t, err)
-		return cursor >= head
-	}, eventuallyWithin, pollEvery)
+	require.Eventually(w.t, func() bool { return w.health().Reactions == 0 }, eventuallyWithin, pollEvery)
 }

@@ -30,7 +30,7 @@
 //	reply.go                         an actor's reply as the type of its command
 //	follower.go, progress.go         rules and credits to the authorizer, and waits for a position
 //	relay.go, aside.go               decisions to the balances, and workspaces that the relay skips
-//	reactions.go, reaction_index.go  reactions, and the events that cause them
+//	reactions.go                     work that events cause elsewhere, until it is done
 //	timers.go, retention.go          due timers, expiry of holds, removal of expired data
 //	loops.go                         background goroutines until Stop
 //	health.go, outage.go             backlogs, readiness, probes of the journal, limits on the log

@@ -69,6 +69,7 @@ type op struct {
 	pid     *actor.PID
 	settled bool
 	outcome persistence.Outcome
+	done    chan struct{} // closed with the outcome, for an op of lane.commit; it has no actor
 }
 
 type phase uint8
@@ -391,6 +392,9 @@ func (n *entity) buildBatch(r *request, d decision.Decision) (*persistence.Batch
 		b.Records = append(b.Records, persistence.Record{Kind: rec.Kind, Workspace: b.Workspace,
 			Parent: rec.Parent, ID: rec.ID,
 			Slot: n.slot, Document: doc, Deleted: rec.Delete, New: rec.New})
+	}
+	if err := n.sys.reactor.addReactions(b); err != nil {
+		return nil, err
 	}
 	if err := n.addOnces(b, r, d); err != nil {
 		return nil, err

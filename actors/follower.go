@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -21,7 +20,6 @@ const (
 	// the events after the cursor again, for all shards, before it serves: without the bound this
 	// would be a whole day of relayed swipes.
 	followBytes = 256 << 10
-	followIdle  = 500 * time.Millisecond // how long a shard is idle before its reactions save their cursors
 	// requireEvery is how often the authorizer notes the positions that the journal must reach. A
 	// start notices the loss of older events only.
 	requireEvery = 200 * time.Millisecond
@@ -34,46 +32,54 @@ type follower struct {
 	authorizer Authorizer
 	kinds      map[string]*Kind
 	fatal      func(error)
+	lanes      *sync.WaitGroup
+	laneCtx    context.Context // ends the followers
 
 	requiring sync.Mutex
 	required  [ident.Shards]uint64 // as the authorizer has noted
 }
 
-// follow applies the journal to the authorizer: rules and credits, in position order, durable
-// before the answers that wait for them. Start runs it for each shard until Stop. A failed read, or
-// an event that does not decode, is logged and tried again. When the authorizer cannot store a
-// change, Config.Fatal ends the process, because the authorizer would decide by old rules.
-func (f *follower) follow(ctx context.Context, sh *shard) {
-	for {
-		if !f.awaitEvent(ctx, sh) {
-			return
-		}
-		if err := f.followOnce(ctx, sh); err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			f.Complain("follower", err, "shard", sh.id)
-			if !persistence.Pause(ctx, retryPause) {
-				return
-			}
-		}
+// wake starts follow for a shard unless it runs. Whatever moves the head of a shard must call it.
+func (f *follower) wake(sh *shard) {
+	sh.following.Lock()
+	defer sh.following.Unlock()
+	if !sh.isFollowing {
+		sh.isFollowing = true
+		f.lanes.Go(func() { f.follow(f.laneCtx, sh) })
 	}
 }
 
-// awaitEvent waits for the next event. When none comes within followIdle it wakes the reactions for
-// the events before. It returns false when the context has ended.
-func (f *follower) awaitEvent(ctx context.Context, sh *shard) bool {
+// mayRest reports that everything is followed. The goroutine then ends until wake.
+func (f *follower) mayRest(sh *shard) bool {
+	sh.following.Lock()
+	defer sh.following.Unlock()
+	sh.isFollowing = f.journal.Head(sh.id).Position > sh.followed.load()
+	return !sh.isFollowing
+}
+
+// follow applies the journal to the authorizer: rules and credits, in position order, durable
+// before the answers that wait for them, until the context ends or nothing came for restAfter. A
+// failed read, or an event that does not decode, is logged and tried again. When the authorizer
+// cannot store a change, Config.Fatal ends the process, because the authorizer would decide by old
+// rules.
+func (f *follower) follow(ctx context.Context, sh *shard) {
 	for {
-		wait, cancel := ctx, context.CancelFunc(func() {})
-		if sh.causeIndex.needsWake() {
-			wait, cancel = context.WithTimeout(ctx, followIdle)
-		}
-		err := f.journal.Wait(wait, sh.id, sh.followed.load())
+		within, cancel := context.WithTimeout(ctx, restAfter)
+		err := f.journal.Wait(within, sh.id, sh.followed.load())
+		rests := err != nil && within.Err() != nil
 		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return ctx.Err() == nil
+		switch {
+		case ctx.Err() != nil, rests && f.mayRest(sh):
+			return
+		case rests:
+			continue
+		case err == nil:
+			err = f.followOnce(ctx, sh)
 		}
-		sh.causeIndex.wakeReactions()
+		if err != nil && ctx.Err() == nil {
+			f.Complain("follower", err, "shard", sh.id)
+			persistence.Pause(ctx, retryPause)
+		}
 	}
 }
 
@@ -108,7 +114,6 @@ func (f *follower) followOnce(ctx context.Context, sh *shard) error {
 	}
 	sh.passed = passed
 	sh.own.Store(max(own, sh.own.Load()))
-	sh.causeIndex.addPage(events)
 	sh.followed.advance(through)
 	return nil
 }

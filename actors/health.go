@@ -31,6 +31,8 @@ type Health struct {
 	LostShards                int // shards whose last commit is unresolved
 	LaneQueued, LaneQueuedMax int // ops that wait for a commit: of all shards; of the longest queue
 
+	Reactions int // events that a reaction has not handled
+
 	FollowerLag, FollowerLagMax uint64        // journal positions not applied: of all shards; of the worst
 	FollowerLate                time.Duration // the longest time that a follower has not reached a position
 
@@ -60,6 +62,7 @@ func (s *System) Health() (Health, error) {
 			h.LostShards++
 		}
 		queued := len(sh.lane.queue)
+		h.Reactions += sh.reactions.len()
 		h.LaneQueued, h.LaneQueuedMax = h.LaneQueued+queued, max(h.LaneQueuedMax, queued)
 		lag, late := sh.followerLagAt(s.journal.Head(sh.id).Position, now)
 		h.FollowerLag, h.FollowerLagMax = h.FollowerLag+lag, max(h.FollowerLagMax, lag)

@@ -6,7 +6,7 @@ import (
 
 // Hooks are the functions of the processes that the runtime calls. A nil function is not called.
 type Hooks struct {
-	// Reactions carry events to other actors and to partners. Their cursors have their names.
+	// Reactions carry events to other actors and to partners.
 	Reactions []Reaction
 	// TimerAnswered is called with each reply of an actor to its timer; the reply is nil when the
 	// actor refused. It must return at once.

@@ -18,6 +18,7 @@ const (
 	laneShare      = laneQueue / 2   // of these, ops of one workspace, so that other workspaces find room
 	fenceTimeout   = 5 * time.Second // bounds the fence of an ambiguous commit; then its callers get outcome_unknown
 	fencePause     = 50 * time.Millisecond
+	restAfter      = 5 * time.Second // without work the goroutine of a lane ends, and that of a follower
 	refenceTimeout = 2 * time.Second // bounds a later attempt to raise the epoch; ops that wait are unavailable
 	appendTimeout  = 10 * time.Second
 	loadTimeout    = 5 * time.Second
@@ -39,12 +40,13 @@ type lane struct {
 	// unresolved are the ops of the last group with an unknown outcome whose debits hold a reservation.
 	unresolved []*op
 
-	mu     sync.Mutex
-	queued map[string]int // queued ops, by workspace
+	mu      sync.Mutex
+	queued  map[string]int // queued ops, by workspace
+	running bool           // run is called
 }
 
 func newLane(sys *System, s *shard, epoch uint64) *lane {
-	return &lane{sys: sys, shard: s, queue: make(chan *op, laneQueue), tasks: make(chan laneTask), epoch: epoch,
+	return &lane{sys: sys, shard: s, queue: make(chan *op, laneQueue), tasks: make(chan laneTask, 1), epoch: epoch,
 		tallies: newTallies(), queued: make(map[string]int)}
 }
 
@@ -61,9 +63,25 @@ func (l *lane) submit(o *op) bool {
 	select {
 	case l.queue <- o:
 		l.queued[workspace]++
+		l.startLocked()
 		return true
 	default:
 		return false
+	}
+}
+
+// commit submits a batch that no actor decided, and waits for its outcome. It fails with
+// ErrUnavailable when the queue is full, with the context's error, and with the outcome's.
+func (l *lane) commit(ctx context.Context, b *persistence.Batch) error {
+	o := &op{req: &request{ctx: ctx, env: Envelope{Workspace: b.Workspace}}, batch: b, done: make(chan struct{})}
+	if !l.submit(o) {
+		return persistence.ErrUnavailable
+	}
+	select {
+	case <-o.done:
+		return o.outcome.Err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -77,36 +95,62 @@ func (l *lane) noteDequeued(o *op) {
 	}
 }
 
-// run commits queued ops, group after group, and sends each actor the outcomes of its ops. Start
-// runs it for each shard in a goroutine of its own, until Stop.
+// startLocked starts run unless it runs. The caller holds mu and has queued work.
+func (l *lane) startLocked() {
+	if !l.running {
+		l.running = true
+		l.sys.lanes.Go(func() { l.run(l.sys.laneCtx) })
+	}
+}
+
+// mayRest reports that the lane has nothing to do. Its goroutine then ends until the next op.
+func (l *lane) mayRest() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = len(l.queue)+len(l.tasks) > 0 || l.shard.lost.Load()
+	return !l.running
+}
+
+// run commits queued ops, group after group, and sends each actor the outcomes of its ops, until
+// the context ends or there is nothing to do.
 func (l *lane) run(ctx context.Context) {
 	group := make([]*op, 0, persistence.MaxGroup)
 	for ctx.Err() == nil {
 		if l.carry == nil && !l.awaitWork(ctx) {
+			if l.mayRest() {
+				return
+			}
 			continue
 		}
 		group = l.gatherGroup(ctx, group[:0])
 		l.commitGroup(ctx, group)
+		l.sys.follower.wake(l.shard)
+		l.startReactions(group)
 		l.notifyActors(group)
 		clear(group)
 	}
 }
 
 // awaitWork waits for the op that begins a group and puts it into carry. It returns false after a
-// task, an attempt to raise the epoch, or the end of the context.
+// task, an attempt to raise the epoch, the end of the context, and when nothing came for restAfter.
 func (l *lane) awaitWork(ctx context.Context) bool {
-	var again <-chan time.Time
+	wait := restAfter
 	if l.shard.lost.Load() {
-		again = time.After(fencePause) // no actor loads before the fence, so no op would trigger it
+		wait = fencePause // no actor loads before the fence, so no op would trigger it
 	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	select {
 	case l.carry = <-l.queue:
 		l.noteDequeued(l.carry)
 		return true
 	case c := <-l.tasks:
 		c.done <- c.do(ctx)
-	case <-again:
-		l.raiseEpoch(ctx, min(refenceTimeout, l.sys.config.FenceWithin))
+	case <-timer.C:
+		if l.shard.lost.Load() {
+			l.raiseEpoch(ctx, min(refenceTimeout, l.sys.config.FenceWithin))
+			l.sys.follower.wake(l.shard)
+		}
 	case <-ctx.Done():
 	}
 	return false
@@ -305,11 +349,25 @@ func (l *lane) committedWithoutEvents(ctx context.Context, b *persistence.Batch)
 	return persistence.Outcome{Err: persistence.ErrVersion}
 }
 
-// notifyActors sends each actor of the group one message with its committed or failed ops.
+// startReactions starts the reactions to the committed events of a group.
+func (l *lane) startReactions(group []*op) {
+	for _, o := range group {
+		if o.outcome.Err == nil && len(o.batch.Events) > 0 {
+			l.sys.reactor.committed(l.shard, o.batch, o.outcome.First)
+		}
+	}
+}
+
+// notifyActors sends each actor of the group one message with its committed or failed ops, and tells
+// those who wait in commit.
 func (l *lane) notifyActors(group []*op) {
 	byActor := make(map[*actor.PID][]*op, len(group))
 	order := make([]*actor.PID, 0, len(group))
 	for _, o := range group {
+		if o.done != nil {
+			close(o.done)
+			continue
+		}
 		if byActor[o.pid] == nil {
 			order = append(order, o.pid)
 		}

@@ -9,6 +9,7 @@ import (
 
 func TestAWorkspaceCannotExceedItsShareOfALane(t *testing.T) {
 	l := newLane(&System{}, &shard{}, 1)
+	l.running = true // nothing leaves the queue
 	of := func(workspace string) *op { return &op{req: &request{env: Envelope{Workspace: workspace}}} }
 	for range laneShare {
 		require.True(t, l.submit(of("crowd")))

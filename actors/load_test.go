@@ -40,7 +40,6 @@ func BenchmarkLoad(b *testing.B) {
 				Kinds: []actors.Kind{{Name: "balance", New: func() actors.State { return new(balance.State) }}}})
 			require.NoError(b, err)
 			defer system.Stop()
-			awaitReactions(b, journal, id, c.events)
 			for b.Loop() {
 				reply, err := system.Ask(b.Context(), actors.Envelope{Kind: "balance", Stream: id, Workspace: id,
 					Command: decision.Read{}})
@@ -111,15 +110,4 @@ func newSwiper(b *testing.B, id string) func(seq uint64) hold.Entry {
 		e.Seq, e.WsSeq, e.Shard, view.Spend = seq, seq, slot.Shard(), e.Spend
 		return e
 	}
-}
-
-// awaitReactions waits until the watch reaction has read the events, which would disturb the
-// measurement.
-func awaitReactions(b *testing.B, journal persistence.Journal, id string, events int) {
-	slot, err := ident.SlotOf(id)
-	require.NoError(b, err)
-	require.Eventually(b, func() bool {
-		read, err := journal.Cursor(b.Context(), "reaction/watch", slot.Shard())
-		return err == nil && read >= uint64(events)
-	}, 10*time.Minute, 100*time.Millisecond)
 }

@@ -1,332 +1,360 @@
 package actors
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"purser/actors/decision"
 	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // Limits of reactions.
 const (
-	reactBatch    = 64 // events read at a time, and events kept in memory for each reaction and shard
 	reactPause    = 200 * time.Millisecond
 	reactPauseMax = 30 * time.Second
 	reactTimeout  = 15 * time.Second
-	// maxPendingCauses bounds the causes that a reaction has read in a shard and not handled. One
-	// workspace cannot reach it alone: it has at most 10,000 open payouts.
-	maxPendingCauses = 65_536
-	// maxReactWorkers bounds the workspaces of a shard that a reaction serves at a time.
-	maxReactWorkers = 8
+	// maxPendingReactions bounds the pending reactions of a shard in memory. One workspace cannot
+	// reach it alone: it has at most 10,000 open payouts. The records of more are read once these
+	// are handled.
+	maxPendingReactions = 65_536
+	keptEvents          = 64 // events of a line in memory; those of later places are read again
+	maxReactWorkers     = 64 // workspaces that a reaction serves at a time
+	reactionReads       = 16 // shards whose records are read at a time at a start
 )
 
-// Reaction turns an event of one actor into a command to another actor or a call of a partner. It
-// has a durable cursor in each shard. After a crash between the effect and the cursor it runs again
-// for the same event, so that its effects must be repeatable: the ids and idempotency keys of its
-// commands derive from the event. An event whose handling fails is handled again until it succeeds.
+// recordReaction is the kind of the records of pending reactions.
+const recordReaction = "reaction"
+
+// Reaction turns an event of one actor into a command to another actor or a call of a partner. A
+// record that it is pending is committed with the event, and removed once Handle has succeeded.
+// After a crash in between it runs again for the same event, so that its effects must be
+// repeatable: the ids and idempotency keys of its commands derive from the event. An event whose
+// handling fails is handled again until it succeeds.
 //
-// The causes of one workspace are handled in order. Workspaces are served in turn and concurrently,
+// The events of one workspace are handled in order. Workspaces are served in turn and concurrently,
 // so that a partner that does not answer for one workspace, or a command that fails, delays that
-// workspace alone. The cursor is the position before the oldest cause that is not handled.
+// workspace alone.
 type Reaction struct {
-	Name   string           // name of its stored cursor
+	Name   string           // in the ids of its records, so that it must not change
 	Events []decision.Event // zero values of the event types that cause it
 	Handle func(ctx context.Context, e persistence.Event) error
 }
 
-func (r *Reaction) causedBy(e *persistence.Event) bool {
-	return slices.ContainsFunc(r.Events, func(of decision.Event) bool { return of.EventType() == e.Type })
-}
-
-// reacting is the progress of a reaction in a shard. The goroutine of react reads causes, saves the
-// cursor, starts workers, and alone uses saved. mu guards the fields below it.
-type reacting struct {
-	sh       *shard
-	reaction Reaction
-	saved    uint64        // the cursor in the journal
-	changed  chan struct{} // capacity 1: a cause was handled, or a line is ready again
-
-	mu      sync.Mutex
-	read    uint64                    // every cause through this position is handled or pending
-	pending []*pendingCause           // ascending; the first one is not handled
-	lines   map[string]*workspaceLine // lines with pending causes, by workspace
-	ready   []*workspaceLine          // lines that wait for a worker
-	workers int
-}
-
-// pendingCause is an event that was read and not handled.
-type pendingCause struct {
-	position uint64
-	event    *persistence.Event // nil: read again when its turn comes
-	handled  bool
-}
-
-// workspaceLine is the queue of one workspace's pending causes. A line is in ready, or served by a
-// worker, or delayed after a failure.
-type workspaceLine struct {
-	workspace string
-	causes    []*pendingCause
-	pause     time.Duration // after the last failure; 0 after a success
-	delayed   bool          // the line waits for its next attempt after a failure
-}
-
-func newReacting(sh *shard, r Reaction, cursor uint64) *reacting {
-	return &reacting{sh: sh, reaction: r, saved: cursor, read: cursor, changed: make(chan struct{}, 1),
-		lines: make(map[string]*workspaceLine)}
-}
-
-// reactor runs reactions.
+// reactor runs the reactions of all shards.
 type reactor struct {
 	*loops
 	journal  persistence.Journal
 	listener Listener
+	causes   map[string][]string // names of reactions, by event type
+	handlers map[string]*handler // by name of the reaction
+	commit   func(context.Context, *shard, *persistence.Batch) error
 }
 
-// react handles the causes of a reaction in a shard until the context ends. Start runs it in a
-// goroutine for each reaction and shard. Failed reads and saves of the cursor are logged and tried
-// again.
-func (x *reactor) react(ctx context.Context, sh *shard, r Reaction) {
-	cursor, ok := x.reactionCursor(ctx, sh, r)
-	for p := newReacting(sh, r, cursor); ok; {
-		err := x.reactOnce(ctx, p)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			x.Complain("reaction "+r.Name, err, "shard", sh.id)
-			ok = persistence.Pause(ctx, reactPause)
-		}
-	}
+// handler is a reaction with a place for each workspace that it serves.
+type handler struct {
+	Reaction
+	places chan struct{}
 }
 
-// reactOnce starts workers for the ready lines and reads the next page of causes. Without one it
-// saves the cursor and waits for new causes or for handled ones. It fails only when the journal
-// does; the failure of a cause is the worker's.
-func (x *reactor) reactOnce(ctx context.Context, p *reacting) error {
-	for range p.takeWorkers() {
-		x.Go(func(ctx context.Context) { x.reactWorker(ctx, p) })
-	}
-	wake, more, err := x.readCauses(ctx, p)
-	if err != nil || more {
-		return err
-	}
-	if p.handledThrough() > p.saved {
-		if err := x.saveReaction(ctx, p); err != nil {
-			return err
+func newReactor(l *loops, j persistence.Journal, to Listener, reactions []Reaction) *reactor {
+	x := &reactor{loops: l, journal: j, listener: to, causes: map[string][]string{}, handlers: map[string]*handler{},
+		commit: func(ctx context.Context, sh *shard, b *persistence.Batch) error { return sh.lane.commit(ctx, b) }}
+	for _, r := range reactions {
+		x.handlers[r.Name] = &handler{r, make(chan struct{}, maxReactWorkers)}
+		for _, e := range r.Events {
+			x.causes[e.EventType()] = append(x.causes[e.EventType()], r.Name)
 		}
 	}
-	select {
-	case <-wake:
-	case <-p.changed:
-	case <-ctx.Done():
+	return x
+}
+
+// pendingReaction is an event that one reaction has not handled.
+type pendingReaction struct {
+	id        string // of its record
+	workspace string
+	slot      ident.Slot
+	position  uint64             // of the event
+	event     *persistence.Event // nil: read when its turn comes
+	handled   bool               // only its record is left
+}
+
+// name returns the name of the reaction.
+func (p *pendingReaction) name() string {
+	_, name, _ := strings.Cut(p.id, "/")
+	return name
+}
+
+// reactionDocument is the document of a pending reaction's record, whose position is that of the
+// last event of its batch. Behind is the number of events between the cause and that one.
+type reactionDocument struct {
+	Behind uint64 `json:"behind"`
+}
+
+// addReactions adds to a batch a record for each reaction that its events cause. It fails only when
+// a document cannot be encoded.
+func (x *reactor) addReactions(b *persistence.Batch) error {
+	for i := range b.Events {
+		e := &b.Events[i]
+		for _, name := range x.causes[e.Type] {
+			document, err := json.Marshal(reactionDocument{uint64(len(b.Events) - 1 - i)})
+			if err != nil {
+				return err
+			}
+			b.Records = append(b.Records, persistence.Record{Kind: recordReaction, Workspace: b.Workspace,
+				ID: e.ID + "/" + name, Slot: b.Slot, Document: document, New: true})
+		}
 	}
 	return nil
 }
 
-// readCauses reads the next page of causes into the lines. more is false when there is no next
-// cause, in which case wake is closed when there is, or no room. It saves the cursor every
-// wakeEvery positions, which bounds the events that are read again after a crash. It fails only
-// when the journal does.
-func (x *reactor) readCauses(ctx context.Context, p *reacting) (wake <-chan struct{}, more bool, err error) {
-	room, read := p.readRoom()
-	if room == 0 {
-		return nil, false, nil
-	}
-	next, through, wake := p.sh.causeIndex.nextAfter(read)
-	if next == 0 {
-		p.skipThrough(through)
-		return wake, false, nil
-	}
-	events, err := x.journal.Events(ctx, p.sh.id, next-1, min(room, reactBatch))
-	if err != nil {
-		return nil, false, err
-	}
-	p.addCauses(events)
-	if p.handledThrough() >= p.saved+wakeEvery {
-		err = x.saveReaction(ctx, p)
-	}
-	return nil, true, err
-}
-
-func (x *reactor) saveReaction(ctx context.Context, p *reacting) error {
-	through := p.handledThrough()
-	err := x.journal.SaveCursor(ctx, "reaction/"+p.reaction.Name, p.sh.id, through)
-	if err == nil {
-		p.saved = through
-	}
-	return err
-}
-
-// reactionCursor reads the stored cursor of a reaction. It retries until it succeeds; false means
-// that the context has ended.
-func (x *reactor) reactionCursor(ctx context.Context, sh *shard, r Reaction) (uint64, bool) {
-	for {
-		cursor, err := x.journal.Cursor(ctx, "reaction/"+r.Name, sh.id)
-		if err == nil {
-			return cursor, true
-		}
-		if ctx.Err() == nil {
-			x.Complain("cursor of reaction "+r.Name, err, "shard", sh.id)
-		}
-		if !persistence.Pause(ctx, reactPause) {
-			return 0, false
+// committed offers the reactions that the events of a committed batch cause. It never blocks.
+func (x *reactor) committed(sh *shard, b *persistence.Batch, first uint64) {
+	for i := range b.Events {
+		for _, name := range x.causes[b.Events[i].Type] {
+			e := b.Events[i]
+			e.Position, e.Workspace = first+uint64(i), b.Workspace
+			p := &pendingReaction{id: e.ID + "/" + name, workspace: b.Workspace, slot: b.Slot, position: e.Position,
+				event: &e}
+			if line, begins := sh.reactions.offer(p); begins {
+				x.Go(func(ctx context.Context) { x.runLine(ctx, sh, line) })
+			}
 		}
 	}
 }
 
-// reactWorker handles causes, one of each ready line in turn, until no line is ready or the System
-// stops. It logs a failure; the line's next attempt comes after a pause (settleCause).
-func (x *reactor) reactWorker(ctx context.Context, p *reacting) {
-	for {
-		line, cause := p.nextCause(ctx.Err() != nil)
-		if line == nil {
+// findAll reads the pending reactions of all shards. It fails when the journal does.
+func (x *reactor) findAll(ctx context.Context, shards []*shard) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(reactionReads)
+	for _, sh := range shards {
+		group.Go(func() error {
+			if err := x.find(ctx, sh); err != nil {
+				return fmt.Errorf("shard %d: pending reactions: %w", sh.id, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// find reads the pending reactions that are left in the journal, once none is in memory, and starts
+// their lines. It fails when the journal does, and for a record that does not decode.
+func (x *reactor) find(ctx context.Context, sh *shard) error {
+	for sh.reactions.beginFind() {
+		found, err := x.pendingOf(ctx, sh)
+		for _, line := range sh.reactions.endFind(found, err == nil) {
+			x.Go(func(ctx context.Context) { x.runLine(ctx, sh, line) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pendingOf reads the pending reactions of a shard, in the order of their events.
+func (x *reactor) pendingOf(ctx context.Context, sh *shard) (found []*pendingReaction, err error) {
+	for after := ""; ; {
+		records, err := x.journal.Records(ctx, sh.id, recordReaction, after, persistence.MaxPage)
+		if err != nil {
+			return nil, err
+		}
+		for i := range records {
+			r := &records[i]
+			var document reactionDocument
+			if err := json.Unmarshal(r.Document, &document); err != nil {
+				return nil, fmt.Errorf("reaction %s: %w", r.ID, err)
+			}
+			found = append(found, &pendingReaction{id: r.ID, workspace: r.Workspace, slot: r.Slot,
+				position: r.Position - document.Behind})
+			after = r.ID
+		}
+		if len(records) < persistence.MaxPage {
+			break
+		}
+	}
+	slices.SortFunc(found, func(a, b *pendingReaction) int { return cmp.Compare(a.position, b.position) })
+	return found, nil
+}
+
+// runLine handles the events of a line until none is left or the context ends. After a failure,
+// which is logged, it pauses, twice as long after each further one. The last line of a shard
+// reads what is left in the journal.
+func (x *reactor) runLine(ctx context.Context, sh *shard, line reactionLine) {
+	pause := time.Duration(0)
+	for p := sh.reactions.first(line); p != nil; {
+		err := x.react(ctx, sh, p)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			p, pause = sh.reactions.settle(line), 0
+			continue
+		}
+		x.Complain("reaction "+line.reaction, err, "shard", sh.id, "workspace", line.workspace)
+		pause = min(max(2*pause, reactPause), reactPauseMax)
+		if !persistence.Pause(ctx, pause) {
 			return
 		}
-		err := x.reactTo(ctx, p, cause)
-		if err != nil && ctx.Err() == nil {
-			x.Complain("reaction "+p.reaction.Name, err, "shard", p.sh.id, "workspace", line.workspace)
+	}
+	for err := x.find(ctx, sh); err != nil; err = x.find(ctx, sh) {
+		x.Complain("pending reactions", err, "shard", sh.id)
+		if !persistence.Pause(ctx, reactPause) {
+			return
 		}
-		p.settleCause(line, err)
 	}
 }
 
-// reactTo calls the reaction's Handle with one cause, within reactTimeout. It fails with Handle's
-// error, or when the event is no longer in memory and cannot be read again. A worker calls it.
-func (x *reactor) reactTo(ctx context.Context, p *reacting, cause *pendingCause) error {
-	within, cancel := x.Within(ctx, reactTimeout)
+// react has the reaction handle one event and removes the record. It fails with Handle's error,
+// when the event cannot be read, for a reaction that this version does not have, and when the
+// removal is not committed.
+func (x *reactor) react(ctx context.Context, sh *shard, p *pendingReaction) error {
+	h := x.handlers[p.name()]
+	if h == nil {
+		return fmt.Errorf("no reaction of this version has the record %s", p.id)
+	}
+	select {
+	case h.places <- struct{}{}:
+		defer func() { <-h.places }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	ctx, cancel := x.Within(ctx, reactTimeout)
 	defer cancel()
-	event := cause.event
+	if !p.handled {
+		if err := x.handle(ctx, sh, h, p); err != nil {
+			return err
+		}
+		p.handled, p.event = true, nil
+	}
+	return x.commit(ctx, sh, &persistence.Batch{Workspace: p.workspace, Slot: p.slot,
+		Records: []persistence.Record{{Kind: recordReaction, Workspace: p.workspace, ID: p.id, Slot: p.slot, Deleted: true}}})
+}
+
+// handle calls Handle with an event. It fails with Handle's error, and when the event is no longer
+// in memory and cannot be read.
+func (x *reactor) handle(ctx context.Context, sh *shard, h *handler, p *pendingReaction) error {
+	event := p.event
 	if event == nil {
-		events, err := x.journal.Events(within, p.sh.id, cause.position-1, 1)
+		events, err := x.journal.Events(ctx, sh.id, p.position-1, 1)
 		if err != nil {
 			return err
 		}
 		if len(events) == 0 {
-			return fmt.Errorf("event at position %d: %w", cause.position, persistence.ErrUnavailable)
+			return fmt.Errorf("event at position %d: %w", p.position, persistence.ErrUnavailable)
 		}
 		event = &events[0]
 	}
-	err := p.reaction.Handle(within, *event)
-	x.listener.Reacted(p.reaction.Name, err)
+	err := h.Handle(ctx, *event)
+	x.listener.Reacted(h.Name, err)
 	return err
 }
 
-// readRoom returns the number of causes that may be read, and the position after which to read.
-func (p *reacting) readRoom() (room int, read uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return max(0, maxPendingCauses-len(p.pending)), p.read
+// reactionLine names the queue of one workspace's events for one reaction.
+type reactionLine struct{ reaction, workspace string }
+
+// pendingReactions are the pending reactions of a shard in memory. It is safe for concurrent use.
+type pendingReactions struct {
+	most  int // maxPendingReactions
+	mu    sync.Mutex
+	count int
+	lines map[reactionLine][]*pendingReaction // the first of each is being handled
+	// left: the journal has records of others. No line takes another meanwhile, so that the order
+	// is kept. finding: they are being read. missed: one was committed since the reading began.
+	left, finding, missed bool
 }
 
-// skipThrough notes that no event up to a position is a cause.
-func (p *reacting) skipThrough(through uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.read = max(p.read, through)
+func newPendingReactions(most int) pendingReactions {
+	return pendingReactions{most: most, lines: map[reactionLine][]*pendingReaction{}, left: true}
 }
 
-// addCauses appends the causes of a page to the lines of their workspaces.
-func (p *reacting) addCauses(events []persistence.Event) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range events {
-		e := &events[i]
-		p.read = e.Position
-		if !p.reaction.causedBy(e) {
-			continue
+// offer queues a reaction in its line, unless the memory is full; it is then read later. begins
+// reports that the line was empty: the caller must run it.
+func (q *pendingReactions) offer(p *pendingReaction) (line reactionLine, begins bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.left || q.count >= q.most {
+		q.left, q.missed = true, true
+		return reactionLine{}, false
+	}
+	return q.addLocked(p)
+}
+
+func (q *pendingReactions) addLocked(p *pendingReaction) (line reactionLine, begins bool) {
+	line = reactionLine{p.name(), p.workspace}
+	if len(q.lines[line]) >= keptEvents {
+		p.event = nil
+	}
+	q.lines[line] = append(q.lines[line], p)
+	q.count++
+	return line, len(q.lines[line]) == 1
+}
+
+// beginFind reports whether the caller must read the records that are left, and then call endFind.
+func (q *pendingReactions) beginFind() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.left || q.count > 0 || q.finding {
+		return false
+	}
+	q.finding, q.missed = true, false
+	return true
+}
+
+// endFind queues what was read from the journal, in order, and returns the lines that begin. all
+// reports that the reading succeeded.
+func (q *pendingReactions) endFind(found []*pendingReaction, all bool) (begin []reactionLine) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.finding = false
+	if !all {
+		return nil
+	}
+	for _, p := range found[:min(len(found), q.most)] {
+		if line, begins := q.addLocked(p); begins {
+			begin = append(begin, line)
 		}
-		cause := &pendingCause{position: e.Position}
-		if len(p.pending) < reactBatch {
-			kept := *e
-			cause.event = &kept
-		}
-		p.pending = append(p.pending, cause)
-		line := p.lines[e.Workspace]
-		if line == nil {
-			line = &workspaceLine{workspace: e.Workspace}
-			p.lines[e.Workspace] = line
-			p.ready = append(p.ready, line)
-		}
-		line.causes = append(line.causes, cause)
 	}
+	q.left = q.missed || len(found) > q.most
+	return begin
 }
 
-// takeWorkers returns the number of workers to start for the ready lines, and counts them.
-func (p *reacting) takeWorkers() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := min(len(p.ready), maxReactWorkers-p.workers)
-	p.workers += n
-	return n
+// first returns the first of a line; nil without one.
+func (q *pendingReactions) first(line reactionLine) *pendingReaction {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.lines[line]) == 0 {
+		return nil
+	}
+	return q.lines[line][0]
 }
 
-// nextCause returns the line that has waited longest, and its first cause. Without a ready line, or
-// when stop is set, it returns nil and subtracts the calling worker, which must end.
-func (p *reacting) nextCause(stop bool) (*workspaceLine, *pendingCause) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if stop || len(p.ready) == 0 {
-		p.workers--
-		return nil, nil
+// settle removes the first of a line and returns the next; nil when the line has ended.
+func (q *pendingReactions) settle(line reactionLine) *pendingReaction {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.count--
+	waiting := q.lines[line]
+	waiting[0], waiting = nil, waiting[1:]
+	if len(waiting) == 0 {
+		delete(q.lines, line)
+		return nil
 	}
-	line := p.ready[0]
-	p.ready[0], p.ready = nil, p.ready[1:]
-	return line, line.causes[0]
+	q.lines[line] = waiting
+	return waiting[0]
 }
 
-// settleCause removes the first cause of a line after it was handled. After a failure the line is
-// ready again after a pause, which doubles up to reactPauseMax.
-func (p *reacting) settleCause(line *workspaceLine, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil {
-		line.pause, line.delayed = min(max(2*line.pause, reactPause), reactPauseMax), true
-		time.AfterFunc(line.pause, func() { p.resumeLine(line) })
-		return
-	}
-	cause := line.causes[0]
-	cause.handled, cause.event = true, nil
-	line.causes, line.pause = line.causes[1:], 0
-	if len(line.causes) > 0 {
-		p.ready = append(p.ready, line)
-	} else {
-		delete(p.lines, line.workspace)
-	}
-	for len(p.pending) > 0 && p.pending[0].handled {
-		p.pending[0], p.pending = nil, p.pending[1:]
-	}
-	p.signalChange()
-}
-
-// resumeLine makes a delayed line ready. It does nothing for another line.
-func (p *reacting) resumeLine(line *workspaceLine) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !line.delayed {
-		return
-	}
-	line.delayed = false
-	p.ready = append(p.ready, line)
-	p.signalChange()
-}
-
-func (p *reacting) signalChange() {
-	select {
-	case p.changed <- struct{}{}:
-	default: // a signal is already pending
-	}
-}
-
-// handledThrough returns the position through which every cause is handled.
-func (p *reacting) handledThrough() uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.pending) > 0 {
-		return p.pending[0].position - 1
-	}
-	return p.read
+func (q *pendingReactions) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.count
 }

@@ -143,8 +143,7 @@ func (s *System) RelayAll(ctx context.Context) error {
 	return nil
 }
 
-// Settle waits until every decision is relayed and every committed rule followed, and wakes the
-// reactions for the last events. It fails only when the context ends first. Only tests call it.
+// Settle waits until every decision is relayed and every committed rule followed. It fails only when the context ends first. Only tests call it.
 func (s *System) Settle(ctx context.Context) error {
 	if err := s.RelayAll(ctx); err != nil {
 		return err
@@ -153,7 +152,6 @@ func (s *System) Settle(ctx context.Context) error {
 		if err := sh.followed.wait(ctx, s.journal.Head(sh.id).Position); err != nil {
 			return fmt.Errorf("shard %d: follower: %w", sh.id, err)
 		}
-		sh.causeIndex.wakeReactions()
 	}
 	return nil
 }

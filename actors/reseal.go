@@ -73,6 +73,9 @@ func (l *lane) runBetweenCommits(ctx context.Context, do func(context.Context) e
 	}
 	select {
 	case l.tasks <- c:
+		l.mu.Lock()
+		l.startLocked()
+		l.mu.Unlock()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -190,6 +190,7 @@ type System struct {
 	hooks     Hooks
 	resealer  *resealer
 	relayer   *relayer
+	reactor   *reactor
 	keys      keysInFlight
 	follower  *follower
 	shards    [ident.Shards]*shard
@@ -211,10 +212,12 @@ type shard struct {
 	firing atomic.Bool // a round of timers is still running
 	// timersAfter is the timer after which the next round reads; only a running round uses it
 	timersAfter persistence.Timer
-	lost        atomic.Bool   // the last commit is unresolved: no read and no write before the fence
+	lost        atomic.Bool // the last commit is unresolved: no read and no write before the fence
+	following   sync.Mutex
+	isFollowing bool          // the follower runs
 	followed    progress      // position through which the authorizer has applied the journal
 	own         atomic.Uint64 // position of the newest followed event that the decision log cannot restore
-	causeIndex  reactionIndex // positions of events that trigger reactions
+	reactions   pendingReactions
 	passed      int           // payload bytes since the authorizer's stored position; of the follower
 	relayed     progress      // entry through which the journal has the log, except of workspaces set aside
 	asides      asides        // workspaces that the relay skips
@@ -247,20 +250,28 @@ func Start(ctx context.Context, c Config) (*System, error) {
 		s.hooks = c.Attach(s)
 	}
 	s.relayer = newRelayer(s)
+	s.reactor = newReactor(s.loops, s.journal, s.listener, s.hooks.Reactions)
 	s.resealer = newResealer(s)
-	s.follower = &follower{loops: s.loops, journal: s.journal, authorizer: s.authorizer, kinds: s.kinds, fatal: c.Fatal}
+	s.follower = &follower{loops: s.loops, journal: s.journal, authorizer: s.authorizer, kinds: s.kinds, fatal: c.Fatal,
+		lanes: &s.lanes, laneCtx: s.laneCtx}
 	if err := s.takeCheckedShards(ctx); err != nil {
 		s.cancel()
 		s.stopLane()
 		return nil, err
 	}
-	s.startLanes()
+	s.lanes.Add(1) // lanes and followers start with their work, until Stop
 	if err := s.catchUp(ctx); err != nil {
 		s.Stop()
 		return nil, err
 	}
 	if s.hooks.BeforeLoops != nil && !c.Still {
 		s.hooks.BeforeLoops(ctx)
+	}
+	if !c.Still {
+		if err := s.reactor.findAll(ctx, s.shards[:]); err != nil {
+			s.Stop()
+			return nil, err
+		}
 	}
 	s.startLoops()
 	s.ready.Store(true)
@@ -299,31 +310,17 @@ func (s *System) takeShards(ctx context.Context, check *startCheck) error {
 	if err != nil {
 		return fmt.Errorf("take the shards: %w", err)
 	}
-	types := typesOfCauses(s.hooks.Reactions)
 	for i, head := range heads {
-		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1)}
+		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1), reactions: newPendingReactions(maxPendingReactions)}
 		sh.lane = newLane(s, sh, head.Epoch)
 		sh.followed.value = s.authorizer.Followed(sh.id)
 		sh.own.Store(s.follower.required[i])
-		sh.causeIndex.causeTypes = types
-		sh.causeIndex.startAfter(sh.followed.value)
 		s.shards[i] = sh
 		if err := check.checkShard(ctx, sh); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// startLanes starts the lane of each shard, which commits until stopLane.
-func (s *System) startLanes() {
-	for _, sh := range s.shards {
-		s.lanes.Add(1)
-		go func() {
-			defer s.lanes.Done()
-			sh.lane.run(s.laneCtx)
-		}()
-	}
 }
 
 // catchUp makes the authorizer follow the journal to its heads, and then releases reservations
@@ -357,27 +354,14 @@ func (s *System) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// startLoops starts the followers, and, unless Config.Still, the relays, reactions, timers and
-// other loops. Start calls it last.
+// startLoops starts, unless Config.Still, the relays, timers and other loops. Start calls it last.
 func (s *System) startLoops() {
-	reactor := &reactor{s.loops, s.journal, s.listener}
-	for _, sh := range s.shards {
-		s.lanes.Add(1)
-		go func() {
-			defer s.lanes.Done()
-			s.follower.follow(s.laneCtx, sh)
-		}()
-		if s.config.Still {
-			continue
-		}
-		s.Go(func(ctx context.Context) { s.relayer.run(ctx, sh) })
-		for _, r := range s.hooks.Reactions {
-			s.Go(func(ctx context.Context) { reactor.react(ctx, sh, r) })
-		}
-	}
 	s.Every(requireEvery, func(context.Context) { s.follower.requireJournal(s.shards[:]) })
 	if s.config.Still {
 		return
+	}
+	for _, sh := range s.shards {
+		s.Go(func(ctx context.Context) { s.relayer.run(ctx, sh) })
 	}
 	timers := &timerLoop{s.loops, s.journal, s.kinds, s.config.ClockSuspect, s.FireTimer, make(chan struct{}, timerReads)}
 	s.Every(s.config.TimerEvery/timerTurns, timers.turns(s.shards[:]))
@@ -591,6 +575,7 @@ func (s *System) Stop() {
 	case <-time.After(time.Duration(s.slack) * drainWait):
 	}
 	s.stopLane()
+	s.lanes.Done()
 	s.lanes.Wait()
 	s.follower.requireJournal(s.shards[:])
 	s.actors.Shutdown()

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -514,10 +513,6 @@ func (w *world) positions() [ident.Shards]uint64 {
 	return all
 }
 
-// reactions lists the names of the reactions to events. Each has a cursor in the journal.
-var reactions = []string{"bank", "payouts", "conversions", "recipients", "physical_cards", "membership", "emails",
-	"endpoints", "agents", "checkout", "watch"}
-
 // settled waits for the background work of the requests, so that the heads no longer change.
 func (w *world) settled() [ident.Shards]uint64 {
 	w.t.Helper()
@@ -525,9 +520,7 @@ func (w *world) settled() [ident.Shards]uint64 {
 	for {
 		before := w.positions()
 		require.NoError(w.t, w.system.Settle(context.Background()))
-		for shard, head := range before {
-			w.reacted(ident.Shard(shard), head)
-		}
+		w.awaitCondition(func() bool { return w.reactions() == 0 })
 		if w.pending() {
 			w.awaitCondition(func() bool { return !w.pending() })
 		}
@@ -537,16 +530,12 @@ func (w *world) settled() [ident.Shards]uint64 {
 	}
 }
 
-// reacted waits until every reaction has processed a shard up to a position.
-func (w *world) reacted(shard ident.Shard, head uint64) {
+// reactions returns the number of events that a reaction has not handled.
+func (w *world) reactions() int {
 	w.t.Helper()
-	for _, name := range reactions {
-		for at := uint64(0); at < head; runtime.Gosched() {
-			var err error
-			at, err = w.journal.Cursor(context.Background(), "reaction/"+name, shard)
-			require.NoError(w.t, err)
-		}
-	}
+	health, err := w.system.Health()
+	require.NoError(w.t, err)
+	return health.Reactions
 }
 
 // pending reports whether background work remains: a due timer, an order that the ramp's partner

@@ -18,8 +18,8 @@ const (
 )
 
 // RecentEvents caches the newest events that a journal of this process has committed. The
-// follower, the reactions, the book and the publisher all read each event soon after its commit;
-// without the cache each of them would read the store. A journal adds an event when the event is
+// follower, the book and the publisher all read each event soon after its commit; without the cache
+// each of them would read the store. A journal adds an event when the event is
 // durable and before it advances the head, so every cached event is stored. The zero value is
 // empty. All methods are safe for concurrent use.
 type RecentEvents struct {

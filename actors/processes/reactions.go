@@ -12,9 +12,8 @@ import (
 	"purser/actors/workspace"
 )
 
-// reactions lists which events start which process. A reaction's name is that of its stored
-// cursors, so that a new name reads all events again. The runtime calls each Handle until it
-// succeeds.
+// reactions lists which events start which process. A reaction's name is in the records of its
+// pending events. Each Handle is called until it succeeds.
 func (p *processes) reactions() []actors.Reaction {
 	return []actors.Reaction{
 		{Name: "bank", Handle: p.deposits.announce, Events: []decision.Event{balance.DepositCreated{}}},

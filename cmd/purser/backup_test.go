@@ -353,7 +353,7 @@ func TestFailedRestoreLeavesNoFiles(t *testing.T) {
 // store, so the outbox starts again. Every other cursor stays.
 func TestNextIncarnationDropsTheKafkaCursor(t *testing.T) {
 	content := func(yield func(persistence.Part, error) bool) {
-		for _, name := range []string{"announcer", kafka.CursorName, "reaction/bank", "relay"} {
+		for _, name := range []string{"announcer", kafka.CursorName, "relay"} {
 			yield(&persistence.Cursor{Name: name}, nil)
 		}
 	}
@@ -361,7 +361,7 @@ func TestNextIncarnationDropsTheKafkaCursor(t *testing.T) {
 	for part := range storecare.NextIncarnation(content) {
 		kept = append(kept, part.(*persistence.Cursor).Name)
 	}
-	require.True(t, slices.Equal(kept, []string{"announcer", "reaction/bank", "relay"}), "%v", kept)
+	require.True(t, slices.Equal(kept, []string{"announcer", "relay"}), "%v", kept)
 }
 
 // TestMissingSecretsAreNamedAfterARestore: the start of a restored directory without its secrets

@@ -106,6 +106,8 @@ func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 		func(s *sight) float64 { return float64(s.resealing.Records) })
 	g.add(now, "purser_lane_queue", "Commands that wait for a journal commit, over all shards.",
 		func(s *sight) float64 { return float64(s.actors.LaneQueued) })
+	g.add(now, "purser_reactions_pending", "Events that a reaction has not handled.",
+		func(s *sight) float64 { return float64(s.actors.Reactions) })
 	g.add(now, "purser_lane_queue_longest", "Commands that wait for a journal commit in the shard that has most.",
 		func(s *sight) float64 { return float64(s.actors.LaneQueuedMax) })
 	return g

@@ -365,9 +365,8 @@ func (s *Restoration) requireOwn(ctx context.Context, identity persistence.Ident
 // are the same, but other events will follow them than before, so an outside consumer that has
 // handled more must start again from 0. Consumers keep their positions by the store's identity. The
 // outbox keeps its positions in the journal, and they are dropped, because the topic has no event
-// of this incarnation. All other cursors are the runtime's. Their effects are in the content and
-// are as old as it: the relay continues where this journal has the log, and a reaction from 0 would
-// repeat effects whose once-keys have expired.
+// of this incarnation. All other cursors are the runtime's: the relay continues where this
+// journal has the log.
 func NextIncarnation(content persistence.Content) persistence.Content {
 	return func(yield func(persistence.Part, error) bool) {
 		for part, err := range content {
