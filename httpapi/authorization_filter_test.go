@@ -123,14 +123,17 @@ func TestAnAuthorizationIsShownWithItsCard(t *testing.T) {
 	w.fund(tn, 100_000)
 	card := w.mint(tn, "").text("card", "id")
 	simulate := "/api/dev/cards/" + card + "/simulate/"
-	id := w.ok(w.post(tn.all, simulate+"authorization",
-		`{"id":"n1","amountCents":500,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`)).
-		text("authorizationId")
+	likeAnID := balance.SimulatedID(tn.workspace, "Shop") // a merchant's name is nobody's id
+	answered := w.ok(w.post(tn.all, simulate+"authorization",
+		`{"id":"n1","amountCents":500,"currency":"USD","merchant":{"name":"`+likeAnID+`","mcc":"5411"}}`))
+	require.Equal(t, "n1", answered.text("id"))
+	id := answered.text("authorizationId")
 	w.ok(w.post(tn.all, simulate+"clearing",
 		`{"originalId":"n1","amountCents":200,"currency":"USD","merchant":{"name":"Shop","mcc":"5411"}}`))
 	shown := w.ok(w.get(tn.all, "/api/authorizations/"+id))
 	require.Equal(t, card, shown.text("cardId"))
 	require.Equal(t, "n1", shown.text("authorization", "networkId"))
+	require.Equal(t, likeAnID, shown.text("authorization", "merchant", "name"))
 	require.Equal(t, "partially_cleared", shown.text("authorization", "status"))
 	require.Equal(t, 200, shown.cents("authorization", "clearedCents"))
 	for _, r := range []testReply{w.get(other.all, "/api/authorizations/"+id),

@@ -34,7 +34,7 @@ func (h *cardHandlers) getAuthorization(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return reply(map[string]any{"authorization": json.RawMessage(c.stripPrefix(record.Document)),
+	return reply(map[string]any{"authorization": record.Document,
 		"cardId": record.Parent})
 }
 
@@ -238,7 +238,7 @@ func (w *authorizationWalk) collectPage(limit int, filter *authorizationFilter) 
 			w.c.passed += len(document)
 			continue
 		}
-		out.Data = append(out.Data, json.RawMessage(w.c.stripPrefix(document)))
+		out.Data = append(out.Data, document)
 	}
 }
 

@@ -194,7 +194,7 @@ func (h *cardHandlers) getCard(c *call) (answer, error) {
 	}
 	recent := make([]json.RawMessage, len(records))
 	for i, r := range records {
-		recent[i] = c.stripPrefix(r.Document)
+		recent[i] = r.Document
 	}
 	return reply(map[string]any{"card": shown, "recentAuthorizations": recent})
 }

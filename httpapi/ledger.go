@@ -41,7 +41,7 @@ func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 		within: within, matches: matches,
 		timeOf: func(e *balance.LedgerEntry) time.Time { return bookedAt(*e) },
 		show: func(stored json.RawMessage, _ *balance.LedgerEntry) (any, error) {
-			return json.RawMessage(c.stripPrefix(stored)), nil
+			return stored, nil
 		}}
 	return list.answerPage(h.edge, c)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"purser/actors/balance"
 	"purser/actors/fault"
 	"purser/actors/query"
 	"purser/persistence/ident"
@@ -30,7 +31,7 @@ func (h *cardHandlers) simulateRoutes() []route {
 
 // simulateMessage handles POST /api/dev/cards/{id}/simulate/{message} of a sandbox workspace: it
 // sends a network message about one of the caller's cards to the authorizer. Network ids are
-// global, so simulationPrefix keeps one tenant's test messages apart from another's. It fails with
+// global, so balance.SimulatedID keeps one tenant's test messages apart from another's. It fails with
 // not_found for an unknown message, card or authorization, and with invalid_body.
 func (h *cardHandlers) simulateMessage(c *call) (answer, error) {
 	message, known := networkRoutes[c.params["message"]]
@@ -41,7 +42,7 @@ func (h *cardHandlers) simulateMessage(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := h.prefixIDs(c, body); err != nil {
+	if err := h.markIDs(c, body); err != nil {
 		return answer{}, err
 	}
 	if message.route == "" {
@@ -74,7 +75,8 @@ func (h *cardHandlers) simulateMessage(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{status: status, body: c.stripPrefix(decided)}, nil
+	marked := []byte(`"id":"` + balance.SimulatedID(c.who.workspace(), ""))
+	return answer{status: status, body: bytes.Replace(decided, marked, []byte(`"id":"`), 1)}, nil
 }
 
 // networkRoute is the network route and kind of a simulated message. byAuthorization messages name
@@ -119,21 +121,15 @@ func (h *cardHandlers) simulateExpiry(c *call, body map[string]any) (answer, err
 		return answer{}, err
 	}
 	id, _ := body["id"].(string)
-	a, err := replyWith(fasthttp.StatusOK, map[string]any{"id": id, "authorizationId": text, "heldAmountCents": 0})
-	a.body = c.stripPrefix(a.body)
-	return a, err
+	return replyWith(fasthttp.StatusOK, map[string]any{
+		"id":              strings.TrimPrefix(id, balance.SimulatedID(c.who.workspace(), "")),
+		"authorizationId": text, "heldAmountCents": 0})
 }
 
-// simulationPrefix returns the prefix of the network ids of a workspace's simulations. Network ids
-// are global: without the prefix, one tenant could use or discover another's.
-func (c *call) simulationPrefix() string {
-	return strings.TrimPrefix(c.who.workspace(), ident.Workspace+"_") + "."
-}
-
-// prefixIDs marks the ids of a message, and draws an id for a message without one. An originalId
+// markIDs marks the ids of a message as simulated, and draws an id for a message without one. An originalId
 // that is not a string stays, for the authorizer to refuse. It fails with invalid_body for an id of
 // more than maxSimulatedID characters.
-func (h *cardHandlers) prefixIDs(c *call, body map[string]any) error {
+func (h *cardHandlers) markIDs(c *call, body map[string]any) error {
 	if _, given := body["id"]; !given {
 		var b [8]byte
 		if _, err := io.ReadFull(h.actors.Entropy(), b[:]); err != nil {
@@ -150,15 +146,9 @@ func (h *cardHandlers) prefixIDs(c *call, body map[string]any) error {
 			return fault.New(fault.InvalidBody, fmt.Sprintf("%s must have at most %d characters", field,
 				maxSimulatedID))
 		}
-		body[field] = c.simulationPrefix() + id
+		body[field] = balance.SimulatedID(c.who.workspace(), id)
 	}
 	return nil
-}
-
-// stripPrefix restores the tenant's ids in a JSON document. Only the strings of prefixIDs begin
-// with the prefix.
-func (c *call) stripPrefix(document []byte) []byte {
-	return bytes.ReplaceAll(document, []byte(`"`+c.simulationPrefix()), []byte(`"`))
 }
 
 // ownAuthorization refuses with not_found a message whose authorization belongs to another card or

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -152,17 +151,17 @@ func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error
 		if of.ClosingCents, err = money.Add(of.ClosingCents, e.Signed()); err != nil {
 			return err
 		}
-		of.Lines = append(of.Lines, statementLine(c, e, of.ClosingCents))
+		of.Lines = append(of.Lines, statementLine(e, of.ClosingCents))
 	}
 	return nil
 }
 
-// statementLine returns the line of an entry, with the customer's own reference. An entry with its
+// statementLine returns the line of an entry, as a statement shows it. An entry with its
 // own balance keeps it, and the statement compares it with after, the summed balance.
-func statementLine(c *call, e balance.LedgerEntry, after money.Cents) statement.Line {
+func statementLine(e balance.LedgerEntry, after money.Cents) statement.Line {
 	line := statement.Line{ID: e.ID, Source: e.Source, Direction: e.Direction, AmountCents: e.AmountCents,
 		BalanceCents: after,
-		Reference:    strings.TrimPrefix(e.Reference, c.simulationPrefix()), TransferGroup: e.TransferGroup,
+		Reference:    e.Reference, TransferGroup: e.TransferGroup,
 		Booked: bookedAt(e),
 		Made:   e.CreatedAt.Time}
 	if e.BalanceCents != nil {

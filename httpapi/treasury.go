@@ -56,7 +56,7 @@ func (h *treasuryHandlers) getTreasury(c *call) (answer, error) {
 	}
 	ledger := make([]json.RawMessage, len(records))
 	for i, r := range records {
-		ledger[i] = c.stripPrefix(r.Document)
+		ledger[i] = r.Document
 	}
 	return reply(map[string]any{"balances": view.Balances, "snapshot": view.Snapshot, "ledger": ledger})
 }

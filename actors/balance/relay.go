@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"purser/actors/decision"
@@ -137,7 +138,7 @@ func clearingTransfer(e *hold.Entry) transfer {
 	t := transfer{
 		workspace: e.Workspace.Format(ident.Workspace), account: AccountUSD, counterpart: AccountNetwork,
 		cents:  -e.Posted,
-		source: sourceSettlement, reference: e.NetworkID, card: cardOf(e), cause: causeOf(e),
+		source: sourceSettlement, reference: givenID(e.Workspace, e.NetworkID), card: cardOf(e), cause: causeOf(e),
 		at: time.UnixMilli(e.At).UTC(),
 	}
 	if e.Decision == hold.Unmatched {
@@ -259,7 +260,7 @@ func (d *relayRecords) cardID(card ident.UUID) string {
 // fails. addAuthorization calls it.
 func authorizationOf(h *hold.Hold) Authorization {
 	a := Authorization{
-		ID: h.ID.Format(ident.Authorization), NetworkID: h.NetworkID, Decision: h.Decision.String(),
+		ID: h.ID.Format(ident.Authorization), NetworkID: givenID(h.Workspace, h.NetworkID), Decision: h.Decision.String(),
 		Reason:       h.Reason.String(),
 		ResponseCode: h.ResponseCode(), AmountCents: h.Asked, HeldCents: h.Held, ClearedCents: h.Cleared,
 		RefundedCents: h.Refunded, Status: h.Status.String(), Merchant: merchantOf(h.Merchant),
@@ -270,6 +271,24 @@ func authorizationOf(h *hold.Hold) Authorization {
 		a.Checked = &checked
 	}
 	return a
+}
+
+// SimulatedID returns the network id of a workspace's simulated message: ids of the network are
+// global, and without the workspace in front one tenant could use or discover another's. Documents
+// have the id as it was given.
+func SimulatedID(workspace, id string) string {
+	return strings.TrimPrefix(workspace, ident.Workspace+"_") + simulatedMark + id
+}
+
+// simulatedMark stands between the workspace and the given id of a simulated message.
+const simulatedMark = "."
+
+// givenID returns the id of a message as it was given: it undoes SimulatedID.
+func givenID(workspace ident.UUID, id string) string {
+	if !strings.Contains(id, simulatedMark) { // most ids of the network; their workspace is not formatted
+		return id
+	}
+	return strings.TrimPrefix(id, SimulatedID(workspace.Format(ident.Workspace), ""))
 }
 
 func merchantOf(m hold.Merchant) Merchant {
@@ -292,7 +311,7 @@ func unmatchedEntry(e *hold.Entry) decision.Record {
 	at := time.UnixMilli(e.At)
 	id := ident.Derive(e.Workspace.Slot(), at, "unmatched/"+causeOf(e)).Format(ident.Event)
 	return decision.Record{Kind: RecordUnmatched, ID: id, Document: Unmatched{
-		ID: id, Partner: partnerNetwork, EventID: e.NetworkID, Type: e.Kind.String(), Body: body,
+		ID: id, Partner: partnerNetwork, EventID: givenID(e.Workspace, e.NetworkID), Type: e.Kind.String(), Body: body,
 		At: decision.StampOf(at),
 	}, Personal: true}
 }
