@@ -75,44 +75,51 @@ type openRampOrders struct {
 // rampOrderOpen reports whether an order of a status is open.
 func rampOrderOpen(status string) bool { return status == "created" || status == "processing" }
 
-// rampEvent folds an event of the ramp actor or of the balance about the ramp. It fails when the
-// payload does not decode. foldEvent calls it.
+// rampFolds has how each event about the ramp, of its actor or of the balance, is folded.
+var rampFolds = map[string]func(*rampTotals, *persistence.Event) error{
+	"ramp.account_asked.v1":            rampAccountAsked,
+	"ramp.account_linked.v1":           rampAccountLinked,
+	"ramp.wallet_added.v1":             (*rampTotals).rampWalletAdded,
+	"ramp.wallet_proven.v1":            rampWalletProven,
+	"ramp.wallet_approved.v1":          rampWalletApproved,
+	"balance.ramp_quoted.v1":           (*rampTotals).rampQuoted,
+	"balance.ramp_ordered.v1":          (*rampTotals).rampOrdered,
+	"balance.ramp_moved.v1":            (*rampTotals).rampMoved,
+	"balance.ramp_session_imported.v1": (*rampTotals).rampSessionImported,
+	"balance.ramp_session_moved.v1":    (*rampTotals).rampSessionMoved,
+}
+
+// rampEvent folds an event about the ramp. It fails when the payload does not decode.
 func (ramp *rampTotals) rampEvent(e *persistence.Event) error {
-	fold := map[string]func(*persistence.Event) error{
-		"ramp.account_asked.v1":            ramp.rampAccountMoved("pending"),
-		"ramp.account_linked.v1":           ramp.rampAccountMoved("linked"),
-		"ramp.wallet_added.v1":             ramp.rampWalletAdded,
-		"ramp.wallet_proven.v1":            ramp.rampWalletMoved("unproven", "pending_approval"),
-		"ramp.wallet_approved.v1":          ramp.rampWalletMoved("pending_approval", "approved"),
-		"balance.ramp_quoted.v1":           ramp.rampQuoted,
-		"balance.ramp_ordered.v1":          ramp.rampOrdered,
-		"balance.ramp_moved.v1":            ramp.rampMoved,
-		"balance.ramp_session_imported.v1": ramp.rampSessionImported,
-		"balance.ramp_session_moved.v1":    ramp.rampSessionMoved,
-	}[e.Type]
+	fold := rampFolds[e.Type]
 	if fold == nil {
 		ramp.expectEqual("event", e.ID, "type", "one of the ramp's", e.Type)
 		return nil
 	}
-	return fold(e)
+	return fold(ramp, e)
 }
 
-// rampAccountMoved returns the fold of an account's move to a status. The fold fails when the
-// payload does not decode. rampEvent calls it.
-func (ramp *rampTotals) rampAccountMoved(to string) func(*persistence.Event) error {
-	return func(e *persistence.Event) error {
-		var p struct{ Account string }
-		if err := json.Unmarshal(e.Payload, &p); err != nil {
-			return err
-		}
-		before := rampAccount{}
-		if to == "linked" {
-			before = rampAccount{p.Account, "pending"}
-		}
-		ramp.expectEqual("ramp_account", p.Account, "before it was "+to, before, ramp.accounts[p.Account])
-		ramp.accounts[p.Account] = rampAccount{p.Account, to}
-		return nil
+func rampAccountAsked(ramp *rampTotals, e *persistence.Event) error {
+	return ramp.rampAccountMoved(e, "", "pending")
+}
+
+func rampAccountLinked(ramp *rampTotals, e *persistence.Event) error {
+	return ramp.rampAccountMoved(e, "pending", "linked")
+}
+
+// rampAccountMoved folds the move of an account between two statuses; from "" it is new.
+func (ramp *rampTotals) rampAccountMoved(e *persistence.Event, from, to string) error {
+	var p struct{ Account string }
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return err
 	}
+	before := rampAccount{}
+	if from != "" {
+		before = rampAccount{p.Account, from}
+	}
+	ramp.expectEqual("ramp_account", p.Account, "before it was "+to, before, ramp.accounts[p.Account])
+	ramp.accounts[p.Account] = rampAccount{p.Account, to}
+	return nil
 }
 
 // rampWalletAdded folds a new wallet. It fails when the payload does not decode. rampEvent calls
@@ -128,20 +135,25 @@ func (ramp *rampTotals) rampWalletAdded(e *persistence.Event) error {
 	return nil
 }
 
-// rampWalletMoved returns the fold of a wallet's move between two statuses; another status before
-// is a finding. The fold fails when the payload does not decode. rampEvent calls it.
-func (ramp *rampTotals) rampWalletMoved(from, to string) func(*persistence.Event) error {
-	return func(e *persistence.Event) error {
-		var p struct{ Wallet string }
-		if err := json.Unmarshal(e.Payload, &p); err != nil {
-			return err
-		}
-		w := ramp.wallets[p.Wallet]
-		ramp.expectEqual("ramp_wallet", p.Wallet, "before it was "+to, from, w.Status)
-		w.Status = to
-		ramp.wallets[p.Wallet] = w
-		return nil
+func rampWalletProven(ramp *rampTotals, e *persistence.Event) error {
+	return ramp.rampWalletMoved(e, "unproven", "pending_approval")
+}
+
+func rampWalletApproved(ramp *rampTotals, e *persistence.Event) error {
+	return ramp.rampWalletMoved(e, "pending_approval", "approved")
+}
+
+// rampWalletMoved folds the move of a wallet between two statuses.
+func (ramp *rampTotals) rampWalletMoved(e *persistence.Event, from, to string) error {
+	var p struct{ Wallet string }
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return err
 	}
+	w := ramp.wallets[p.Wallet]
+	ramp.expectEqual("ramp_wallet", p.Wallet, "before it was "+to, from, w.Status)
+	w.Status = to
+	ramp.wallets[p.Wallet] = w
+	return nil
 }
 
 // rampQuoted folds a new quote. It fails when the payload does not decode. rampEvent calls it.

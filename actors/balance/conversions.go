@@ -2,7 +2,6 @@ package balance
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"purser/actors/decision"
@@ -122,11 +121,10 @@ type ReportedConversion struct {
 	Late       bool
 }
 
-// decideConversion decides the commands of this file; known is false for any other command.
-// decideCommand calls it. The error is a fault that refuses the command; the type of the command
+// decideConversion decides the commands of this file. The error is a fault that refuses the command; the type of the command
 // lists the codes. SubmitConversion, AnswerConversion and LapseConversion are never refused. A bug
 // panics: a command for another workspace or an unknown outcome.
-func (b conversions) decideConversion(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
+func (b conversions) decideConversion(m decision.Meta, command any) (d decision.Decision, err error) {
 	switch c := command.(type) {
 	case QuoteConversion:
 		b.mustOwn(c.Workspace)
@@ -142,10 +140,8 @@ func (b conversions) decideConversion(m decision.Meta, command any) (d decision.
 		d, err = b.reportConversion(m, c)
 	case LapseConversion:
 		d = b.lapseConversion(m, c)
-	default:
-		return d, false, nil
 	}
-	return d, true, err
+	return d, err
 }
 
 // checkQuotable checks that the workspace can convert the pair now. It fails with CheckPair's
@@ -331,36 +327,28 @@ func (b conversions) reportConversion(m decision.Meta, c ReportConversion) (deci
 	return d, nil
 }
 
-// conversionTimer decides the fired timers of conversions; known is false for any other key. A
-// timer of a finished or unknown conversion changes nothing. It never fails. decideTimer calls it.
-func (b conversions) conversionTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
-	for prefix, fired := range map[string]func(Conversion) decision.Decision{
-		timerUnsent: func(v Conversion) decision.Decision {
-			if v.Status != ConversionHeld {
-				return decision.Decision{}
-			}
-			_, d := b.moveConversion(m, v, deskCancel, "")
-			return d
-		},
-		timerDeskAnswer: func(v Conversion) decision.Decision {
-			if v.Status != ConversionSubmitted {
-				return decision.Decision{}
-			}
-			_, d := b.moveConversion(m, v, deskSilence, "")
-			return d
-		},
-		timerDeskLapse: func(v Conversion) decision.Decision { return lapseDue(m, key, RecordConversion, v.ID) },
-	} {
-		id, is := strings.CutPrefix(key, prefix)
-		if !is {
-			continue
-		}
-		if v, known := b.orders.conversions.findOrder(id); known && v.isOpen() {
-			return fired(v), true
-		}
-		return d, true
+// conversionUnsent cancels a conversion that no process has sent.
+func conversionUnsent(s *State, m decision.Meta, _, id string) (d decision.Decision) {
+	if v, known := s.orders.conversions.findOrder(id); known && v.Status == ConversionHeld {
+		_, d = conversions{s}.moveConversion(m, v, deskCancel, "")
 	}
-	return d, false
+	return d
+}
+
+// conversionUnanswered makes the outcome of a conversion unknown that the desk has not answered.
+func conversionUnanswered(s *State, m decision.Meta, _, id string) (d decision.Decision) {
+	if v, known := s.orders.conversions.findOrder(id); known && v.Status == ConversionSubmitted {
+		_, d = conversions{s}.moveConversion(m, v, deskSilence, "")
+	}
+	return d
+}
+
+// conversionOverdue asks for an open conversion that the desk has not reported.
+func conversionOverdue(s *State, m decision.Meta, key, id string) (d decision.Decision) {
+	if v, known := s.orders.conversions.findOrder(id); known && v.isOpen() {
+		d = lapseDue(m, key, RecordConversion, id)
+	}
+	return d
 }
 
 // lapseConversion frees the money of a conversion that the desk does not have. A submitted

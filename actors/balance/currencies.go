@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -185,14 +184,13 @@ func (s *State) currencyIndex(c money.Currency) int {
 	return slices.IndexFunc(s.Currencies, func(a CurrencyAccount) bool { return a.Currency == c })
 }
 
-// decideCurrency decides the commands of this file; known is false for any other command. Its
-// errors are the faults that the type of the command lists. It panics for a command of another
-// workspace. decideCommand calls it.
-func (b currencies) decideCurrency(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
+// decideCurrency decides the commands of this file. Its errors are the faults that the type of the
+// command lists. It panics for a command of another workspace.
+func (b currencies) decideCurrency(m decision.Meta, command any) (d decision.Decision, err error) {
 	switch c := command.(type) {
 	case Onboard:
 		b.mustOwn(c.Workspace)
-		d, err = b.onboardWorkspace(m, c)
+		d = b.onboardWorkspace(m, c)
 	case OpenCurrency:
 		b.mustOwn(c.Workspace)
 		d, err = b.openCurrency(m, c)
@@ -204,15 +202,13 @@ func (b currencies) decideCurrency(m decision.Meta, command any) (d decision.Dec
 		d, err = b.reportCurrency(m, c)
 	case ReadCurrencies:
 		d.Reply = b.currenciesView()
-	default:
-		return d, false, nil
 	}
-	return d, true, err
+	return d, err
 }
 
 // onboardWorkspace sets the workspace up for conversions and replies CurrenciesView. A repeat adds
-// no event. Its error is always nil. decideCurrency calls it.
-func (b currencies) onboardWorkspace(m decision.Meta, c Onboard) (decision.Decision, error) {
+// no event.
+func (b currencies) onboardWorkspace(m decision.Meta, c Onboard) decision.Decision {
 	d := decision.Decision{}
 	after := *b.State
 	if !b.Onboarded {
@@ -220,7 +216,7 @@ func (b currencies) onboardWorkspace(m decision.Meta, c Onboard) (decision.Decis
 		after.Onboarded = true
 	}
 	d.Reply = after.currenciesView()
-	return d, nil
+	return d
 }
 
 // openCurrency opens a balance and sets the timer that makes it active after c.Delay. It fails with
@@ -353,29 +349,25 @@ func (b currencies) reportCurrency(m decision.Meta, c ReportCurrency) (decision.
 	}, nil
 }
 
-// currencyTimer decides the timers of this file: a balance becomes active, or a pay-in settles. A
-// timer whose balance or pay-in has moved on changes nothing; known is false for any other key. It
-// never fails. decideTimer calls it.
-func (b currencies) currencyTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
-	if c, isOpen := strings.CutPrefix(key, timerOpen); isOpen {
-		if i := b.currencyIndex(money.Currency(c)); i >= 0 && b.Currencies[i].Status == CurrencyOpening {
-			d.Events = []decision.Event{CurrencyChanged{Workspace: b.Workspace, Currency: b.Currencies[i].Currency,
-				Status: CurrencyActive, Scope: b.Currencies[i].Scope, At: decision.StampOf(m.At)}}
-		}
-		return d, true
+// currencyOpened makes a balance active that is still opening.
+func currencyOpened(s *State, m decision.Meta, _, currency string) (d decision.Decision) {
+	b := currencies{s}
+	if i := b.currencyIndex(money.Currency(currency)); i >= 0 && b.Currencies[i].Status == CurrencyOpening {
+		d.Events = []decision.Event{CurrencyChanged{Workspace: b.Workspace, Currency: b.Currencies[i].Currency,
+			Status: CurrencyActive, Scope: b.Currencies[i].Scope, At: decision.StampOf(m.At)}}
 	}
-	id, isPayin := strings.CutPrefix(key, timerPayin)
-	if !isPayin {
-		return d, false
-	}
-	if p, known := b.orders.payins.findOrder(id); known && p.Status == PayinPending {
-		return b.settlePayin(m, p), true
-	}
-	return d, true
+	return d
 }
 
-// settlePayin credits a pending pay-in when its timer fires. It never fails, because the
-// announcement reserved the room. currencyTimer calls it.
+// payinDue settles a pending pay-in.
+func payinDue(s *State, m decision.Meta, _, id string) decision.Decision {
+	if p, known := s.orders.payins.findOrder(id); known && p.Status == PayinPending {
+		return currencies{s}.settlePayin(m, p)
+	}
+	return decision.Decision{}
+}
+
+// settlePayin credits a pending pay-in, for which the announcement reserved the room.
 func (b currencies) settlePayin(m decision.Meta, p Payin) decision.Decision {
 	p.Status = PayinDone
 	t := b.newCurrencyTransfer("payin/"+p.ID, m.At)

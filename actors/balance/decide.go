@@ -2,6 +2,7 @@ package balance
 
 import (
 	"fmt"
+	"strings"
 
 	"purser/actors/decision"
 	"purser/persistence/ident"
@@ -38,13 +39,13 @@ func (s *State) decideCommand(m decision.Meta, command any) (decision.Decision, 
 	case SubmitPayout:
 		return payouts{s}.submitPayout(m, c)
 	case AnswerPayout:
-		return payouts{s}.answerPayout(m, c)
+		return payouts{s}.answerPayout(m, c), nil
 	case ReportPayout:
 		return payouts{s}.reportPayout(m, c)
 	case LapsePayout:
-		return payouts{s}.lapsePayout(m, c)
+		return payouts{s}.lapsePayout(m, c), nil
 	case decision.Fire:
-		return s.decideTimer(m, c.Key)
+		return s.decideTimer(m, c.Key), nil
 	case LockQuote:
 		s.mustOwn(c.Workspace)
 		return payouts{s}.lockQuote(m, c)
@@ -69,28 +70,36 @@ func (s *State) decideCommand(m decision.Meta, command any) (decision.Decision, 
 		return s.keepUnmatched(m, c)
 	case decision.Read:
 		return decision.Decision{Reply: s.View(m.At)}, nil
-	}
-	for _, decide := range []func(decision.Meta, any) (decision.Decision, bool, error){
-		currencies{s}.decideCurrency, conversions{s}.decideConversion, ramps{s}.decideRamp,
-	} {
-		if d, known, err := decide(m, command); known {
-			return d, err
-		}
+	case Onboard, OpenCurrency, AnnouncePayin, ReportCurrency, ReadCurrencies:
+		return currencies{s}.decideCurrency(m, command)
+	case QuoteConversion, CreateConversion, SubmitConversion, AnswerConversion, ReportConversion, LapseConversion:
+		return conversions{s}.decideConversion(m, command)
+	case QuoteRamp, CreateRampOrder, AcceptRampOrder, RefuseRampOrder, ReportRamp, ImportRampSession:
+		return ramps{s}.decideRamp(m, command)
 	}
 	panic(fmt.Sprintf("BUG: balance command %T", command))
 }
 
-// decideTimer decides a fired timer; the prefix of its key names the movement that set it. Its
-// error is always nil; a key of no known prefix panics. decideCommand calls it.
-func (s *State) decideTimer(m decision.Meta, key string) (decision.Decision, error) {
-	for _, timer := range []func(decision.Meta, string) (decision.Decision, bool){
-		currencies{s}.currencyTimer, conversions{s}.conversionTimer, ramps{s}.rampTimer,
-	} {
-		if d, known := timer(m, key); known {
-			return d, nil
-		}
+// timers has what a fired timer does, by the part of its key before the order's id.
+var timers = map[string]func(s *State, m decision.Meta, key, id string) decision.Decision{
+	timerOpen:       currencyOpened,
+	timerPayin:      payinDue,
+	timerUnsent:     conversionUnsent,
+	timerDeskAnswer: conversionUnanswered,
+	timerDeskLapse:  conversionOverdue,
+	timerAnswer:     payoutUnanswered,
+	timerLapse:      payoutOverdue,
+	timerRamp:       rampDue,
+}
+
+// decideTimer decides a fired timer. It panics for a key that no movement sets.
+func (s *State) decideTimer(m decision.Meta, key string) decision.Decision {
+	name, id, _ := strings.Cut(key, "/")
+	fired := timers[name+"/"]
+	if fired == nil {
+		panic("BUG: timer of a balance " + key)
 	}
-	return payouts{s}.payoutTimer(m, key)
+	return fired(s, m, key, id)
 }
 
 func (s *State) mustOwn(workspace string) {

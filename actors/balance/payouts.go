@@ -196,10 +196,8 @@ func (b payouts) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decisio
 }
 
 // answerPayout records the bank's answer to the order. An answer after a report or after
-// AnswerWithin, or for an unknown id, changes nothing. Its error is always nil; an unknown Answer
-// panics. The process that sends orders to the bank causes it, and payoutTimer calls it for an
-// answer that never came.
-func (b payouts) answerPayout(m decision.Meta, c AnswerPayout) (decision.Decision, error) {
+// AnswerWithin, or for an unknown id, changes nothing. An unknown Answer panics.
+func (b payouts) answerPayout(m decision.Meta, c AnswerPayout) decision.Decision {
 	step, known := map[string]payoutStep{AnswerTaken: stepAccept, AnswerRefused: stepFail,
 		AnswerNone: stepSilence}[c.Answer]
 	if !known {
@@ -207,13 +205,13 @@ func (b payouts) answerPayout(m decision.Meta, c AnswerPayout) (decision.Decisio
 	}
 	p, known := b.orders.payouts.findOrder(c.ID)
 	if !known || p.Status != PayoutSubmitting {
-		return decision.Decision{}, nil
+		return decision.Decision{}
 	}
 	_, d := b.movePayout(m, p, step, "")
 	if len(d.Timers) == 0 {
 		d.Timers = []decision.Timer{{Key: timerAnswer + c.ID}}
 	}
-	return d, nil
+	return d
 }
 
 // reportPayout applies the bank's report of an outcome. Its reply is ReportedPayout. It fails with
@@ -256,21 +254,17 @@ func (b payouts) reportPayout(m decision.Meta, c ReportPayout) (decision.Decisio
 	return d, nil
 }
 
-// payoutTimer decides the timers of a payout. After AnswerWithin without an answer the outcome is
-// unknown. After LapseAfter without a report the bank is asked, every LapseAskEvery until the
-// payout ends. Its error is always nil; a key of another prefix panics. decideTimer calls it last.
-func (b payouts) payoutTimer(m decision.Meta, key string) (decision.Decision, error) {
-	if id, answer := strings.CutPrefix(key, timerAnswer); answer {
-		return b.answerPayout(m, AnswerPayout{ID: id, Answer: AnswerNone})
+// payoutUnanswered makes the outcome of a payout unknown that the bank has not answered.
+func payoutUnanswered(s *State, m decision.Meta, _, id string) decision.Decision {
+	return payouts{s}.answerPayout(m, AnswerPayout{ID: id, Answer: AnswerNone})
+}
+
+// payoutOverdue asks for an open payout that the bank has not reported, every LapseAskEvery.
+func payoutOverdue(s *State, m decision.Meta, key, id string) decision.Decision {
+	if p, known := s.orders.payouts.findOrder(id); !known || !p.openAtBank() {
+		return decision.Decision{}
 	}
-	id, lapse := strings.CutPrefix(key, timerLapse)
-	if !lapse {
-		panic("BUG: timer of a balance " + key)
-	}
-	if p, known := b.orders.payouts.findOrder(id); !known || !p.openAtBank() {
-		return decision.Decision{}, nil
-	}
-	return lapseDue(m, key, RecordPayout, id), nil
+	return lapseDue(m, key, RecordPayout, id)
 }
 
 // AwaitsAnswer reports whether the timer of a key waits for the answer to an order of a payout or a
@@ -288,12 +282,11 @@ func lapseDue(m decision.Meta, key, kind, id string) decision.Decision {
 }
 
 // lapsePayout releases a payout that the bank neither acknowledged nor has. An acknowledged payout
-// stays open, even if the bank now denies it. Its error is always nil. decideCommand calls it, for
-// the process that asks the bank about overdue orders.
-func (b payouts) lapsePayout(m decision.Meta, c LapsePayout) (decision.Decision, error) {
+// stays open, even if the bank now denies it.
+func (b payouts) lapsePayout(m decision.Meta, c LapsePayout) decision.Decision {
 	p, known := b.orders.payouts.findOrder(c.ID)
 	if !known || p.Status != PayoutSubmitting && p.Status != PayoutUnknown {
-		return decision.Decision{}, nil
+		return decision.Decision{}
 	}
 	events := []decision.Event(nil)
 	if p.Status != PayoutUnknown {
@@ -303,7 +296,7 @@ func (b payouts) lapsePayout(m decision.Meta, c LapsePayout) (decision.Decision,
 	}
 	_, d := b.movePayout(m, p, stepLapse, "")
 	d.Events = append(events, d.Events...)
-	return d, nil
+	return d
 }
 
 // movePayout makes a step that payoutMoves allows: its event, the payout's record after it and its

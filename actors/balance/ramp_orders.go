@@ -3,7 +3,6 @@ package balance
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -117,10 +116,9 @@ func (o *RampOrder) closingTransfer(workspace, to string, fee money.Cents, at ti
 	return t, true
 }
 
-// decideRamp decides the commands of the ramp; known is false for any other command. Its errors are
-// the faults that the type of the command lists. It panics for a command of another workspace.
-// decideCommand calls it.
-func (b ramps) decideRamp(m decision.Meta, command any) (d decision.Decision, known bool, err error) {
+// decideRamp decides the commands of the ramp. Its errors are the faults that the type of the
+// command lists. It panics for a command of another workspace.
+func (b ramps) decideRamp(m decision.Meta, command any) (d decision.Decision, err error) {
 	switch c := command.(type) {
 	case QuoteRamp:
 		b.mustOwn(c.Workspace)
@@ -137,10 +135,8 @@ func (b ramps) decideRamp(m decision.Meta, command any) (d decision.Decision, kn
 	case ImportRampSession:
 		b.mustOwn(c.Workspace)
 		d, err = b.importRampSession(m, c)
-	default:
-		return d, false, nil
 	}
-	return d, true, err
+	return d, err
 }
 
 func travelRuleFault() error {
@@ -244,15 +240,9 @@ func (b ramps) answerRamp(m decision.Meta, id string, step rampStep) (decision.D
 	return b.moveRamp(m, o, step, ReportRamp{})
 }
 
-// rampTimer decides the timer of an order: it sends an unanswered order again, or asks for
-// LapseDue. A finished order changes nothing; known is false for any other key. It never fails.
-// decideTimer calls it.
-func (b ramps) rampTimer(m decision.Meta, key string) (d decision.Decision, known bool) {
-	id, known := strings.CutPrefix(key, timerRamp)
-	if !known {
-		return d, false
-	}
-	switch o, _ := b.orders.rampOrders.findOrder(id); o.Status {
+// rampDue has an unanswered order sent again, and asks for one that the partner has not reported.
+func rampDue(s *State, m decision.Meta, key, id string) (d decision.Decision) {
+	switch o, _ := s.orders.rampOrders.findOrder(id); o.Status {
 	case RampCreated:
 		again := min(LapseAskEvery, max(RampAskEvery, m.At.Sub(o.CreatedAt.Time)))
 		d.Timers = []decision.Timer{{Key: key, Due: m.At.Add(again)}}
@@ -260,7 +250,7 @@ func (b ramps) rampTimer(m decision.Meta, key string) (d decision.Decision, know
 	case RampProcessing:
 		d = lapseDue(m, key, RecordRampOrder, id)
 	}
-	return d, true
+	return d
 }
 
 // reportRamp applies the partner's report of an order or, with c.Session, of a session. It fails

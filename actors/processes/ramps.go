@@ -78,15 +78,18 @@ func (r *Ramps) handleTimer(workspace string, reply any) {
 	}
 }
 
+// rampCalls has the call for each kind of record.
+var rampCalls = map[string]func(*Ramps, context.Context, rampCall) (any, error){
+	ramp.RecordAccount: (*Ramps).linkAccount, ramp.RecordWallet: (*Ramps).approveWallet,
+	balance.RecordRampOrder: (*Ramps).placeOrder,
+}
+
 // call makes a call to the ramp's partner once and commits the partner's answer. A failed call is
 // logged, and made again by the timer. The dispatcher calls it.
 func (r *Ramps) call(ctx context.Context, c rampCall) {
 	within, cancel := r.runtime.Within(ctx, rampWithin)
 	defer cancel()
-	give := map[string]func(context.Context, rampCall) (any, error){
-		ramp.RecordAccount: r.linkAccount, ramp.RecordWallet: r.approveWallet, balance.RecordRampOrder: r.placeOrder,
-	}[c.kind]
-	answer, err := give(within, c)
+	answer, err := rampCalls[c.kind](r, within, c)
 	if err == nil && answer != nil {
 		kind := actors.KindRamp
 		if c.kind == balance.RecordRampOrder {
