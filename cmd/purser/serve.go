@@ -252,7 +252,7 @@ func (m *daemon) findSecrets(context.Context) error {
 // the journal has used. It is a step of the start.
 func (m *daemon) openJournal(ctx context.Context) (err error) {
 	use := datadir.JournalOptions{Migrate: true, Processors: m.config.Processors, Clock: m.Clock, Entropy: m.Entropy,
-		OpenTables: m.shares.openTables, Slack: m.config.Slack, Fatal: m.Fatal, Note: noteRetry(m.log)}
+		OpenTables: m.shares.openTables, Fatal: m.Fatal, Note: noteRetry(m.log)}
 	if m.authorizer != nil {
 		use.Deployment = m.authorizer.Deployment()
 	}

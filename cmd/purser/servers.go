@@ -182,7 +182,7 @@ func (m *daemon) startAdmin(context.Context) (err error) {
 func (m *daemon) operatorCommands() map[string]httpapi.Command {
 	return map[string]httpapi.Command{
 		"audit": {AtOnce: 1, Do: m.stores.command(func(ctx context.Context, _ []byte) (any, error) {
-			report, err := storecare.Audit(ctx, m.config.DatabaseURL, m.journal, m.authorizer, storecare.AuditPause)
+			report, err := storecare.Audit(ctx, m.config.Stores(), m.journal, m.authorizer, storecare.AuditPause)
 			m.desk.noteAudit(report, err)
 			return report, err
 		})},

@@ -59,6 +59,9 @@ func TestMain(m *testing.M) {
 		runAttackers(os.Args[i+1:])
 		return
 	}
+	if err := os.Setenv("PURSER_SLACK", mostSlack); err != nil { // of the commands that tests run
+		panic(err)
+	}
 	responseJudge = newResponseJudge()
 	http.DefaultTransport = responseJudge.Through(http.DefaultTransport)
 	err := flag.Set("test.parallel", parallelTests)

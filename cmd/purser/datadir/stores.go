@@ -19,6 +19,7 @@ import (
 type Stores struct {
 	DataDir     string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" secret:"" help:"Postgres that has the journal; the directory has it when unset."`
+	Slack       int    `name:"slack" env:"PURSER_SLACK" default:"1" help:"1 to 100: how many times as long as usual Postgres may take, for slow machines."`
 }
 
 // JournalOptions are the options of OpenJournal.
@@ -29,7 +30,6 @@ type JournalOptions struct {
 	Clock       func() time.Time
 	Entropy     io.Reader
 	Processors  int // available to this process; 0: GOMAXPROCS
-	Slack       int // factor of a database's timeouts; 0: 1
 	OpenTables  int // open files of the journal in the directory; 0: Pebble's default
 	Fatal, Note func(error)
 }
@@ -81,7 +81,7 @@ func (s Stores) openDatabase(ctx context.Context, use JournalOptions) (persisten
 		Entropy:    use.Entropy,
 		Note:       use.Note,
 		Fatal:      use.Fatal,
-		Slack:      use.Slack,
+		Slack:      s.Slack,
 	})
 	switch {
 	case errors.Is(err, pgjournal.ErrForeign):

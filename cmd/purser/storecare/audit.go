@@ -80,19 +80,19 @@ func auditStores(ctx context.Context, p datadir.Stores) (report audit.Report, er
 		return audit.Report{}, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	return Audit(ctx, p.DatabaseURL, journal, engine, 0)
+	return Audit(ctx, p, journal, engine, 0)
 }
 
 // Audit compares the journal with the authorizer's store, and with the ledger in Postgres when
 // there is a database. between is the pause between reads. It fails when a store cannot be read; a
 // difference is in the report. `purser audit` and the admin port's audit command call it.
-func Audit(ctx context.Context, databaseURL string, journal persistence.Journal, engine *authorizer.Engine,
+func Audit(ctx context.Context, at datadir.Stores, journal persistence.Journal, engine *authorizer.Engine,
 	between time.Duration) (r audit.Report, err error) {
 	sources := audit.Sources{Journal: journal.(audit.Journal), Authorizer: audit.FromEngine(engine), Pause: between}
-	if databaseURL == "" {
+	if at.DatabaseURL == "" {
 		return audit.Run(ctx, sources)
 	}
-	ledger, err := book.Open(ctx, book.Options{URL: databaseURL, Identity: journal.Identity(), PoolSize: 1})
+	ledger, err := book.Open(ctx, book.Options{URL: at.DatabaseURL, Identity: journal.Identity(), Slack: at.Slack, PoolSize: 1})
 	if err != nil {
 		return r, err
 	}

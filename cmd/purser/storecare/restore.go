@@ -297,7 +297,7 @@ func (s *Restoration) BuildJournal(ctx context.Context, plan RestorePlan) (err e
 	if err := s.LoadJournal(ctx, identity); err != nil {
 		return err
 	}
-	built := datadir.Stores{DataDir: datadir.RestoringDir(s.DataDir), DatabaseURL: s.DatabaseURL}
+	built := datadir.Stores{DataDir: datadir.RestoringDir(s.DataDir), DatabaseURL: s.DatabaseURL, Slack: s.Slack}
 	journal, err := built.ReadJournal(ctx, "a restore")
 	if err != nil {
 		return err
@@ -335,7 +335,7 @@ func (s *Restoration) LoadJournal(ctx context.Context, identity persistence.Iden
 	resumed := s.touched
 	s.touched = true
 	err := s.From.archive(func(r *archive.Reader) error {
-		return pgjournal.Load(ctx, pgjournal.Options{URL: s.DatabaseURL}, identity, NextIncarnation(r.Content()))
+		return pgjournal.Load(ctx, pgjournal.Options{URL: s.DatabaseURL, Slack: s.Slack}, identity, NextIncarnation(r.Content()))
 	})
 	if errors.Is(err, pgjournal.ErrNotEmpty) {
 		err = s.requireOwn(ctx, identity, err)
@@ -347,7 +347,7 @@ func (s *Restoration) LoadJournal(ctx context.Context, identity persistence.Iden
 // requireOwn accepts a database that this very restore has filled before it was interrupted. For
 // any other database it fails with the refusal.
 func (s *Restoration) requireOwn(ctx context.Context, identity persistence.Identity, refusal error) error {
-	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: s.DatabaseURL})
+	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: s.DatabaseURL, Slack: s.Slack})
 	if err != nil {
 		return err
 	}
