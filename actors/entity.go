@@ -69,7 +69,7 @@ type op struct {
 	pid     *actor.PID
 	settled bool
 	outcome persistence.Outcome
-	done    chan struct{} // closed with the outcome, for an op of lane.commit; it has no actor
+	done    chan struct{} // closed with the outcome, for an op of commitBatch, which has no actor
 }
 
 type phase uint8

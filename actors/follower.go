@@ -39,8 +39,9 @@ type follower struct {
 	required  [ident.Shards]uint64 // as the authorizer has noted
 }
 
-// wake starts follow for a shard unless it runs. Whatever moves the head of a shard must call it.
-func (f *follower) wake(sh *shard) {
+// wakeFollower starts follow for a shard unless it runs. A lane calls it after each move of the
+// shard's head.
+func (f *follower) wakeFollower(sh *shard) {
 	sh.following.Lock()
 	defer sh.following.Unlock()
 	if !sh.isFollowing {
@@ -49,7 +50,7 @@ func (f *follower) wake(sh *shard) {
 	}
 }
 
-// mayRest reports that everything is followed. The goroutine then ends until wake.
+// mayRest reports that everything is followed. The goroutine then ends until wakeFollower.
 func (f *follower) mayRest(sh *shard) bool {
 	sh.following.Lock()
 	defer sh.following.Unlock()

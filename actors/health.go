@@ -62,7 +62,7 @@ func (s *System) Health() (Health, error) {
 			h.LostShards++
 		}
 		queued := len(sh.lane.queue)
-		h.Reactions += sh.reactions.len()
+		h.Reactions += sh.reactions.pendingCount()
 		h.LaneQueued, h.LaneQueuedMax = h.LaneQueued+queued, max(h.LaneQueuedMax, queued)
 		lag, late := sh.followerLagAt(s.journal.Head(sh.id).Position, now)
 		h.FollowerLag, h.FollowerLagMax = h.FollowerLag+lag, max(h.FollowerLagMax, lag)

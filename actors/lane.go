@@ -70,9 +70,9 @@ func (l *lane) submit(o *op) bool {
 	}
 }
 
-// commit submits a batch that no actor decided, and waits for its outcome. It fails with
+// commitBatch submits a batch that no actor decided, and waits for its outcome. It fails with
 // ErrUnavailable when the queue is full, with the context's error, and with the outcome's.
-func (l *lane) commit(ctx context.Context, b *persistence.Batch) error {
+func (l *lane) commitBatch(ctx context.Context, b *persistence.Batch) error {
 	o := &op{req: &request{ctx: ctx, env: Envelope{Workspace: b.Workspace}}, batch: b, done: make(chan struct{})}
 	if !l.submit(o) {
 		return persistence.ErrUnavailable
@@ -124,7 +124,7 @@ func (l *lane) run(ctx context.Context) {
 		}
 		group = l.gatherGroup(ctx, group[:0])
 		l.commitGroup(ctx, group)
-		l.sys.follower.wake(l.shard)
+		l.sys.follower.wakeFollower(l.shard)
 		l.startReactions(group)
 		l.notifyActors(group)
 		clear(group)
@@ -149,7 +149,7 @@ func (l *lane) awaitWork(ctx context.Context) bool {
 	case <-timer.C:
 		if l.shard.lost.Load() {
 			l.raiseEpoch(ctx, min(refenceTimeout, l.sys.config.FenceWithin))
-			l.sys.follower.wake(l.shard)
+			l.sys.follower.wakeFollower(l.shard)
 		}
 	case <-ctx.Done():
 	}
@@ -353,13 +353,13 @@ func (l *lane) committedWithoutEvents(ctx context.Context, b *persistence.Batch)
 func (l *lane) startReactions(group []*op) {
 	for _, o := range group {
 		if o.outcome.Err == nil && len(o.batch.Events) > 0 {
-			l.sys.reactor.committed(l.shard, o.batch, o.outcome.First)
+			l.sys.reactor.noteCommitted(l.shard, o.batch, o.outcome.First)
 		}
 	}
 }
 
-// notifyActors sends each actor of the group one message with its committed or failed ops, and tells
-// those who wait in commit.
+// notifyActors sends each actor of the group one message with its committed or failed ops, and ends
+// the waits in commitBatch.
 func (l *lane) notifyActors(group []*op) {
 	byActor := make(map[*actor.PID][]*op, len(group))
 	order := make([]*actor.PID, 0, len(group))

@@ -67,7 +67,7 @@ type handler struct {
 
 func newReactor(l *loops, j persistence.Journal, to Listener, reactions []Reaction) *reactor {
 	x := &reactor{loops: l, journal: j, listener: to, causes: map[string][]string{}, handlers: map[string]*handler{},
-		commit: func(ctx context.Context, sh *shard, b *persistence.Batch) error { return sh.lane.commit(ctx, b) }}
+		commit: func(ctx context.Context, sh *shard, b *persistence.Batch) error { return sh.lane.commitBatch(ctx, b) }}
 	for _, r := range reactions {
 		x.handlers[r.Name] = &handler{r, make(chan struct{}, maxReactWorkers)}
 		for _, e := range r.Events {
@@ -79,16 +79,16 @@ func newReactor(l *loops, j persistence.Journal, to Listener, reactions []Reacti
 
 // pendingReaction is an event that one reaction has not handled.
 type pendingReaction struct {
-	id        string // of its record
+	id        string // the record's: the event's, a slash and the reaction's name
 	workspace string
 	slot      ident.Slot
-	position  uint64             // of the event
+	position  uint64             // the event's
 	event     *persistence.Event // nil: read when its turn comes
 	handled   bool               // only its record is left
 }
 
-// name returns the name of the reaction.
-func (p *pendingReaction) name() string {
+// reactionName returns the name of the reaction.
+func (p *pendingReaction) reactionName() string {
 	_, name, _ := strings.Cut(p.id, "/")
 	return name
 }
@@ -116,15 +116,15 @@ func (x *reactor) addReactions(b *persistence.Batch) error {
 	return nil
 }
 
-// committed offers the reactions that the events of a committed batch cause. It never blocks.
-func (x *reactor) committed(sh *shard, b *persistence.Batch, first uint64) {
+// noteCommitted queues the reactions that the events of a committed batch cause. It never blocks.
+func (x *reactor) noteCommitted(sh *shard, b *persistence.Batch, first uint64) {
 	for i := range b.Events {
 		for _, name := range x.causes[b.Events[i].Type] {
 			e := b.Events[i]
 			e.Position, e.Workspace = first+uint64(i), b.Workspace
 			p := &pendingReaction{id: e.ID + "/" + name, workspace: b.Workspace, slot: b.Slot, position: e.Position,
 				event: &e}
-			if line, begins := sh.reactions.offer(p); begins {
+			if line, begins := sh.reactions.addNew(p); begins {
 				x.Go(func(ctx context.Context) { x.runLine(ctx, sh, line) })
 			}
 		}
@@ -137,7 +137,7 @@ func (x *reactor) findAll(ctx context.Context, shards []*shard) error {
 	group.SetLimit(reactionReads)
 	for _, sh := range shards {
 		group.Go(func() error {
-			if err := x.find(ctx, sh); err != nil {
+			if err := x.findPending(ctx, sh); err != nil {
 				return fmt.Errorf("shard %d: pending reactions: %w", sh.id, err)
 			}
 			return nil
@@ -146,11 +146,11 @@ func (x *reactor) findAll(ctx context.Context, shards []*shard) error {
 	return group.Wait()
 }
 
-// find reads the pending reactions that are left in the journal, once none is in memory, and starts
-// their lines. It fails when the journal does, and for a record that does not decode.
-func (x *reactor) find(ctx context.Context, sh *shard) error {
+// findPending reads the pending reactions that are left in the journal, once none is in memory, and
+// starts their lines. It fails when the journal does, and for a record that does not decode.
+func (x *reactor) findPending(ctx context.Context, sh *shard) error {
 	for sh.reactions.beginFind() {
-		found, err := x.pendingOf(ctx, sh)
+		found, err := x.readPending(ctx, sh)
 		for _, line := range sh.reactions.endFind(found, err == nil) {
 			x.Go(func(ctx context.Context) { x.runLine(ctx, sh, line) })
 		}
@@ -161,8 +161,8 @@ func (x *reactor) find(ctx context.Context, sh *shard) error {
 	return nil
 }
 
-// pendingOf reads the pending reactions of a shard, in the order of their events.
-func (x *reactor) pendingOf(ctx context.Context, sh *shard) (found []*pendingReaction, err error) {
+// readPending reads the pending reactions of a shard, in the order of their events.
+func (x *reactor) readPending(ctx context.Context, sh *shard) (found []*pendingReaction, err error) {
 	for after := ""; ; {
 		records, err := x.journal.Records(ctx, sh.id, recordReaction, after, persistence.MaxPage)
 		if err != nil {
@@ -186,18 +186,18 @@ func (x *reactor) pendingOf(ctx context.Context, sh *shard) (found []*pendingRea
 	return found, nil
 }
 
-// runLine handles the events of a line until none is left or the context ends. After a failure,
-// which is logged, it pauses, twice as long after each further one. The last line of a shard
-// reads what is left in the journal.
+// runLine handles the events of a line until none is left or the context ends. It logs a failure
+// and pauses, twice as long after each further one. The last line of a shard reads the records that
+// are left in the journal.
 func (x *reactor) runLine(ctx context.Context, sh *shard, line reactionLine) {
 	pause := time.Duration(0)
-	for p := sh.reactions.first(line); p != nil; {
-		err := x.react(ctx, sh, p)
+	for p := sh.reactions.firstOf(line); p != nil; {
+		err := x.handlePending(ctx, sh, p)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			p, pause = sh.reactions.settle(line), 0
+			p, pause = sh.reactions.removeFirst(line), 0
 			continue
 		}
 		x.Complain("reaction "+line.reaction, err, "shard", sh.id, "workspace", line.workspace)
@@ -206,7 +206,7 @@ func (x *reactor) runLine(ctx context.Context, sh *shard, line reactionLine) {
 			return
 		}
 	}
-	for err := x.find(ctx, sh); err != nil; err = x.find(ctx, sh) {
+	for err := x.findPending(ctx, sh); err != nil; err = x.findPending(ctx, sh) {
 		x.Complain("pending reactions", err, "shard", sh.id)
 		if !persistence.Pause(ctx, reactPause) {
 			return
@@ -214,11 +214,11 @@ func (x *reactor) runLine(ctx context.Context, sh *shard, line reactionLine) {
 	}
 }
 
-// react has the reaction handle one event and removes the record. It fails with Handle's error,
-// when the event cannot be read, for a reaction that this version does not have, and when the
-// removal is not committed.
-func (x *reactor) react(ctx context.Context, sh *shard, p *pendingReaction) error {
-	h := x.handlers[p.name()]
+// handlePending has the reaction handle one event and removes the record. It fails with Handle's
+// error, when the event cannot be read, for a reaction that this version does not have, and when
+// the removal is not committed.
+func (x *reactor) handlePending(ctx context.Context, sh *shard, p *pendingReaction) error {
+	h := x.handlers[p.reactionName()]
 	if h == nil {
 		return fmt.Errorf("no reaction of this version has the record %s", p.id)
 	}
@@ -231,18 +231,19 @@ func (x *reactor) react(ctx context.Context, sh *shard, p *pendingReaction) erro
 	ctx, cancel := x.Within(ctx, reactTimeout)
 	defer cancel()
 	if !p.handled {
-		if err := x.handle(ctx, sh, h, p); err != nil {
+		if err := x.callHandle(ctx, sh, h, p); err != nil {
 			return err
 		}
 		p.handled, p.event = true, nil
 	}
 	return x.commit(ctx, sh, &persistence.Batch{Workspace: p.workspace, Slot: p.slot,
-		Records: []persistence.Record{{Kind: recordReaction, Workspace: p.workspace, ID: p.id, Slot: p.slot, Deleted: true}}})
+		Records: []persistence.Record{{Kind: recordReaction, Workspace: p.workspace, ID: p.id, Slot: p.slot,
+			Deleted: true}}})
 }
 
-// handle calls Handle with an event. It fails with Handle's error, and when the event is no longer
-// in memory and cannot be read.
-func (x *reactor) handle(ctx context.Context, sh *shard, h *handler, p *pendingReaction) error {
+// callHandle calls Handle with an event. It fails with Handle's error, and when the event is no
+// longer in memory and cannot be read.
+func (x *reactor) callHandle(ctx context.Context, sh *shard, h *handler, p *pendingReaction) error {
 	event := p.event
 	if event == nil {
 		events, err := x.journal.Events(ctx, sh.id, p.position-1, 1)
@@ -277,9 +278,9 @@ func newPendingReactions(most int) pendingReactions {
 	return pendingReactions{most: most, lines: map[reactionLine][]*pendingReaction{}, left: true}
 }
 
-// offer queues a reaction in its line, unless the memory is full; it is then read later. begins
+// addNew queues a reaction in its line, unless the memory is full; it is then read later. begins
 // reports that the line was empty: the caller must run it.
-func (q *pendingReactions) offer(p *pendingReaction) (line reactionLine, begins bool) {
+func (q *pendingReactions) addNew(p *pendingReaction) (line reactionLine, begins bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.left || q.count >= q.most {
@@ -290,7 +291,7 @@ func (q *pendingReactions) offer(p *pendingReaction) (line reactionLine, begins 
 }
 
 func (q *pendingReactions) addLocked(p *pendingReaction) (line reactionLine, begins bool) {
-	line = reactionLine{p.name(), p.workspace}
+	line = reactionLine{p.reactionName(), p.workspace}
 	if len(q.lines[line]) >= keptEvents {
 		p.event = nil
 	}
@@ -310,7 +311,7 @@ func (q *pendingReactions) beginFind() bool {
 	return true
 }
 
-// endFind queues what was read from the journal, in order, and returns the lines that begin. all
+// endFind queues the reactions that were read, in order, and returns the lines that begin. all
 // reports that the reading succeeded.
 func (q *pendingReactions) endFind(found []*pendingReaction, all bool) (begin []reactionLine) {
 	q.mu.Lock()
@@ -328,8 +329,8 @@ func (q *pendingReactions) endFind(found []*pendingReaction, all bool) (begin []
 	return begin
 }
 
-// first returns the first of a line; nil without one.
-func (q *pendingReactions) first(line reactionLine) *pendingReaction {
+// firstOf returns the first of a line; nil without one.
+func (q *pendingReactions) firstOf(line reactionLine) *pendingReaction {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.lines[line]) == 0 {
@@ -338,8 +339,8 @@ func (q *pendingReactions) first(line reactionLine) *pendingReaction {
 	return q.lines[line][0]
 }
 
-// settle removes the first of a line and returns the next; nil when the line has ended.
-func (q *pendingReactions) settle(line reactionLine) *pendingReaction {
+// removeFirst removes the first of a line and returns the next; nil when the line has ended.
+func (q *pendingReactions) removeFirst(line reactionLine) *pendingReaction {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.count--
@@ -353,7 +354,7 @@ func (q *pendingReactions) settle(line reactionLine) *pendingReaction {
 	return waiting[0]
 }
 
-func (q *pendingReactions) len() int {
+func (q *pendingReactions) pendingCount() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.count

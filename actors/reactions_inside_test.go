@@ -31,13 +31,15 @@ type reactionJournal struct {
 	records map[string]persistence.Record
 }
 
-func (j *reactionJournal) Events(_ context.Context, _ ident.Shard, past uint64, limit int) ([]persistence.Event, error) {
+func (j *reactionJournal) Events(_ context.Context, _ ident.Shard, past uint64, limit int,
+) ([]persistence.Event, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.events[past:min(past+uint64(limit), uint64(len(j.events)))]), nil
 }
 
-func (j *reactionJournal) Records(_ context.Context, _ ident.Shard, _, after string, limit int) ([]persistence.Record, error) {
+func (j *reactionJournal) Records(_ context.Context, _ ident.Shard, _, after string, limit int,
+) ([]persistence.Record, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var page []persistence.Record
@@ -49,14 +51,15 @@ func (j *reactionJournal) Records(_ context.Context, _ ident.Shard, _, after str
 	return page, nil
 }
 
-// append commits events of a workspace with what addReactions adds.
-func (j *reactionJournal) append(x *reactor, workspace string, types ...string) (b *persistence.Batch, first uint64) {
+// appendEvents commits events of a workspace with what addReactions adds.
+func (j *reactionJournal) appendEvents(x *reactor, workspace string, types ...string,
+) (b *persistence.Batch, first uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	b = &persistence.Batch{Workspace: workspace}
 	for _, kind := range types {
-		j.events = append(j.events, persistence.Event{ID: fmt.Sprintf("%06d", 999_999-len(j.events)), Workspace: workspace,
-			Type: kind, Position: uint64(len(j.events)) + 1})
+		j.events = append(j.events, persistence.Event{ID: fmt.Sprintf("%06d", 999_999-len(j.events)),
+			Workspace: workspace, Type: kind, Position: uint64(len(j.events)) + 1})
 		b.Events = append(b.Events, j.events[len(j.events)-1])
 	}
 	if err := x.addReactions(b); err != nil {
@@ -70,11 +73,13 @@ func (j *reactionJournal) append(x *reactor, workspace string, types ...string) 
 	return b, last - uint64(len(types)) + 1
 }
 
-// newTestReactor returns a reactor over a journal, with one reaction, to deposits. Its removals fail
-// when refuses says so.
-func newTestReactor(j *reactionJournal, handle func(context.Context, persistence.Event) error, refuses func() bool) *reactor {
+// newTestReactor returns a reactor over a journal, with one reaction, to deposits. Its removals
+// fail when refuses says so.
+func newTestReactor(j *reactionJournal, handle func(context.Context, persistence.Event) error,
+	refuses func() bool) *reactor {
 	l := newLoops(&Config{Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Slack: 1})
-	x := newReactor(l, j, silent{}, []Reaction{{Name: "x", Events: []decision.Event{balance.DepositCreated{}}, Handle: handle}})
+	x := newReactor(l, j, silent{}, []Reaction{{Name: "x", Events: []decision.Event{balance.DepositCreated{}},
+		Handle: handle}})
 	x.commit = func(_ context.Context, _ *shard, b *persistence.Batch) error {
 		if refuses() {
 			return persistence.ErrUnavailable
@@ -87,7 +92,7 @@ func newTestReactor(j *reactionJournal, handle func(context.Context, persistence
 	return x
 }
 
-func (x *reactor) stop() {
+func (x *reactor) stopLoops() {
 	x.cancel()
 	x.running.Wait()
 }
@@ -135,13 +140,13 @@ func TestEveryCauseIsHandled(t *testing.T) {
 			pause := time.Duration(rapid.IntRange(0, 3_000).Draw(rt, "pause")) * time.Millisecond
 			crash := rapid.IntRange(0, 6).Draw(rt, "crash") == 0
 			steps = append(steps, func(int) {
-				b, first := j.append(x, workspace, types...)
+				b, first := j.appendEvents(x, workspace, types...)
 				if crash { // before or after the reactor has learned of it
-					x.stop()
+					x.stopLoops()
 					crashed = map[string]bool{"a": true, "b": true, "c": true}
 					start()
 				} else {
-					x.committed(sh, b, first)
+					x.noteCommitted(sh, b, first)
 				}
 				time.Sleep(pause)
 			})
@@ -157,7 +162,7 @@ func TestEveryCauseIsHandled(t *testing.T) {
 			mu.Unlock()
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			x.stop()
+			x.stopLoops()
 		})
 		want := map[string][]uint64{}
 		for _, e := range j.events {
@@ -167,7 +172,7 @@ func TestEveryCauseIsHandled(t *testing.T) {
 		}
 		require.Equal(rt, want, handled)
 		require.Empty(rt, j.records)
-		require.Zero(rt, sh.reactions.len())
+		require.Zero(rt, sh.reactions.pendingCount())
 	})
 }
 
@@ -176,15 +181,15 @@ func TestWhatIsCommittedWhileRecordsAreReadIsFoundLater(t *testing.T) {
 	q := newPendingReactions(10)
 	require.True(t, q.beginFind())
 	require.False(t, q.beginFind(), "one reads at a time")
-	_, begins := q.offer(&pendingReaction{id: "1/x"})
+	_, begins := q.addNew(&pendingReaction{id: "1/x"})
 	require.False(t, begins)
 	require.Empty(t, q.endFind(nil, true))
 	require.True(t, q.beginFind())
 	require.Len(t, q.endFind([]*pendingReaction{{id: "1/x"}}, true), 1)
 	require.False(t, q.beginFind())
-	line, begins := q.offer(&pendingReaction{id: "2/x", workspace: "other"})
+	line, begins := q.addNew(&pendingReaction{id: "2/x", workspace: "other"})
 	require.True(t, begins)
-	require.Nil(t, q.settle(line))
+	require.Nil(t, q.removeFirst(line))
 }
 
 // TestARefusedCauseDelaysOnlyItsWorkspace: causes of other workspaces are handled.
@@ -202,17 +207,17 @@ func TestARefusedCauseDelaysOnlyItsWorkspace(t *testing.T) {
 			handled = append(handled, e.Position)
 			return nil
 		}, func() bool { return false })
-		defer x.stop()
+		defer x.stopLoops()
 		sh := &shard{reactions: newPendingReactions(100)}
 		require.NoError(t, x.findAll(t.Context(), []*shard{sh}))
 		for _, workspace := range []string{"first", "hostile", "hostile", "other", "first"} {
-			b, first := j.append(x, workspace, balance.DepositCreated{}.EventType())
-			x.committed(sh, b, first)
+			b, first := j.appendEvents(x, workspace, balance.DepositCreated{}.EventType())
+			x.noteCommitted(sh, b, first)
 		}
 		synctest.Wait()
 		require.ElementsMatch(t, []uint64{1, 4, 5}, handled)
 		require.Len(t, j.records, 2)
-		require.Equal(t, 2, sh.reactions.len())
+		require.Equal(t, 2, sh.reactions.pendingCount())
 		mu.Lock()
 		refuses, handled = false, nil
 		mu.Unlock()
@@ -227,7 +232,7 @@ func TestARefusedCauseDelaysOnlyItsWorkspace(t *testing.T) {
 func TestWhatCausesNothingHasNoRecord(t *testing.T) {
 	j := &reactionJournal{records: map[string]persistence.Record{}}
 	x := newTestReactor(j, nil, nil)
-	b, _ := j.append(x, "w", balance.Relayed{}.EventType(), card.LimitsChanged{}.EventType())
+	b, _ := j.appendEvents(x, "w", balance.Relayed{}.EventType(), card.LimitsChanged{}.EventType())
 	require.Empty(t, b.Records)
 }
 
@@ -235,8 +240,9 @@ func TestWhatCausesNothingHasNoRecord(t *testing.T) {
 func TestAnUnknownReactionKeepsItsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &reactionJournal{records: map[string]persistence.Record{}}
-		x := newTestReactor(j, func(context.Context, persistence.Event) error { return nil }, func() bool { return false })
-		j.append(x, "w", balance.DepositCreated{}.EventType())
+		x := newTestReactor(j, func(context.Context, persistence.Event) error { return nil },
+			func() bool { return false })
+		j.appendEvents(x, "w", balance.DepositCreated{}.EventType())
 		for id, r := range j.records {
 			delete(j.records, id)
 			r.ID = strings.TrimSuffix(id, "x") + "gone"
@@ -245,7 +251,7 @@ func TestAnUnknownReactionKeepsItsRecord(t *testing.T) {
 		sh := &shard{reactions: newPendingReactions(100)}
 		require.NoError(t, x.findAll(t.Context(), []*shard{sh}))
 		time.Sleep(time.Hour)
-		x.stop()
+		x.stopLoops()
 		require.Len(t, j.records, 1)
 	})
 }

@@ -143,7 +143,8 @@ func (s *System) RelayAll(ctx context.Context) error {
 	return nil
 }
 
-// Settle waits until every decision is relayed and every committed rule followed. It fails only when the context ends first. Only tests call it.
+// Settle waits until every decision is relayed and every committed rule followed. It fails only
+// when the context ends first. Only tests call it.
 func (s *System) Settle(ctx context.Context) error {
 	if err := s.RelayAll(ctx); err != nil {
 		return err

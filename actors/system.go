@@ -311,7 +311,8 @@ func (s *System) takeShards(ctx context.Context, check *startCheck) error {
 		return fmt.Errorf("take the shards: %w", err)
 	}
 	for i, head := range heads {
-		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1), reactions: newPendingReactions(maxPendingReactions)}
+		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1),
+			reactions: newPendingReactions(maxPendingReactions)}
 		sh.lane = newLane(s, sh, head.Epoch)
 		sh.followed.value = s.authorizer.Followed(sh.id)
 		sh.own.Store(s.follower.required[i])

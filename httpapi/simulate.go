@@ -31,8 +31,8 @@ func (h *cardHandlers) simulateRoutes() []route {
 
 // simulateMessage handles POST /api/dev/cards/{id}/simulate/{message} of a sandbox workspace: it
 // sends a network message about one of the caller's cards to the authorizer. Network ids are
-// global, so balance.SimulatedID keeps one tenant's test messages apart from another's. It fails with
-// not_found for an unknown message, card or authorization, and with invalid_body.
+// global, so balance.SimulatedID keeps one tenant's test messages apart from another's. It fails
+// with not_found for an unknown message, card or authorization, and with invalid_body.
 func (h *cardHandlers) simulateMessage(c *call) (answer, error) {
 	message, known := networkRoutes[c.params["message"]]
 	if !known {
@@ -126,9 +126,9 @@ func (h *cardHandlers) simulateExpiry(c *call, body map[string]any) (answer, err
 		"authorizationId": text, "heldAmountCents": 0})
 }
 
-// markIDs marks the ids of a message as simulated, and draws an id for a message without one. An originalId
-// that is not a string stays, for the authorizer to refuse. It fails with invalid_body for an id of
-// more than maxSimulatedID characters.
+// markIDs marks the ids of a message as simulated, and draws an id for a message without one. An
+// originalId that is not a string stays, for the authorizer to refuse. It fails with invalid_body
+// for an id of more than maxSimulatedID characters.
 func (h *cardHandlers) markIDs(c *call, body map[string]any) error {
 	if _, given := body["id"]; !given {
 		var b [8]byte

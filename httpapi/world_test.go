@@ -211,7 +211,8 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 		Ramp: w.ramp, Desk: sandbox.Desk{}, Accounts: accounts, Prices: sandbox.Prices{}, Chains: w.watched(),
 		WatchEvery: 10 * time.Millisecond, Issuer: sandbox.Issuer{},
 		Config: actors.Config{Journal: journal, Authorizer: w.engine, FollowedWithin: waitFor, RelayedWithin: waitFor,
-			Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 50 * time.Millisecond, TimerEvery: 50 * time.Millisecond, Fatal: fatal,
+			Sealer: sealer, Clock: w.clock.now, Entropy: rand.Reader, ExpireEvery: 50 * time.Millisecond, TimerEvery: 50 * time.Millisecond,
+			Fatal:  fatal,
 			Logger: suiteLog.logger()}})
 	require.NoError(t, err)
 	w.actors = &hooked{Actors: w.system}

@@ -121,9 +121,10 @@ type ReportedConversion struct {
 	Late       bool
 }
 
-// decideConversion decides the commands of this file. The error is a fault that refuses the command; the type of the command
-// lists the codes. SubmitConversion, AnswerConversion and LapseConversion are never refused. A bug
-// panics: a command for another workspace or an unknown outcome.
+// decideConversion decides the commands of this file. The error is a fault that refuses the
+// command; the type of the command lists the codes. SubmitConversion, AnswerConversion and
+// LapseConversion are never refused. A bug panics: a command for another workspace or an unknown
+// outcome.
 func (b conversions) decideConversion(m decision.Meta, command any) (d decision.Decision, err error) {
 	switch c := command.(type) {
 	case QuoteConversion:

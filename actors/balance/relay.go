@@ -260,8 +260,8 @@ func (d *relayRecords) cardID(card ident.UUID) string {
 // fails. addAuthorization calls it.
 func authorizationOf(h *hold.Hold) Authorization {
 	a := Authorization{
-		ID: h.ID.Format(ident.Authorization), NetworkID: givenID(h.Workspace, h.NetworkID), Decision: h.Decision.String(),
-		Reason:       h.Reason.String(),
+		ID: h.ID.Format(ident.Authorization), NetworkID: givenID(h.Workspace, h.NetworkID),
+		Decision: h.Decision.String(), Reason: h.Reason.String(),
 		ResponseCode: h.ResponseCode(), AmountCents: h.Asked, HeldCents: h.Held, ClearedCents: h.Cleared,
 		RefundedCents: h.Refunded, Status: h.Status.String(), Merchant: merchantOf(h.Merchant),
 		At: decision.StampOf(time.UnixMilli(h.At)),

@@ -360,8 +360,9 @@ func (m *daemon) startActors(ctx context.Context) (err error) {
 	return nil
 }
 
-// stopSystem relays the last decisions to the journal, for lastRelayWithin times PURSER_SLACK at most, and stops the
-// actors. Decisions that are left are relayed by the next start. It never fails.
+// stopSystem relays the last decisions to the journal, for lastRelayWithin times PURSER_SLACK at
+// most, and stops the actors. Decisions that are left are relayed by the next start. It never
+// fails.
 func (m *daemon) stopSystem() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(m.config.Slack)*lastRelayWithin)
 	defer cancel()

@@ -134,7 +134,8 @@ func (m *daemon) admitRequests(context.Context) error {
 	if m.config.Mailer != nil {
 		mailer = m.config.Mailer
 	}
-	server, err := httpapi.New(httpapi.Config{Actors: m.system, RequestTimeout: time.Duration(m.config.Slack) * httpapi.RequestTimeout,
+	server, err := httpapi.New(httpapi.Config{Actors: m.system,
+		RequestTimeout: time.Duration(m.config.Slack) * httpapi.RequestTimeout,
 		DerivePassword: worker.Derive, BaseURL: m.config.BaseURL,
 		Network:        newSimulator(m.authorizer, m.config.NetworkSecrets[0], m.memory),
 		PartnerSecrets: m.config.PartnerSecrets.ByPartner(), PartnerSignatures: m.config.PartnerSignatures,

@@ -335,7 +335,8 @@ func (s *Restoration) LoadJournal(ctx context.Context, identity persistence.Iden
 	resumed := s.touched
 	s.touched = true
 	err := s.From.archive(func(r *archive.Reader) error {
-		return pgjournal.Load(ctx, pgjournal.Options{URL: s.DatabaseURL, Slack: s.Slack}, identity, NextIncarnation(r.Content()))
+		return pgjournal.Load(ctx, pgjournal.Options{URL: s.DatabaseURL, Slack: s.Slack}, identity,
+			NextIncarnation(r.Content()))
 	})
 	if errors.Is(err, pgjournal.ErrNotEmpty) {
 		err = s.requireOwn(ctx, identity, err)
