@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"os"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -32,6 +33,8 @@ func TestAnEmptySettingIsTheDefault(t *testing.T) {
 		}), parsed)
 		return values
 	}
+	t.Setenv("PURSER_SLACK", "") // TestMain has set it
+	require.NoError(t, os.Unsetenv("PURSER_SLACK"))
 	commands := [][]string{{"serve"}, {"backup", "dir"}, {"sandbox-bank"}, {"topics"}, {"demo"}, {"audit"}}
 	var before []map[string]string
 	for _, command := range commands {
