@@ -144,7 +144,7 @@ var (
 		"cmd/purser/buildinfo": {},
 		"cmd/purser/datadir": {
 			"authorizer", "persistence", "persistence/ident", "persistence/pebblegate",
-			"persistence/pebblejournal", "persistence/pgjournal",
+			"persistence/pebblejournal", "persistence/pgjournal", "persistence/postgres",
 		},
 		"cmd/purser/demo": {
 			"actors/agent/intent", "cmd/purser/adminport", "cmd/purser/apiclient", "cmd/purser/buildinfo",

@@ -3,9 +3,9 @@ package main
 import (
 	"errors"
 	"io"
-	"os"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -84,4 +84,12 @@ func defaults(t *testing.T) settings.Settings {
 	_, err = parser.Parse(nil)
 	require.NoError(t, err)
 	return s
+}
+
+// A slack outside of its bounds is refused by name, in a command on the stores too.
+func TestASlackOutOfBoundsIsRefused(t *testing.T) {
+	for _, slack := range []string{"0", "101", "much"} {
+		t.Setenv("PURSER_SLACK", slack)
+		require.ErrorContains(t, run([]string{"audit", "--data-dir", t.TempDir()}, io.Discard), "PURSER_SLACK", slack)
+	}
 }

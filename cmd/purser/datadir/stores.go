@@ -1,10 +1,12 @@
 package datadir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"purser/authorizer"
@@ -12,6 +14,7 @@ import (
 	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
 	"purser/persistence/pgjournal"
+	"purser/persistence/postgres"
 )
 
 // Stores names where the stores of a deployment are. Commands that maintain the stores embed it for
@@ -19,7 +22,20 @@ import (
 type Stores struct {
 	DataDir     string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
 	DatabaseURL string `name:"database-url" env:"DATABASE_URL" secret:"" help:"Postgres that has the journal; the directory has it when unset."`
-	Slack       int    `name:"slack" env:"PURSER_SLACK" default:"1" help:"1 to 100: how many times as long as usual Postgres may take, for slow machines."`
+	Slack       Slack  `name:"slack" env:"PURSER_SLACK" default:"1" help:"1 to 100: how many times as long as usual Postgres may take, for slow machines."`
+}
+
+// Slack multiplies the timeouts of Postgres: 1 to 100. The empty text is 1.
+type Slack int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Slack) UnmarshalText(text []byte) error {
+	n, err := strconv.Atoi(cmp.Or(string(text), "1"))
+	if err != nil || n < 1 || n > postgres.MaxSlack {
+		return fmt.Errorf("PURSER_SLACK: an integer from 1 to %d", postgres.MaxSlack)
+	}
+	*s = Slack(n)
+	return nil
 }
 
 // JournalOptions are the options of OpenJournal.
@@ -81,7 +97,7 @@ func (s Stores) openDatabase(ctx context.Context, use JournalOptions) (persisten
 		Entropy:    use.Entropy,
 		Note:       use.Note,
 		Fatal:      use.Fatal,
-		Slack:      s.Slack,
+		Slack:      int(s.Slack),
 	})
 	switch {
 	case errors.Is(err, pgjournal.ErrForeign):

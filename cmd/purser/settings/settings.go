@@ -146,7 +146,7 @@ type Config struct {
 
 // Stores is where the stores are.
 func (c *Config) Stores() datadir.Stores {
-	return datadir.Stores{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, Slack: c.Slack}
+	return datadir.Stores{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, Slack: datadir.Slack(c.Slack)}
 }
 
 // Bounds of the settings.

@@ -92,7 +92,7 @@ func Audit(ctx context.Context, at datadir.Stores, journal persistence.Journal, 
 	if at.DatabaseURL == "" {
 		return audit.Run(ctx, sources)
 	}
-	ledger, err := book.Open(ctx, book.Options{URL: at.DatabaseURL, Identity: journal.Identity(), Slack: at.Slack,
+	ledger, err := book.Open(ctx, book.Options{URL: at.DatabaseURL, Identity: journal.Identity(), Slack: int(at.Slack),
 		PoolSize: 1})
 	if err != nil {
 		return r, err

@@ -20,9 +20,9 @@ import (
 // as if nothing had happened. What stays in the directory is marked as moved, and a start that
 // would go on with it is refused: two histories can not be brought together again.
 type MigrateJournalCmd struct {
-	DataDir string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
-	To      string `name:"to" env:"DATABASE_URL" secret:"" required:"" help:"Postgres that shall have the journal; a database without one."`
-	Slack   int    `name:"slack" env:"PURSER_SLACK" default:"1" help:"1 to 100: how many times as long as usual Postgres may take, for slow machines."`
+	DataDir string        `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
+	To      string        `name:"to" env:"DATABASE_URL" secret:"" required:"" help:"Postgres that shall have the journal; a database without one."`
+	Slack   datadir.Slack `name:"slack" env:"PURSER_SLACK" default:"1" help:"1 to 100: how many times as long as usual Postgres may take, for slow machines."`
 }
 
 // Run is `purser migrate-journal`: it moves the journal to Postgres while no server has the
@@ -87,7 +87,7 @@ func (m *MigrateJournalCmd) Load(ctx context.Context, from *pebblejournal.Journa
 		return err
 	}
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
-	err = pgjournal.Load(ctx, pgjournal.Options{URL: m.To, Slack: m.Slack}, from.Identity(), snapshot.Content(ctx))
+	err = pgjournal.Load(ctx, pgjournal.Options{URL: m.To, Slack: int(m.Slack)}, from.Identity(), snapshot.Content(ctx))
 	if errors.Is(err, pgjournal.ErrNotEmpty) {
 		return nil // compare finds its owner
 	}
@@ -101,7 +101,7 @@ func (m *MigrateJournalCmd) compare(ctx context.Context, from *pebblejournal.Jou
 	if err != nil {
 		return want, err
 	}
-	to, err := pgjournal.Open(ctx, pgjournal.Options{URL: m.To, Slack: m.Slack})
+	to, err := pgjournal.Open(ctx, pgjournal.Options{URL: m.To, Slack: int(m.Slack)})
 	if err != nil {
 		return want, err
 	}

@@ -335,7 +335,7 @@ func (s *Restoration) LoadJournal(ctx context.Context, identity persistence.Iden
 	resumed := s.touched
 	s.touched = true
 	err := s.From.archive(func(r *archive.Reader) error {
-		return pgjournal.Load(ctx, pgjournal.Options{URL: s.DatabaseURL, Slack: s.Slack}, identity,
+		return pgjournal.Load(ctx, pgjournal.Options{URL: s.DatabaseURL, Slack: int(s.Slack)}, identity,
 			NextIncarnation(r.Content()))
 	})
 	if errors.Is(err, pgjournal.ErrNotEmpty) {
@@ -348,7 +348,7 @@ func (s *Restoration) LoadJournal(ctx context.Context, identity persistence.Iden
 // requireOwn accepts a database that this very restore has filled before it was interrupted. For
 // any other database it fails with the refusal.
 func (s *Restoration) requireOwn(ctx context.Context, identity persistence.Identity, refusal error) error {
-	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: s.DatabaseURL, Slack: s.Slack})
+	journal, err := pgjournal.Open(ctx, pgjournal.Options{URL: s.DatabaseURL, Slack: int(s.Slack)})
 	if err != nil {
 		return err
 	}
