@@ -2,6 +2,7 @@
 
 FUZZTIME   ?= 15s
 BENCHTIME  ?= 1s
+BENCHNAME  ?= bench/results/short
 ON_KAFKA    = TestTheRealProcess/kill_-9/postgres|TestSwipesDoNotNoticeAnOutage
 VERSION    ?= $(shell sed -n 's/^var Version = "\(.*\)"/\1/p' cmd/purser/buildinfo/buildinfo.go)
 PLATFORMS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
@@ -144,14 +145,14 @@ lint:
 vuln:
 	.ci/vuln $(GOVULNCHECK)
 
-# Every workload against a server of its own, in about three minutes, with the machine's own figures beside them. With DATABASE_URL (an
-# empty database) and KAFKA_BROKERS it runs on those. The results are bench/results/short-1 and so on; BENCHNAME names them otherwise.
+# Every kind of stream against a server of its own, in about two minutes, with the machine's own figures beside them. With DATABASE_URL
+# (an empty database) and KAFKA_BROKERS it runs on those. The result is BENCHNAME.json and BENCHNAME.html.
 bench: build
-	./bin/purser bench short $(if $(BENCHNAME),--name $(BENCHNAME))
+	./bin/purser bench short --out $(BENCHNAME)
 
-# Ten million cards and as many decisions in a temporary directory, about 3 GB: hot and cold swipes, memory, kill -9.
+# A million cards, made through REST in about five minutes: swipes of all of them alike, and three kill -9 under these swipes.
 bench-cards: build
-	./bin/purser bench cards --results bench/results
+	./bin/purser bench authorize --own --cards 1000000 --workspaces 1000 --spread uniform --kills 3 --out bench/results/cards
 
 microbench:
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...

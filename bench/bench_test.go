@@ -3,304 +3,392 @@ package bench
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"net"
+	"crypto/x509"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
-	"pgregory.net/rapid"
 )
 
-// listen serves a handler on a free port and returns its base URL.
-func listen(t *testing.T, handler fasthttp.RequestHandler) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+func TestAStreamIsReadFromItsText(t *testing.T) {
+	for text, want := range map[string]Stream{
+		"authorize":             {Authorize, 64, 0},
+		"card-reads:8":          {CardReads, 8, 0},
+		"lifecycle@50":          {Lifecycle, 64, 50},
+		"treasury-reads:2@5000": {TreasuryReads, 2, 5000},
+	} {
+		var s Stream
+		require.NoError(t, s.UnmarshalText([]byte(text)))
+		require.Equal(t, want, s)
+		require.NoError(t, s.UnmarshalText([]byte(want.String())))
+		require.Equal(t, want, s)
+	}
+	for _, text := range []string{"", "swipes", "authorize:0", "authorize:x", "authorize@", "authorize@0", "authorize:5000"} {
+		require.Error(t, new(Stream).UnmarshalText([]byte(text)), text)
+	}
+}
+
+func TestFaultsOfARunAreAllNamed(t *testing.T) {
+	_, err := Run(t.Context(), Config{Cards: 4, Workspaces: 5, Declines: 91, Loads: []Load{{Kill: true, Spread: "wide",
+		Streams: []Stream{{CardUpdates, 5, 0}, {CardUpdates, 1, 0}}}}})
+	for _, text := range []string{"secret", "workspaces", "declines", "duration", "spread", "a server of the run's own",
+		"a card for each of 5", "one writer"} {
+		require.ErrorContains(t, err, text)
+	}
+	_, err = Compare(t.Context(), Config{}, Target{}, 0)
+	require.ErrorContains(t, err, "rounds")
+}
+
+// Every kind of stream is measured, each answer is right, and the dollars add up.
+func TestEveryKind(t *testing.T) {
+	f := newFakeServer(t)
+	c := f.config(t, "authorize:4@500", "lifecycle:2", "card-updates:2", "card-reads:2@100", "treasury-reads:2")
+	c.Yardstick, c.DiskDir, c.Empty = 10*time.Millisecond, t.TempDir(), serve(t, func(*fasthttp.RequestCtx) {})
+	c.Target.Process = os.Getpid
+	r, err := Run(t.Context(), c)
 	require.NoError(t, err)
-	server := &fasthttp.Server{Handler: handler}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(ln) }()
-	t.Cleanup(func() {
-		require.NoError(t, server.Shutdown())
-		require.NoError(t, <-ended)
-	})
-	return "http://" + ln.Addr().String()
-}
-
-// runAt returns a run against a server without cards.
-func runAt(url string) *run {
-	return &run{Config: Config{Target: Target{REST: url, Network: url, Secret: "s"}}.withDefaults()}
-}
-
-func TestFaultsAreNamedAtOnce(t *testing.T) {
-	c := Config{Target: Target{REST: "ftp://x", Network: "", Admin: "https://x:1"}, Cards: -1, Workspaces: 5000, Merchants: -1,
-		Skew: 0.5, Declines: 99, YardstickFor: time.Hour, Loads: []Load{{Workload: "dance", Connections: 5000, Rate: -1,
-			RESTRate: -1, Duration: -1, Spread: "thin"}, {Name: "m", Workload: Mixed, Connections: 9},
-			{Name: "r", Workload: REST, Rate: 5, ReadRate: -1}, {Name: "k", Workload: Recovery},
-			{Name: "a", Workload: Authorize, Search: true},
-			{Name: "s", Workload: Soak, Connections: 4000}, {Name: "c", Workload: Cards, Rate: 5, Spread: SpreadWorkspace}}}
-	_, err := Run(t.Context(), c)
-	for _, fault := range []string{"REST URL", "Network URL", "Admin URL", "secret", "cards", "workspaces", "merchants", "skew",
-		"declines", "yardstick", `no workload "dance"`, "dance: connections", "dance: rate", "dance: REST rate",
-		"dance: duration", `no spread "thin"`, "m: needs a rate", "r: is a closed loop", "r: read rate must",
-		"r: only mixed takes a rate of reads", "m: needs a card for each of 9 connections", "k: needs a server",
-		"a: only sustain searches", "s: at most 512", "c: needs cards", "c: leaves no server", "c: needs a server", "c: is a closed loop",
-		"c: does not know"} {
-		require.ErrorContains(t, err, fault)
+	require.Empty(t, r.Failure())
+	require.Len(t, r.Stages, 5)
+	for _, s := range r.Stages {
+		for _, m := range s.Measures {
+			require.Positive(t, m.Count, "%s %s", s.Name, m.Name)
+			require.Positive(t, m.P50OfFloor)
+		}
+		require.Equal(t, s.Stream.Rate == 0, s.Measures[0].OfEmpty > 0)
 	}
-	require.ErrorContains(t, Config{}.Validate(), "loads must be")
-	good := Config{Target: Target{REST: "http://h:1", Network: "http://h:2", Secret: "s"}, Loads: []Load{{Workload: Authorize}}}
-	require.NoError(t, good.Validate())
-	good.Target = good.Target.OverTLS(nil)
-	require.Equal(t, []string{"https://h:1", "https://h:2"}, []string{good.Target.REST, good.Target.Network})
-	require.NoError(t, good.Validate())
-	good.Stock = &Stock{}
-	require.ErrorContains(t, good.Validate(), "authorize: makes cards of its own")
-}
+	require.Contains(t, r.Stages[0].remarks(), "most decisions in the backlog: 5")
 
-// A server that stalls once delays every request that is due meanwhile, and each latency includes
-// the rest of the stall. Latencies from the time of sending would show the stall once per
-// connection.
-//
-// The run ends after a number of requests, not by the clock, because a paused machine makes more
-// requests late, not fewer due.
-func TestAnOpenLoopChargesAStallToAllThatWereDue(t *testing.T) {
-	const rate, connections, stall, stalled, last = 500, 4, 600 * time.Millisecond, 300, 700 // from 250 on they are recorded
-	ctx, end := context.WithCancel(t.Context())
-	var gate sync.Mutex
-	requests := 0
-	url := listen(t, func(*fasthttp.RequestCtx) {
-		gate.Lock()
-		defer gate.Unlock()
-		switch requests++; requests {
-		case stalled:
-			time.Sleep(stall)
-		case last:
-			end()
-		}
-	})
-	stages, err := runAt(url).runFlows(ctx, &Load{Duration: time.Hour}, nil,
-		flow{traffic: &nothing{}, connections: connections, rate: rate})
-	require.ErrorIs(t, err, context.Canceled)
-	s := stages[0]
-	require.Zero(t, s.Wrong)
-	require.GreaterOrEqual(t, s.Measures[0].MaxMicros, toMicros(int64(stall))*0.95)
-	require.GreaterOrEqual(t, slowerThan(s.Measures[0], stall/2), float64(rate)*stall.Seconds()/4)
-	require.Greater(t, s.LateP99Micros, toMicros(int64(stall/4)), "what waited for a connection was sent late")
-}
-
-// slowerThan estimates from the curve how many answers took longer.
-func slowerThan(m Measure, d time.Duration) float64 {
-	for _, p := range m.Curve {
-		if p.Micros > toMicros(int64(d)) {
-			return float64(m.Count) * (100 - p.Percentile) / 100
-		}
-	}
-	return 0
-}
-
-// Every due request is sent or counted as unsent.
-func TestWhatWasDueIsSentOrCountedAsUnsent(t *testing.T) {
-	const rate, connections = 200, 2
-	l := &Load{Duration: time.Second}
-	release := make(chan struct{})
-	var sent atomic.Int64
-	url := listen(t, func(*fasthttp.RequestCtx) {
-		if sent.Add(1) == 1 {
-			time.AfterFunc(2*l.Duration, func() { close(release) }) // time was up by then: the load has begun before this
-		}
-		<-release
-	})
-	stages, err := runAt(url).runFlows(t.Context(), l, nil, flow{traffic: &nothing{}, connections: connections, rate: rate})
+	text, err := json.Marshal(&r)
 	require.NoError(t, err)
-	due := int64((l.Duration + l.Duration/10) / (time.Second / rate))
-	require.LessOrEqual(t, sent.Load(), int64(connections))
-	require.Equal(t, due, sent.Load()+stages[0].Unsent)
+	var again Report
+	require.NoError(t, json.Unmarshal(text, &again))
+	require.Equal(t, r, again)
 }
 
-// A flow that is late at the end of the load counts the requests that were due before the end as
-// unsent. A request due exactly at the end does not count.
-func TestDuesThatComeTooLateAreCountedAsUnsent(t *testing.T) {
-	const period = 5 * time.Millisecond
-	for _, dues := range []int64{1, 220} {
-		for _, rest := range []time.Duration{1, period - 1, period} {
-			until := time.Now()
-			p := pace{began: until.Add(-time.Duration(dues-1)*period - rest), until: until, period: period,
-				dues: make(chan time.Time)} // without a receiver
-			p.sendDueTimes(t.Context())
-			require.Equal(t, dues, p.unsent.Load(), "%s before the end", rest)
-		}
+// A wrong answer of each kind, and dollars that do not add up, end the run.
+func TestALieIsFound(t *testing.T) {
+	for _, c := range []struct{ kind, path, from, to string }{
+		{Authorize, authorizations, `"decision":"approved"`, `"decision":"declined"`},
+		{Authorize, authorizations, `"reason":"approved"`, `"reason":"card_frozen"`},
+		{Authorize, authorizations, `"approvedAmountCents":`, `"approvedAmountCents":1`},
+		{Authorize, authorizations, `"id":"`, `"id":"x`},
+		{Authorize, "/api/treasury", `"availableCents":`, `"availableCents":1`},
+		{Lifecycle, clearings, "posted", "unmatched"},
+		{Lifecycle, refunds, `"id":"`, `"id":"x`},
+		{CardUpdates, "/api/cards/", `UsdCents":`, `UsdCents":1`},
+		{CardReads, "/api/cards/", `UsdCents":`, `UsdCents":1`},
+		{CardReads, "/api/cards/", `"id":"`, `"id":"x`},
+		{TreasuryReads, "/api/treasury", `"availableCents":`, `"availableCents":1`},
+	} {
+		t.Run(c.kind+" "+c.to, func(t *testing.T) {
+			t.Parallel()
+			f := newFakeServer(t)
+			config := f.config(t, c.kind+":4")
+			config.Loads[0].Duration = 20 * time.Second // the lie ends it
+			if c.kind == Authorize && c.path == "/api/treasury" {
+				config.Loads[0].Duration = 20 * time.Millisecond
+			}
+			r, _, err := begin(t.Context(), config)
+			require.NoError(t, err)
+			f.alter(func() {
+				f.lie = func(path, answer string) string {
+					if strings.HasPrefix(path, c.path) {
+						return strings.Replace(answer, c.from, c.to, 1)
+					}
+					return answer
+				}
+			})
+			r.settleWithin = time.Millisecond
+			stages, err := r.runLoad(t.Context(), &r.Loads[0])
+			require.NoError(t, err)
+			require.Contains(t, stages[0].Wrong, c.path)
+			require.Contains(t, stages[0].Wrong, "purser audit")
+		})
 	}
 }
 
-func TestAClosedLoopSendsOneRequestAtATimeOnEachConnection(t *testing.T) {
-	const connections = 8
-	ctx, end := context.WithCancel(t.Context())
-	var now, most atomic.Int64
-	url := listen(t, func(ctx *fasthttp.RequestCtx) {
-		for n := now.Add(1); n > most.Load(); {
-			most.Store(n)
-		}
-		now.Add(-1)
-		if string(ctx.Request.Header.Peek("Authorization")) != "Bearer s" || string(ctx.Path()) != authorizations {
-			ctx.SetStatusCode(fasthttp.StatusBadRequest)
-		}
-	})
-	r := runAt(url)
-	r.Progress = func(p Progress) {
-		if p.PerSecond > 0 {
-			end()
+// A server that stands still delays all requests that are due meanwhile. Each of them is charged
+// with its own delay, or is counted as unsent.
+func TestAStallIsChargedToAllThatWereDue(t *testing.T) {
+	const stall, rate = 300 * time.Millisecond, 1000
+	var once sync.Once
+	r := newRun(Config{Target: Target{Network: serve(t, func(*fasthttp.RequestCtx) { once.Do(func() { time.Sleep(stall) }) })}})
+	l := &Load{Streams: []Stream{{emptyRequests, 1, rate}}, Duration: 2 * stall}
+	streams, _, err := r.runStreams(t.Context(), l)
+	require.NoError(t, err)
+	late, s := int64(0), streams[0]
+	for _, bar := range s.whole[0].Distribution() {
+		if bar.From >= int64(stall/3) {
+			late += bar.Count
 		}
 	}
-	closed := flow{traffic: &nothing{}, connections: connections}
-	stages, err := r.runFlows(ctx, &Load{Duration: time.Minute}, nil, closed)
-	require.ErrorIs(t, err, context.Canceled, "it tells of its progress")
-	require.Zero(t, stages[0].Wrong, stages[0].Differences)
-	require.LessOrEqual(t, most.Load(), int64(connections))
-	require.Positive(t, stages[0].Measures[0].Count)
-	require.NotEmpty(t, stages[0].Moments)
-	_, err = r.runFlows(t.Context(), &Load{Duration: time.Millisecond}, nil, closed)
-	require.NoError(t, err, "it ends by itself")
+	warmUp := s.from.Sub(s.began)
+	require.GreaterOrEqual(t, late+s.unsent(s.until), int64((stall-stall/3-warmUp)/time.Millisecond)-1)
+	due := int64(s.until.Sub(s.began) / time.Millisecond)
+	require.InDelta(t, due, s.next+s.unsent(s.until), 1)
+}
+
+// In a closed loop each connection has one request under way.
+func TestAClosedLoopHasOneRequestUnderWayOnEachConnection(t *testing.T) {
+	var mu sync.Mutex
+	now, most, arrived := 0, 0, make(chan struct{})
+	r := newRun(Config{Target: Target{Network: serve(t, func(*fasthttp.RequestCtx) {
+		mu.Lock()
+		now++
+		if most = max(most, now); now == 3 {
+			close(arrived)
+		}
+		mu.Unlock()
+		<-arrived
+	})}})
+	streams, _, err := r.runStreams(t.Context(), &Load{Streams: []Stream{{emptyRequests, 3, 0}}, Duration: time.Millisecond})
+	require.NoError(t, err)
+	require.False(t, r.collectStages(&Load{}, streams)[0].failed())
+	require.GreaterOrEqual(t, most, 3)
 }
 
 func TestARunEndsWithItsContext(t *testing.T) {
+	f := newFakeServer(t)
+	c := f.config(t, Authorize)
 	ctx, cancel := context.WithCancel(t.Context())
-	url := listen(t, func(*fasthttp.RequestCtx) { cancel() })
-	for _, rate := range []int{0, 100} {
-		_, err := runAt(url).runFlows(ctx, &Load{Duration: time.Hour}, nil, flow{traffic: &nothing{}, connections: 2, rate: rate})
-		require.ErrorIs(t, err, context.Canceled)
-	}
-}
-
-func TestCardsAreDrawnFromASeededZipf(t *testing.T) {
-	draw := func(seed uint64, connection int) (cards []uint64, first int) {
-		r := runAt("http://h:1")
-		r.Seed, r.cards = seed, &portfolio{plain: make([]*card, 100)}
-		w := newWorker(r, connection, "1a")
-		for range 1000 {
-			c := w.cards.Uint64()
-			require.Less(t, c, uint64(100))
-			if cards = append(cards, c); c == 0 {
-				first++
-			}
+	c.Loads[0].Duration = 10 * time.Second
+	c.Progress = func(p Progress) {
+		if p.Done > 0 {
+			cancel()
 		}
-		return cards, first
 	}
-	one, first := draw(1, 0)
-	again, _ := draw(1, 0)
-	require.Equal(t, one, again)
-	require.Greater(t, first, 100, "the first card is drawn far more often than one time in a hundred")
-	for _, other := range [][2]int{{2, 0}, {1, 1}} {
-		cards, _ := draw(uint64(other[0]), other[1])
-		require.NotEqual(t, one, cards)
-	}
+	_, err := Run(ctx, c)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
-// The sum over the lanes has every recorded latency.
-func TestLanesAreMerged(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		took := rapid.SliceOfN(rapid.Int64Range(0, 2*highestNanos), 1, 200).Draw(t, "took")
-		rec, all := newRecorder(2), newHistogram(wholeDigits)
-		for i, nanos := range took {
-			rec.laneOf(i).recordAnswered(i%2, time.Duration(nanos))
-			recordNanos(all, min(nanos, highestNanos))
-		}
-		sum := rec.allLatencies(0)
-		require.Zero(t, sum.Merge(rec.allLatencies(1)))
-		require.True(t, sum.Equals(all))
-		rec.laneOf(len(took)).recordUndecided(1)
-		require.Zero(t, rec.countUndecided(0))
-		require.EqualValues(t, 1, rec.countUndecided(1))
-		moment, undecided := rec.momentLatencies()
-		require.EqualValues(t, len(took), moment.TotalCount())
-		require.EqualValues(t, 1, undecided)
-		moment, undecided = rec.momentLatencies()
-		require.Zero(t, moment.TotalCount(), "a moment begins anew")
-		require.Zero(t, undecided)
-	})
-}
-
-func TestHighestFindsTheRateThatIsHeld(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		limit, first := rapid.IntRange(1, 200_000).Draw(t, "limit"), rapid.IntRange(1000, 20_000).Draw(t, "first")
-		probes := 0
-		rate, err := highestHeld(first, func(rate int) (bool, error) { probes++; return rate <= limit, nil })
-		require.NoError(t, err)
-		require.LessOrEqual(t, rate, max(limit, 1))
-		require.LessOrEqual(t, probes, maxDoublings+maxBisections)
-		if limit > first/16 {
-			require.GreaterOrEqual(t, float64(rate), 0.9*float64(min(limit, first<<(maxDoublings-1))))
-		}
-	})
-}
-
-// A wrong or missing answer to a probe ends the search and is reported.
-func TestAFaultyProbeEndsASearch(t *testing.T) {
-	admin := listen(t, func(ctx *fasthttp.RequestCtx) { fmt.Fprintf(ctx, "%s 0\n", backlogGauge) })
-	for name, lie := range map[string]func(o *office, q *request){
-		"wrong":     func(_ *office, q *request) { q.cents++ },
-		"no answer": func(_ *office, q *request) { q.noAnswer = true },
-	} {
-		r := officeRun(t, lie)
-		r.Target.Admin = admin
-		l := Load{Workload: Sustain, Connections: 2, Rate: 500, Duration: time.Second, Search: true}
-		l.setDefaults()
-		all, err := r.runLoad(t.Context(), &l)
-		require.NoError(t, err)
-		require.Len(t, all, 1, name)
-		require.True(t, all[0].hasFailed(), name)
-		require.Equal(t, "sustain: probe at 500/s", all[0].Name)
-	}
-}
-
-func TestABacklogIsBoundedOrNot(t *testing.T) {
-	held := func(backlog func(second int) float64, change func(s *Stage)) bool {
-		s := Stage{Rate: 1000, Seconds: 60, Outcomes: map[string]int64{"approved": 60_000}}
-		for i := range 60 {
-			s.Moments = append(s.Moments, Moment{AtSeconds: float64(i), Gauges: map[string]float64{backlogGauge: backlog(i)}})
-		}
-		change(&s)
-		s.judgeBacklog()
-		require.Equal(t, s.Held, len(s.NotHeld) == 0, "it says why")
-		return s.Held
-	}
-	same := func(*Stage) {}
-	require.True(t, held(func(int) float64 { return 0 }, same))
-	require.True(t, held(func(int) float64 { return 5000 }, same), "much, but no more and more")
-	require.True(t, held(func(s int) float64 { return float64(s) * 15 }, same), "less than a second's swipes")
-	require.False(t, held(func(s int) float64 { return float64(s) * 100 }, same))
-	none := func(int) float64 { return 0 }
-	require.True(t, held(none, func(s *Stage) { s.Unsent = 1000 }))
-	require.False(t, held(none, func(s *Stage) { s.Unsent = 1001 }), "over a second's swipes")
-	require.False(t, held(none, func(s *Stage) { s.Seconds, s.Unsent = 10, 201 }), "a queue that grows")
-	require.True(t, held(none, func(s *Stage) { s.LateP99Micros = 1e6 }))
-	require.False(t, held(none, func(s *Stage) { s.LateP99Micros = 1e6 + 1 }), "a queue before the server")
-	require.False(t, held(none, func(s *Stage) { s.Outcomes["timeout"] = 100 }))
-	require.False(t, held(none, func(s *Stage) { s.Moments = nil }), "a server that tells nothing is not known to hold")
-	require.False(t, held(none, func(s *Stage) {
-		for i := range s.Moments {
-			s.Moments[i].Gauges["purser_outbox_lag_seconds"] = float64(i)
-		}
-	}), "the outbox falls behind")
-}
-
-func TestFiguresOfTheServer(t *testing.T) {
-	found, err := figuresOf(bytes.NewReader([]byte(`# HELP purser_backlog_entries x
-# TYPE purser_backlog_entries gauge
-purser_backlog_entries 1234
-purser_backlog_limit_entries 1e+07
-purser_relay_lag_seconds 0.25
-purser_relay_lag_cents 9
-purser_consumer_lag_events{consumer="book"} 3
-purser_consumer_lag_events{consumer="webhook"} 4
-purser_outbox_lag_seconds{shard="1"} 3
-purser_outbox_lag_seconds{shard="2"} 2
-purser_decisions_total{reason="approved"} 8
-go_goroutines 12
-`)), tellsBehind)
+// A server that does not answer is a failure; one without a decision is not.
+func TestMissingAnswersFail(t *testing.T) {
+	f := newFakeServer(t)
+	r, report, err := begin(t.Context(), f.config(t, "authorize:2"))
 	require.NoError(t, err)
-	require.Equal(t, map[string]float64{"purser_backlog_entries": 1234, "purser_relay_lag_seconds": .25,
-		"purser_consumer_lag_events": 7, "purser_outbox_lag_seconds": 3}, found)
+	f.alter(func() { f.away = 5 })
+	stages, err := r.runLoad(t.Context(), &r.Loads[0])
+	require.NoError(t, err)
+	require.False(t, stages[0].failed(), "%+v", stages[0])
+	require.EqualValues(t, 5, stages[0].Outcomes["503"])
+
+	r.Target.Network = "http://127.0.0.1:1"
+	stages, err = r.runLoad(t.Context(), &r.Loads[0])
+	require.NoError(t, err)
+	report.addStages(stages)
+	require.Contains(t, report.Failure(), "no answer")
+}
+
+func TestAWrongSecretIsToldBeforeTheLoad(t *testing.T) {
+	c := newFakeServer(t).config(t, Authorize)
+	c.Target.Network = serve(t, func(ctx *fasthttp.RequestCtx) { ctx.SetStatusCode(401) })
+	_, err := Run(t.Context(), c)
+	require.ErrorContains(t, err, "answered 401")
+	c.Target.Network = "http://127.0.0.1:1"
+	_, err = Run(t.Context(), c)
+	require.ErrorContains(t, err, "does not answer")
+}
+
+// fakeKill answers 503 some times after a kill.
+type fakeKill struct {
+	f     *fakeServer
+	kills int
+}
+
+func (k *fakeKill) Kill() error  { k.kills++; k.f.alter(func() { k.f.away = 30 }); return nil }
+func (k *fakeKill) Start() error { return nil }
+
+// A kill is measured until the first correct swipe. Attempts meanwhile are no failure.
+func TestAKillIsMeasured(t *testing.T) {
+	f := newFakeServer(t)
+	k := &fakeKill{f: f}
+	c := f.config(t, "authorize:4", "lifecycle:2")
+	c.Server, c.Loads[0].Kill = k, true
+	r, err := Run(t.Context(), c)
+	require.NoError(t, err)
+	require.Empty(t, r.Failure())
+	require.Equal(t, 1, k.kills)
+	require.Equal(t, "kill -9 to first correct swipe", r.Stages[0].Figures[0].Name)
+	require.Positive(t, r.Stages[0].Figures[0].Value)
+	require.Positive(t, r.Stages[0].Outcomes[whileDown])
+}
+
+// An approval that the server has lost by its restart is found by the dollars.
+func TestALostApprovalIsFoundAfterAKill(t *testing.T) {
+	owner := &tenant{deposited: 1000}
+	owner.book(-100, right, true)
+	owner.book(-10, missing, true)
+	owner.book(-1, undecided, true)
+	least, most := owner.expected()
+	require.Equal(t, []int64{889, 900}, []int64{least, most})
+	owner.book(50, missing, true)
+	least, most = owner.expected()
+	require.Equal(t, []int64{889, 950}, []int64{least, most})
+	owner.book(-1, undecided, false)
+	least, _ = owner.expected()
+	require.EqualValues(t, 889, least)
+}
+
+// An update without an answer may take effect at any later time, so that the acknowledged limits
+// after it prove nothing.
+func TestWhatACardMayShow(t *testing.T) {
+	c := &card{id: "c"}
+	answer := func(cents string) []byte { return []byte(`{"id":"c","monthlyLimitUsdCents":` + cents + `}`) }
+	require.Empty(t, c.judge(200, answer("499999999998"), 1, 2))
+	require.NotEmpty(t, c.judge(200, answer("500000000000"), 1, 2))
+	require.NotEmpty(t, c.judge(200, answer("499999999997"), 1, 2))
+	require.NotEmpty(t, c.judge(500, answer("499999999998"), 1, 2))
+	require.NotEmpty(t, c.judge(200, []byte(`{}`), 1, 2))
+}
+
+// Two servers are measured in turns; an other without REST gets the swipes of this one's cards.
+func TestAComparisonAlternates(t *testing.T) {
+	this, other := newFakeServer(t), newFakeServer(t)
+	network := other.target
+	network.REST, network.Admin = "", ""
+	for _, target := range []Target{other.target, network} {
+		r, err := Compare(t.Context(), this.config(t, "authorize:2"), target, 2)
+		require.NoError(t, err)
+		var names []string
+		for _, s := range r.Stages {
+			names = append(names, s.Name)
+		}
+		require.Equal(t, []string{"round 1, this: authorize:2", "round 1, other: authorize:2", "round 2, other: authorize:2",
+			"round 2, this: authorize:2"}, names)
+		require.Empty(t, r.Failure())
+		require.Equal(t, "authorize authorize /s", r.Ratios[0].Figure)
+		require.LessOrEqual(t, r.Ratios[0].Least, r.Ratios[0].Median)
+	}
+}
+
+func TestRatiosHaveASpread(t *testing.T) {
+	x := Ratio{This: []float64{2, 9, 4, 8}, Other: []float64{1, 3, 4, 2}}
+	x.setSpread()
+	require.Equal(t, []float64{2.5, 1, 4}, []float64{x.Median, x.Least, x.Most})
+	x = Ratio{This: []float64{2, 0}, Other: []float64{1, 3}}
+	x.setSpread()
+	require.Zero(t, x.Median, "a round is not known")
+	require.Zero(t, median(nil))
+}
+
+// reportOfTwo is a report of two requests, of 100 and 300 µs.
+func reportOfTwo() Report {
+	h := newHistogram(wholeDigits)
+	recordNanos(h, 100*time.Microsecond)
+	recordNanos(h, 300*time.Microsecond)
+	r := Report{Title: "two <requests>", Yardstick: Yardstick{SyncP50Micros: 40, Empty: []Empty{{1, 1000, 10}, {2, 50, 20}}}}
+	s := Stage{Name: "authorize:2", Stream: Stream{Authorize, 2, 0}, Seconds: 0.5, Measures: []Measure{newMeasure("authorize", h, 1, 0.5)},
+		Moments: []Moment{{AtSeconds: 0.25, PerSecond: 4, Gauges: map[string]float64{backlogGauge: 10}},
+			{AtSeconds: 0.5, PerSecond: 0, Gauges: map[string]float64{backlogGauge: 20}}}}
+	s.addUsage(usage{time.Second, 1}, usage{2 * time.Second, 4097}, []Stage{{Outcomes: map[string]int64{"approved": 1000, noAnswer: 7}}})
+	s.addBacklog()
+	r.addStages([]Stage{s})
+	return r
+}
+
+func TestTheArithmeticOfAReport(t *testing.T) {
+	r := reportOfTwo()
+	m := r.Stages[0].Measures[0]
+	require.EqualValues(t, 2, m.PerSecond, "the undecided one does not count")
+	require.InEpsilon(t, 100, m.P50Micros, 0.01)
+	require.InEpsilon(t, 300, m.MaxMicros, 0.01)
+	require.InEpsilon(t, 0.04, m.OfEmpty, 0.001)
+	require.InEpsilon(t, 2, m.P50OfFloor, 0.01)
+	require.InEpsilon(t, 6, m.P99OfFloor, 0.01)
+	require.Equal(t, []string{"processor time per answer: 1000 µs, 20 of floor", "written to the disk per answer: 4.1 bytes",
+		"most decisions in the backlog: 20", "growth of the backlog in the second half: 0 /s", "outcomes: "}, r.Stages[0].remarks())
+	require.Zero(t, roundDigits(0))
+	require.EqualValues(t, -1235, roundDigits(-1234.5))
+	require.EqualValues(t, 40, slopeOf([]float64{0.25, 0.5}, []float64{10, 20}))
+}
+
+func TestThePageRenders(t *testing.T) {
+	r := reportOfTwo()
+	var page, text bytes.Buffer
+	require.NoError(t, r.WriteHTML(&page))
+	require.NoError(t, r.WriteText(&text))
+	require.Contains(t, page.String(), "two &lt;requests&gt;")
+	require.Equal(t, 3, strings.Count(page.String(), "<svg"), "percentiles, rate and backlog")
+	require.Contains(t, page.String(), `points="212.5,0.0 355.0,214.0 "`, "the rate falls from its highest to 0")
+	require.NotContains(t, page.String(), "NaN")
+	require.NotContains(t, page.String(), "<script")
+	require.Contains(t, text.String(), "authorize:2")
+	require.Contains(t, page.String(), "Every answer was the expected one.")
+	r.Stages[0].Wrong = "a lie"
+	page.Reset()
+	require.NoError(t, r.WriteHTML(&page))
+	require.Contains(t, page.String(), "a lie")
+}
+
+func TestAWireKeepsItsConnection(t *testing.T) {
+	connections := map[string]bool{}
+	w := newWire(serve(t, func(ctx *fasthttp.RequestCtx) {
+		connections[ctx.RemoteAddr().String()] = true
+		if ctx.SetBody(ctx.PostBody()); string(ctx.PostBody()) == "last" {
+			ctx.SetConnectionClose()
+		}
+	}), nil)
+	defer w.close()
+	for i, body := range []string{"one", "last", "three", "four"} {
+		if i == 3 {
+			w.used = w.used.Add(-maxIdle - time.Second)
+		}
+		status, answer, err := w.send("POST", "/", []byte(body))
+		require.NoError(t, err)
+		require.Equal(t, 200, status)
+		require.Equal(t, body, string(answer))
+	}
+	require.Len(t, connections, 3, "one that is closed by the server, and one that is idle, are left")
+	require.Equal(t, "POST / four", w.lastRequest())
+}
+
+func TestRequestsOverTLS(t *testing.T) {
+	authority := httptest.NewTLSServer(http.NotFoundHandler())
+	defer authority.Close()
+	base := secure(t, authority.TLS.Certificates[0], func(*fasthttp.RequestCtx) {})
+	trusted := x509.NewCertPool()
+	trusted.AddCert(authority.Certificate())
+	for authorities, good := range map[*x509.CertPool]bool{trusted: true, x509.NewCertPool(): false} {
+		w := newWire(base, authorities)
+		status, _, err := w.send("GET", "/", nil)
+		require.Equal(t, good, err == nil && status == 200, "%v", err)
+		w.close()
+	}
+	over := Target{REST: "http://a", Network: "http://b", Admin: "http://c"}.OverTLS(trusted)
+	require.Equal(t, Target{REST: "https://a", Network: "https://b", Admin: "http://c", Authorities: trusted}, over)
+}
+
+func TestRateLimitsAreNamed(t *testing.T) {
+	w := newWire(serve(t, func(ctx *fasthttp.RequestCtx) { ctx.SetStatusCode(429) }), nil)
+	defer w.close()
+	require.ErrorIs(t, w.call("GET", "/", nil, nil), ErrLimited)
+}
+
+func FuzzFields(f *testing.F) {
+	f.Add([]byte(`{"id":"x","cents":-12,"b": "y"}`), "cents")
+	f.Fuzz(func(t *testing.T, object []byte, name string) {
+		textField(object, name)
+		centsField(object, name)
+		availableDollars(object)
+	})
+}
+
+func TestFields(t *testing.T) {
+	object := []byte(`{"a":"cents","cents" : -12,"text":"x","open":"y`)
+	cents, ok := centsField(object, "cents")
+	require.True(t, ok)
+	require.EqualValues(t, -12, cents)
+	require.Equal(t, "x", string(textField(object, "text")))
+	for _, name := range []string{"open", "cents", "none"} {
+		require.Nil(t, textField(object, name), name)
+	}
+	_, ok = centsField(object, "text")
+	require.False(t, ok)
 }

@@ -2,220 +2,319 @@ package bench
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
-	"math"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// The money of a run, in cents. Swipes are small, so that only the intended swipes are declined.
+// Limits of making workspaces and cards, and of comparing dollars.
 const (
+	makers          = 64               // requests at once
+	settleWithin    = 20 * time.Second // without any change, or without an answer
+	settlePause     = 50 * time.Millisecond
+	takenBackWithin = time.Second // until the server reverses a swipe that timed out
 	plentyCents     = 500_000_000_000
-	perTxnCents     = 1_000_000
-	leastSwipeCents = 100
-	mostSwipeCents  = 5_000
-	tightMonthCents = 50
-	groceryMCC      = "5411"
-	casinoMCC       = "7995"
+	skew            = 1.1 // of the Zipf distribution
 )
+
+// tenant is a workspace of the run.
+type tenant struct {
+	id, key   string
+	deposited int64        // cents
+	moved     atomic.Int64 // cents that answered swipes have added to the available amount
+	doubtful  atomic.Int64 // cents that may be added or not, beside moved
+	before    int64        // the highest available amount when the load began
+	asked     atomic.Int64 // cents of the swipes sent since then
+}
+
+// book books cents that a message adds to the available amount: when the answer was right, and
+// perhaps when there was none. A swipe without a decision is taken back, unless a kill comes first
+// (unsettled).
+func (t *tenant) book(cents int64, is verdict, unsettled bool) {
+	switch {
+	case is == right:
+		t.moved.Add(cents)
+	case is == missing || is == undecided && unsettled:
+		t.doubtful.Add(max(cents, -cents))
+		t.moved.Add(max(cents, 0))
+	}
+}
+
+// expected returns the bounds of the available amount.
+func (t *tenant) expected() (least, most int64) {
+	most = t.deposited + t.moved.Load()
+	return most - t.doubtful.Load(), most
+}
+
+// card is a card of a tenant. Update n sets a monthly limit of plentyCents less n cents; update 0 is
+// the issue of the card.
+type card struct {
+	id, token   string
+	tenant      *tenant
+	sent, acked atomic.Int64 // the last updates that were sent and acknowledged
+	lost        bool         // an update had no answer; only the card's writer reads it
+}
 
 // portfolio has the workspaces and cards of a run.
 type portfolio struct {
-	tenants []*tenant
-	plain   []*card       // without limits in effect; card i belongs to tenant i modulo their number
-	limits  []bookedLimit // of plain
-	given   *given        // instead of plain, when the cards exist before the run
-	// one card each for the declines that need one
-	frozen, terminated, groceriesOnly, oneMerchantOnly, tight, poor *card
+	tenants  []*tenant
+	cards    []*card // card i belongs to tenant i modulo their number
+	declines []decline
 }
 
-// issuePortfolio creates workspaces, deposits and cards, and returns when the dollars are
-// available. It fails when the server refuses one, or when a deposit has not settled within
-// settleWithin. prepareReport calls it.
-func issuePortfolio(ctx context.Context, d *desk, c Config) (*portfolio, error) {
-	p := &portfolio{tenants: make([]*tenant, c.Workspaces), plain: make([]*card, c.Cards), limits: make([]bookedLimit, c.Cards)}
-	err := forEach(ctx, c.Workspaces, func(ctx context.Context, i int) (err error) {
-		p.tenants[i], err = d.createTenant(ctx, fmt.Sprint(i), plentyCents)
-		return err
-	})
-	if err != nil {
+// object is the body of a request outside the loads.
+type object map[string]any
+
+// makePortfolio makes a user, workspaces with dollars and cards through the public interface, and
+// returns when the dollars are available. It fails when the server refuses one.
+func (r *run) makePortfolio(ctx context.Context) (*portfolio, error) {
+	r.Progress(Progress{Stage: "making cards"})
+	p := &portfolio{tenants: make([]*tenant, r.Workspaces), cards: make([]*card, r.Cards)}
+	session := newWire(r.Target.REST, r.Target.Authorities)
+	defer session.close()
+	if err := session.call("POST", "/api/dashboard/signup", object{"password": "bench-" + rand.Text(),
+		"email": "bench-" + r.id + "-" + strings.ToLower(rand.Text()[:8]) + "@example.com"}, nil); err != nil {
 		return nil, err
 	}
-	made := make(chan struct{}, len(p.plain))
-	go reportMade(made, len(p.plain), c.Progress)
-	err = forEach(ctx, len(p.plain), func(ctx context.Context, i int) (err error) {
-		p.plain[i], err = d.issueCard(ctx, p.tenants[i%len(p.tenants)], nil)
-		made <- struct{}{}
+	cookie, _, _ := strings.Cut(string(session.response.Header.Peek("Set-Cookie")), ";")
+	session.cookie = cookie
+	err := r.forEach(ctx, r.Workspaces, func(c *wire, i int) (err error) {
+		c.cookie = cookie
+		p.tenants[i], err = makeTenant(c, fmt.Sprintf("Bench %s %d", r.id, i), plentyCents)
 		return err
 	})
-	close(made)
 	if err == nil {
-		err = p.issueSpecial(ctx, d)
+		err = r.forEach(ctx, r.Cards, func(c *wire, i int) (err error) {
+			p.cards[i], err = issueCard(c, p.tenants[i%len(p.tenants)], nil)
+			return err
+		})
 	}
-	if err != nil {
+	if err == nil {
+		err = p.issueDeclines(session)
+	}
+	if err == nil {
+		err = r.forEach(ctx, r.Workspaces, func(c *wire, i int) error {
+			has, err := r.awaitDollars(ctx, c, p.tenants[i])
+			if err == nil && has != plentyCents {
+				err = fmt.Errorf("bench: a deposit of %d cents has not settled; %d are there", int64(plentyCents), has)
+			}
+			return err
+		})
+	}
+	return p, err
+}
+
+// makeTenant makes a workspace of the wire's session with a key, and announces a deposit of cents,
+// if not 0. It fails like call.
+func makeTenant(c *wire, name string, cents int64) (*tenant, error) {
+	var made struct{ Workspace struct{ ID string } }
+	if err := c.call("POST", "/api/workspaces", object{"name": name}, &made); err != nil {
 		return nil, err
 	}
-	return p, forEach(ctx, len(p.tenants), func(ctx context.Context, i int) error {
-		has, err := d.awaitBalance(ctx, p.tenants[i], plentyCents)
-		if err == nil && has != plentyCents {
-			err = fmt.Errorf("bench: a deposit of %d cents has not settled within %s; %d are there", int64(plentyCents),
-				settleWithin, has)
-		}
-		return err
-	})
-}
-
-// reportMade reports the progress after each 1,000 cards made, until the channel is closed.
-// issuePortfolio runs it in a goroutine.
-func reportMade(made <-chan struct{}, all int, tell func(Progress)) {
-	began, n := time.Now(), 0
-	for range made {
-		if n++; n%1000 == 0 {
-			tell(Progress{Stage: "making cards", Done: float64(n) / float64(all),
-				PerSecond: float64(n) / time.Since(began).Seconds()})
-		}
+	t := &tenant{id: made.Workspace.ID, deposited: cents}
+	var key struct{ Secret string }
+	scopes := []string{"read:treasury", "write:treasury", "read:cards", "write:cards"}
+	if err := c.call("POST", "/api/auth/keys", object{"label": "bench", "scopes": scopes}, &key,
+		"X-Workspace-Id", t.id); err != nil {
+		return nil, err
 	}
+	if t.key = key.Secret; cents == 0 {
+		return t, nil
+	}
+	cookie := c.cookie
+	defer func() { c.cookie, c.bearer = cookie, "" }()
+	c.cookie, c.bearer = "", t.key
+	deposit := object{"source": "bank_fiat", "rail": "fednow", "amountUsdCents": cents}
+	return t, c.call("POST", "/api/treasury/deposits", deposit, nil, "Idempotency-Key", newUUID())
 }
 
-// issueSpecial issues the cards that must decline: frozen, terminated, restricted, with a low
-// limit, and without dollars. It fails when the server refuses one.
-func (p *portfolio) issueSpecial(ctx context.Context, d *desk) error {
-	poor, err := d.createTenant(ctx, "without dollars", 0)
+// newUUID makes a random UUID (version 4).
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// issueCard issues a card with wide limits, but for those of rules. It fails like call.
+func issueCard(c *wire, t *tenant, rules object) (*card, error) {
+	body := object{"holderKind": "agent", "holderLabel": "Bench", limitField: plentyCents,
+		"perTxnLimitUsdCents": perTxnCents}
+	for name, value := range rules {
+		body[name] = value
+	}
+	c.cookie, c.bearer = "", t.key
+	var issued struct {
+		Card struct{ ID, PartnerCardToken string }
+	}
+	err := c.call("POST", "/api/cards", body, &issued)
+	return &card{id: issued.Card.ID, token: issued.Card.PartnerCardToken, tenant: t}, err
+}
+
+// issueDeclines issues the cards that must decline: frozen, terminated, restricted, with a low limit,
+// and without dollars. It fails when the server refuses one.
+func (p *portfolio) issueDeclines(session *wire) error {
+	poor, err := makeTenant(session, "Bench without dollars", 0)
 	if err != nil {
 		return err
 	}
-	for i, special := range []struct {
-		to    **card
-		rules rules
-		state string
+	p.declines = alteredDeclines
+	for _, d := range []struct {
+		reason string
+		owner  *tenant
+		rules  object
+		state  string
 	}{
-		{&p.frozen, nil, "frozen"}, {&p.terminated, nil, "terminated"},
-		{&p.groceriesOnly, rules{"allowedMccs": []string{groceryMCC}}, ""},
-		{&p.oneMerchantOnly, rules{"allowedMerchants": []string{"The One"}}, ""},
-		{&p.tight, rules{"monthlyLimitUsdCents": tightMonthCents}, ""}, {&p.poor, nil, ""},
+		{"card_frozen", p.tenants[0], nil, "frozen"}, {"card_terminated", p.tenants[0], nil, "terminated"},
+		{"mcc_not_allowed", p.tenants[0], object{"allowedMccs": []string{"7995"}}, ""},
+		{"merchant_not_allowed", p.tenants[0], object{"allowedMerchants": []string{"The One"}}, ""},
+		{"monthly_limit_exceeded", p.tenants[0], object{limitField: leastCents / 2}, ""},
+		{"insufficient_funds", poor, nil, ""},
 	} {
-		owner := p.tenants[i%len(p.tenants)]
-		if special.to == &p.poor {
-			owner = poor
+		c, err := issueCard(session, d.owner, d.rules)
+		if err == nil && d.state != "" {
+			err = session.call("PATCH", "/api/cards/"+c.id, object{"state": d.state}, nil)
 		}
-		c, err := d.issueCard(ctx, owner, special.rules)
 		if err != nil {
 			return err
 		}
-		if special.state != "" {
-			if _, err := d.requestOK(ctx, "PATCH", "/api/cards/"+c.id, bearerHeader(owner.key), rules{"state": special.state}); err != nil {
-				return err
-			}
-		}
-		*special.to = c
+		p.declines = append(p.declines, decline{reason: d.reason, card: c})
 	}
 	return nil
 }
 
-// sharedCards returns the same cards with workspaces of their own, whose sums are separate. A
-// server without REST gets the swipes of these cards.
-func (p *portfolio) sharedCards() *portfolio {
-	shared := *p
-	shared.limits = nil
-	shared.tenants, shared.plain = make([]*tenant, len(p.tenants)), make([]*card, len(p.plain))
-	for i := range shared.tenants {
-		shared.tenants[i] = &tenant{}
+// shared returns the same cards with workspaces whose sums are separate: a server without REST gets
+// the swipes of another's cards.
+func (p *portfolio) shared() *portfolio {
+	s := &portfolio{declines: p.declines}
+	for range p.tenants {
+		s.tenants = append(s.tenants, &tenant{})
 	}
-	for i, c := range p.plain {
-		shared.plain[i] = &card{id: c.id, token: c.token, tenant: shared.tenants[i%len(shared.tenants)]}
+	for i, c := range p.cards {
+		s.cards = append(s.cards, &card{id: c.id, token: c.token, tenant: s.tenants[i%len(s.tenants)]})
 	}
-	return &shared
+	return s
 }
 
-// cardAt returns card i of the plain cards.
-func (p *portfolio) cardAt(i int) *card {
-	if p.given != nil {
-		return p.given.card(i)
-	}
-	return p.plain[i]
-}
-
-func (p *portfolio) count() int {
-	if p.given != nil {
-		return p.given.cards
-	}
-	return len(p.plain)
-}
-
-// picker returns a function that picks the plain card of the next swipe by the load's spread. It
-// panics for an unknown spread, which Validate refuses.
-func (p *portfolio) picker(spread string) func(w *worker) *card {
+// picker returns a function that picks the next card by a spread.
+func (p *portfolio) picker(spread string, random *mathrand.Rand) func() *card {
 	switch spread {
 	case SpreadCard:
-		return func(*worker) *card { return p.cardAt(0) }
+		return func() *card { return p.cards[0] }
+	case SpreadUniform:
+		return func() *card { return p.cards[random.IntN(len(p.cards))] }
 	case SpreadWorkspace:
-		return func(w *worker) *card {
-			of := (len(p.plain) + len(p.tenants) - 1) / len(p.tenants)
-			return p.plain[w.random.IntN(of)*len(p.tenants)]
-		}
-	case SpreadZipf:
-		return func(w *worker) *card { return p.cardAt(int(w.cards.Uint64())) }
+		of := (len(p.cards) + len(p.tenants) - 1) / len(p.tenants)
+		return func() *card { return p.cards[random.IntN(of)*len(p.tenants)] }
 	}
-	panic("BUG: a spread that was validated is not known: " + spread)
+	zipf := mathrand.NewZipf(random, skew, 1, uint64(len(p.cards)-1))
+	return func() *card { return p.cards[zipf.Uint64()] }
 }
 
-// settleWorkspaces waits until every workspace has its expected balance after the run's swipes, and
-// adds the differences to the stage. After wrong or missing answers, and without a REST address, it
-// compares nothing. It fails when the server does not answer.
-func (r *run) settleWorkspaces(ctx context.Context, s *Stage) error {
+// settle waits until every workspace has its expected balance, and marks the first stage with a
+// difference. Without a REST address it compares nothing. It fails when the server does not answer.
+func (r *run) settle(ctx context.Context, stages []Stage) error {
 	if r.Target.REST == "" {
-		s.Notes = append(s.Notes, "the server has no REST address, so that no dollars were compared")
 		return nil
 	}
-	if n := s.Outcomes[noAnswer]; n > 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("%d requests had no answer, so that the dollars could not be compared", n))
-		r.uncounted = true
-		return nil
-	}
-	if s.Wrong > 0 {
-		r.uncounted = true
-		return nil // after wrong answers the expected sums are unknown
-	}
-	if s.undecidedSwipes() > 0 {
-		if err := pause(ctx, takenBackWithin); err != nil {
-			return err
+	for _, s := range stages {
+		if s.Outcomes["timeout"] > 0 {
+			if err := pause(ctx, takenBackWithin); err != nil {
+				return err
+			}
 		}
 	}
-	r.Progress(Progress{Stage: s.Name + ": comparing the dollars", Done: 1})
-	var wrong differences
-	err := forEach(ctx, len(r.cards.tenants), func(ctx context.Context, i int) error {
+	var mu sync.Mutex
+	return r.forEach(ctx, len(r.cards.tenants), func(c *wire, i int) error {
 		t := r.cards.tenants[i]
-		want := t.depositedCents + t.moved.Load()
-		has, err := r.desk.awaitBalance(ctx, t, want)
-		if err == nil && has != want {
-			wrong.addSum("GET /api/treasury shows %d cents available, want %d", has, want)
-			t.moved.Store(has - t.depositedCents) // reported once
+		has, err := r.awaitDollars(ctx, c, t)
+		if least, most := t.expected(); err == nil && (has < least || has > most) {
+			mu.Lock()
+			defer mu.Unlock()
+			stages[0].Wrong = fmt.Sprintf("GET /api/treasury of %s shows %d cents available, want %d to %d; %s", t.id, has,
+				least, most, auditAdvice)
 		}
 		return err
 	})
-	s.addDifference(&wrong)
-	s.Compared += len(r.cards.tenants)
-	return err
 }
 
-// takenBackWithin bounds the time in which the server reverses a swipe that timed out.
-const takenBackWithin = time.Second
+// openBounds starts the bounds for reads of treasuries.
+func (p *portfolio) openBounds() {
+	for _, t := range p.tenants {
+		least, most := t.expected()
+		t.before = most
+		t.asked.Store(most - least)
+	}
+}
 
-// acceptBalances takes the stable balance of every workspace as expected, after a load that could
-// not be compared. Its messages without an answer then do not count against later loads. It fails
-// when the server does not answer. runLoad calls it first.
-func (r *run) acceptBalances(ctx context.Context) error {
-	if !r.uncounted {
+// awaitDollars waits until a workspace has its expected balance and returns the balance. It gives up
+// when the balance has not changed for settleWithin. It retries while the server cannot answer, and
+// fails with its last error, with ErrLimited and when ctx ends.
+func (r *run) awaitDollars(ctx context.Context, c *wire, t *tenant) (has int64, err error) {
+	c.bearer = t.key
+	least, most := t.expected()
+	for last, since := int64(-1), time.Now(); ; last = has {
+		err = c.call("GET", "/api/treasury", nil, nil)
+		if told := false; err == nil {
+			if has, told = availableDollars(c.response.Body()); !told {
+				return 0, fmt.Errorf("bench: GET /api/treasury shows no dollars: %s", quote(c.response.Body()))
+			}
+		}
+		if err == nil && has >= least && has <= most || err == ErrLimited {
+			return has, err
+		}
+		if has != last {
+			since = time.Now()
+		}
+		if time.Since(since) > r.settleWithin {
+			return has, err
+		}
+		if err := pause(ctx, settlePause); err != nil {
+			return has, err
+		}
+	}
+}
+
+// pause waits for d. It fails only when ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
 		return nil
 	}
-	r.Progress(Progress{Stage: "counting the dollars anew", Done: 1})
-	err := forEach(ctx, len(r.cards.tenants), func(ctx context.Context, i int) error {
-		t := r.cards.tenants[i]
-		has, err := r.desk.awaitBalance(ctx, t, math.MinInt64)
-		if err == nil {
-			t.moved.Store(has - t.depositedCents)
-		}
-		return err
-	})
-	r.uncounted = err != nil
-	return err
+}
+
+// forEach calls do for 0 to n-1, some at the same time, each with a wire to the REST port, and
+// returns the first error, after which no further call begins.
+func (r *run) forEach(ctx context.Context, n int, do func(c *wire, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	began := time.Now()
+	var next atomic.Int64
+	var running sync.WaitGroup
+	var telling sync.Mutex
+	for range min(n, makers) {
+		running.Go(func() {
+			c := newWire(r.Target.REST, r.Target.Authorities)
+			defer c.close()
+			for i := next.Add(1) - 1; i < int64(n) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				if err := do(c, int(i)); err != nil {
+					cancel(err)
+				}
+				if i%1000 == 999 {
+					telling.Lock()
+					r.Progress(Progress{Stage: "making cards", Done: float64(i) / float64(n),
+						PerSecond: float64(i) / time.Since(began).Seconds()})
+					telling.Unlock()
+				}
+			}
+		})
+	}
+	running.Wait()
+	return context.Cause(ctx)
 }

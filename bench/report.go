@@ -1,69 +1,60 @@
 package bench
 
 import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
 	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Report is the result of a run. Comparisons between runs read its JSON, so names keep their
-// meaning.
+// Report is the result of a run. Its JSON is compared between runs, so names keep their meaning.
 type Report struct {
-	Machine   Machine           `json:"machine"`
-	Facts     map[string]string `json:"facts,omitempty"`
-	Seconds   float64           `json:"seconds"`   // of the whole run
-	Yardstick Yardstick         `json:"yardstick"` // the base of ratios: the faster of both
-	// Yardsticks are those before and after the loads.
-	Yardsticks []Yardstick `json:"yardsticks"`
-	Stages     []Stage     `json:"stages"`
-	// Comparison has a row for each figure of two servers; only Compare sets it.
-	Comparison []Comparison `json:"comparison,omitempty"`
-	Goals      []Verdict    `json:"goals,omitempty"`
-	Wrong      int64        `json:"wrong"`      // unexpected answers, and sums that do not add up
-	Unanswered int64        `json:"unanswered"` // requests without an answer while the server was not killed
-	Failed     bool         `json:"failed"`
+	Title     string    `json:"title"`
+	Machine   Machine   `json:"machine"`
+	Yardstick Yardstick `json:"yardstick"`
+	Stages    []Stage   `json:"stages"`
+	Ratios    []Ratio   `json:"ratios,omitempty"` // of a comparison
 }
 
-// Stage is one flow of a load.
+// Stage is one stream of a load.
 type Stage struct {
-	Name        string  `json:"name"`
-	Workload    string  `json:"workload"`
-	Connections int     `json:"connections"`
-	Rate        int     `json:"rate"` // requests due a second; 0 in a closed loop
-	Spread      string  `json:"spread"`
-	Seconds     float64 `json:"seconds"`
-	// Unsent requests were due before the end and not sent by then. LateP99Micros is the 99th
-	// percentile of the delay between the due time and the sending, by a slow server or a slow
-	// client.
-	Unsent        int64            `json:"unsent"`
-	LateP99Micros float64          `json:"lateP99Micros"`
-	Measures      []Measure        `json:"measures"`
-	Outcomes      map[string]int64 `json:"outcomes"`
-	Figures       []Figure         `json:"figures,omitempty"`
-	Judged        bool             `json:"judged"` // Held is valid
-	Held          bool             `json:"held"`
-	Searched      bool             `json:"searched,omitempty"` // Rate is the result of a search
-	NotHeld       []string         `json:"notHeld,omitempty"`  // why
-	Compared      int              `json:"compared"`           // sums and repeats, after the load
-	Wrong         int64            `json:"wrong"`
-	Differences   []string         `json:"differences,omitempty"` // the first ones
-	Notes         []string         `json:"notes,omitempty"`
-	Moments       Moments          `json:"moments"`
+	Name    string  `json:"name"`
+	Stream  Stream  `json:"stream"`
+	Spread  string  `json:"spread,omitempty"`
+	Seconds float64 `json:"seconds"`
+	// Unsent requests were due before the end and not sent by then.
+	Unsent   int64            `json:"unsent"`
+	Measures []Measure        `json:"measures"`
+	Outcomes map[string]int64 `json:"outcomes"`
+	// Figures are of the whole load, in its first stage.
+	Figures []Figure `json:"figures,omitempty"`
+	Wrong   string   `json:"wrong,omitempty"` // the first wrong answer or sum
+	Moments []Moment `json:"moments"`
 }
 
-// Measure is one kind of request. Latencies count from the moment a request was due, in an open loop, or sent.
+// Measure is one kind of request. Latencies count from the moment a request was due, in an open
+// loop, or sent.
 type Measure struct {
 	Name       string  `json:"name"`
 	Count      int64   `json:"count"`
-	Undecided  int64   `json:"undecided,omitempty"` // part of Count, not of PerSecond
+	Undecided  int64   `json:"undecided,omitempty"` // without a decision: part of Count, not of PerSecond
 	PerSecond  float64 `json:"perSecond"`
 	P50Micros  float64 `json:"p50Micros"`
-	P90Micros  float64 `json:"p90Micros"`
 	P99Micros  float64 `json:"p99Micros"`
 	P999Micros float64 `json:"p999Micros"`
 	MaxMicros  float64 `json:"maxMicros"`
-	Curve      []Point `json:"curve,omitempty"` // latency by percentile
+	Curve      []Point `json:"curve"` // latency by percentile
+	// Ratios to the machine: the rate to the empty handler's over as many connections, in a closed
+	// loop, and latencies to one sync and one exchange with the empty handler.
+	OfEmpty    float64 `json:"ofEmpty,omitempty"`
+	P50OfFloor float64 `json:"p50OfFloor,omitempty"`
+	P99OfFloor float64 `json:"p99OfFloor,omitempty"`
 }
 
 // Point is a point of a latency curve.
@@ -72,124 +63,218 @@ type Point struct {
 	Micros     float64 `json:"micros"`
 }
 
-// Moment is a sample of a flow at a time.
+// curvePercentiles are those of a latency curve: each nine has as many as the one before.
+var curvePercentiles = []float64{0, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 99.95, 99.99, 99.995, 99.999}
+
+// Moment is a sample of a stream. The first stream of a load has the server's gauges too.
 type Moment struct {
-	AtSeconds, PerSecond, P50Micros, P99Micros float64
-	Gauges                                     map[string]float64 // the server's
+	AtSeconds float64            `json:"at"`
+	PerSecond float64            `json:"perSecond"`
+	P50Micros float64            `json:"p50Micros"`
+	P99Micros float64            `json:"p99Micros"`
+	Gauges    map[string]float64 `json:"gauges,omitempty"`
 }
 
-// Figure is a number of a workload beside its latencies. Ratio is its ratio to the figure of the
-// machine that Of names, 0 without one.
+// Figure is a number of a load beside its latencies.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-	Ratio float64 `json:"ratio,omitempty"`
-	Of    string  `json:"of,omitempty"`
+	Unit  string  `json:"unit,omitempty"`
+	// OfFloor is the ratio of a time to the floor of a durable answer.
+	OfFloor float64 `json:"ofFloor,omitempty"`
 }
 
-func newFigure(name string, value float64, unit string) Figure {
-	return Figure{Name: name, Value: value, Unit: unit}
+func (s *Stage) addFigure(name string, value float64, unit string) {
+	s.Figures = append(s.Figures, Figure{Name: name, Value: roundDigits(value), Unit: unit})
 }
 
-// setRatios sets the ratios of times to the floor of the legend, and of memory to that of the
-// machine.
-func (r *Report) setRatios() {
-	floor, memory := r.Yardstick.floorMicros(), float64(r.Machine.MemoryBytes)/mebibyte
+func (s Stage) failed() bool { return s.Wrong != "" || s.Outcomes[noAnswer] > 0 }
+
+// Failed reports whether an answer or a sum was wrong, or an answer missing.
+func (r *Report) Failed() bool { return r.Failure() != "" }
+
+// Failure returns the first wrong answer or sum in words, else the number of missing answers, else
+// "".
+func (r *Report) Failure() string {
+	unanswered := int64(0)
 	for i := range r.Stages {
-		for j := range r.Stages[i].Figures {
-			f := &r.Stages[i].Figures[j]
-			to, of := 0.0, "floor"
-			switch f.Unit {
-			case "s":
-				to = floor / float64(time.Second/time.Microsecond)
-			case "µs":
-				to = floor
-			case "MiB":
-				to, of = memory, "the machine's memory"
-			}
-			if to > 0 {
-				f.Ratio, f.Of = roundDigits(f.Value/to), of
-			}
+		if r.Stages[i].Wrong != "" {
+			return r.Stages[i].Wrong
 		}
+		unanswered += r.Stages[i].Outcomes[noAnswer]
 	}
-}
-
-func toMicros(nanos int64) float64 { return float64(nanos) / float64(time.Microsecond) }
-
-// newMeasure summarises a histogram of nanoseconds as a rate and percentiles in microseconds.
-func newMeasure(name string, h *hdrhistogram.Histogram, seconds float64) Measure {
-	m := Measure{Name: name, Count: h.TotalCount(), P50Micros: toMicros(h.ValueAtPercentile(50)),
-		P90Micros: toMicros(h.ValueAtPercentile(90)), P99Micros: toMicros(h.ValueAtPercentile(99)),
-		P999Micros: toMicros(h.ValueAtPercentile(99.9)), MaxMicros: toMicros(h.Max())}
-	if seconds > 0 {
-		m.PerSecond = float64(m.Count) / seconds
-	}
-	if m.Count == 0 {
-		return m
-	}
-	for _, p := range curvePercentiles {
-		m.Curve = append(m.Curve, Point{Percentile: p, Micros: roundDigits(toMicros(h.ValueAtPercentile(p)))})
-	}
-	return m
-}
-
-// judgeAnswers adds up the wrong and missing answers. A rate that was not held is a missed goal and
-// no failure.
-func (r *Report) judgeAnswers() {
-	r.Wrong, r.Unanswered = 0, 0
-	for i := range r.Stages {
-		r.Wrong += r.Stages[i].Wrong
-		r.Unanswered += r.Stages[i].Outcomes[noAnswer]
-	}
-	r.Failed = r.Wrong > 0 || r.Unanswered > 0
-}
-
-// hasFailed reports whether a run with the stage fails.
-func (s *Stage) hasFailed() bool { return s.Wrong > 0 || s.Outcomes[noAnswer] > 0 }
-
-// foundWrong reports whether a stage has a wrong answer or sum, after which no load begins.
-func foundWrong(stages []Stage) bool {
-	return slices.ContainsFunc(stages, func(s Stage) bool { return s.Wrong > 0 })
-}
-
-// FirstDifference returns the first wrong answer or sum of the run in words, with advice. It
-// returns "" when all were right.
-func (r *Report) FirstDifference() string {
-	for i := range r.Stages {
-		if len(r.Stages[i].Differences) > 0 {
-			return r.Stages[i].Differences[0]
-		}
+	if unanswered > 0 {
+		return fmt.Sprintf("%d requests had no answer; read the log of the server", unanswered)
 	}
 	return ""
 }
 
-// addDifference adds a difference that was found after the load.
-func (s *Stage) addDifference(d *differences) {
-	s.Wrong += d.count
-	s.Differences = append(s.Differences, d.first...)
+func toMicros(nanos int64) float64 { return float64(nanos) / float64(time.Microsecond) }
+
+// percentile returns a percentile of a histogram of nanoseconds in microseconds.
+func percentile(h *hdrhistogram.Histogram, p float64) float64 {
+	return roundDigits(toMicros(h.ValueAtPercentile(p)))
 }
 
-// undecidedSwipes returns the number of swipes without a decision.
-func (s *Stage) undecidedSwipes() (n int64) {
-	for outcome, count := range s.Outcomes {
-		if isUndecided([]byte(outcome)) {
-			n += count
+// roundDigits rounds to four significant digits.
+func roundDigits(v float64) float64 {
+	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return 0
+	}
+	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}
+
+// newMeasure summarises a histogram of nanoseconds as a rate and percentiles.
+func newMeasure(name string, h *hdrhistogram.Histogram, undecided int64, seconds float64) Measure {
+	m := Measure{Name: name, Count: h.TotalCount(), Undecided: undecided, P50Micros: percentile(h, 50),
+		P99Micros: percentile(h, 99), P999Micros: percentile(h, 99.9), MaxMicros: roundDigits(toMicros(h.Max()))}
+	m.PerSecond = ratioOf(float64(m.Count-undecided), seconds)
+	for _, p := range curvePercentiles {
+		m.Curve = append(m.Curve, Point{p, percentile(h, p)})
+	}
+	return m
+}
+
+// ratioOf returns a to b, and 0 when either is unknown.
+func ratioOf(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return roundDigits(a / b)
+}
+
+// addStages adds the stages of a load and sets their ratios to the machine.
+func (r *Report) addStages(stages []Stage) {
+	r.Stages = append(r.Stages, stages...)
+	r.setRatios()
+}
+
+// setRatios sets the ratios of all figures to the machine.
+func (r *Report) setRatios() {
+	floor := r.Yardstick.floorMicros()
+	for i := range r.Stages {
+		s := &r.Stages[i]
+		for j := range s.Measures {
+			m := &s.Measures[j]
+			m.P50OfFloor, m.P99OfFloor = ratioOf(m.P50Micros, floor), ratioOf(m.P99Micros, floor)
+			if e := r.Yardstick.emptyOf(s.Stream.Connections); e != nil && s.Stream.Rate == 0 {
+				m.OfEmpty = ratioOf(m.PerSecond, e.PerSecond)
+			}
+		}
+		for j := range s.Figures {
+			switch f := &s.Figures[j]; f.Unit {
+			case "s":
+				f.OfFloor = ratioOf(f.Value*1e6, floor)
+			case "µs":
+				f.OfFloor = ratioOf(f.Value, floor)
+			}
 		}
 	}
-	return n
 }
 
-// withoutDecision returns the number of measured requests without a decision or without an answer.
-func (s *Stage) withoutDecision() (n, of int64) {
-	for i := range s.Measures {
-		n += s.Measures[i].Undecided
-		of += s.Measures[i].Count
+// formatMicros writes a time with three significant digits.
+func formatMicros(us float64) string {
+	switch {
+	case us >= 1e6:
+		return fmt.Sprintf("%.2f s", us/1e6)
+	case us >= 1e3:
+		return fmt.Sprintf("%.3g ms", us/1e3)
 	}
-	return n, of
+	return fmt.Sprintf("%.3g µs", us)
 }
 
-// usedMeasures returns the measures with at least one request.
-func (s *Stage) usedMeasures() []Measure {
-	return slices.DeleteFunc(slices.Clone(s.Measures), func(m Measure) bool { return m.Count == 0 })
+// formatNumber writes a number without an exponent.
+func formatNumber(v float64) string {
+	if math.Abs(v) >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+// formatRatio writes a ratio, "–" for one that is not known.
+func formatRatio(v float64) string {
+	if v == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+// tables are the figures of the report as cells, a table for the measures and one for the ratios.
+func (r *Report) tables() [][][]string {
+	measures := [][]string{{"stage", "request", "/s", "of empty", "p50", "p99", "p99.9", "max", "p50 of floor",
+		"p99 of floor"}}
+	for _, s := range r.Stages {
+		for _, m := range s.Measures {
+			measures = append(measures, []string{s.Name, m.Name, formatNumber(m.PerSecond), formatRatio(m.OfEmpty),
+				formatMicros(m.P50Micros), formatMicros(m.P99Micros), formatMicros(m.P999Micros), formatMicros(m.MaxMicros),
+				formatRatio(m.P50OfFloor), formatRatio(m.P99OfFloor)})
+		}
+	}
+	if len(r.Ratios) == 0 {
+		return [][][]string{measures}
+	}
+	ratios := [][]string{{"this / other", "median", "least", "most", "this", "other"}}
+	for _, x := range r.Ratios {
+		ratios = append(ratios, []string{x.Figure, formatRatio(x.Median), formatRatio(x.Least), formatRatio(x.Most),
+			formatNumber(median(x.This)), formatNumber(median(x.Other))})
+	}
+	return [][][]string{measures, ratios}
+}
+
+// remarks are the figures and outcomes of a stage, a line each.
+func (s *Stage) remarks() []string {
+	var lines []string
+	for _, f := range s.Figures {
+		line := strings.TrimSpace(fmt.Sprintf("%s: %s %s", f.Name, formatNumber(f.Value), f.Unit))
+		if f.OfFloor > 0 {
+			line += fmt.Sprintf(", %s of floor", formatNumber(f.OfFloor))
+		}
+		lines = append(lines, line)
+	}
+	if s.Unsent > 0 {
+		lines = append(lines, fmt.Sprintf("due and not sent: %d", s.Unsent))
+	}
+	var outcomes []string
+	for _, name := range slices.Sorted(maps.Keys(s.Outcomes)) {
+		outcomes = append(outcomes, fmt.Sprintf("%s %d", name, s.Outcomes[name]))
+	}
+	return append(lines, "outcomes: "+strings.Join(outcomes, ", "))
+}
+
+// yardsticks describes the machine and its speed, a line each.
+func (r *Report) yardsticks() []string {
+	m, y := r.Machine, &r.Yardstick
+	lines := []string{fmt.Sprintf("%s, %d cores, %d MiB, %s, %s", m.CPU, m.Cores, m.MemoryBytes>>20, m.Kernel, m.Go)}
+	if y.SyncP50Micros > 0 {
+		lines = append(lines, fmt.Sprintf("synced write p50 %s; floor of a durable answer %s", formatMicros(y.SyncP50Micros),
+			formatMicros(y.floorMicros())))
+	}
+	for _, e := range y.Empty {
+		lines = append(lines, fmt.Sprintf("empty handler, %d connections: %s/s, p50 %s", e.Connections,
+			formatNumber(e.PerSecond), formatMicros(e.P50Micros)))
+	}
+	return lines
+}
+
+// WriteText writes the report as plain text. It fails with out's error.
+func (r *Report) WriteText(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, line := range r.yardsticks() {
+		fmt.Fprintln(w, line)
+	}
+	for _, table := range r.tables() {
+		fmt.Fprintln(w)
+		for _, row := range table {
+			fmt.Fprintln(w, strings.Join(row, "\t"))
+		}
+	}
+	fmt.Fprintln(w)
+	for i := range r.Stages {
+		fmt.Fprintln(w, r.Stages[i].Name)
+		for _, line := range r.Stages[i].remarks() {
+			fmt.Fprintln(w, "  "+line)
+		}
+	}
+	return w.Flush() // it keeps the first error of out
 }

@@ -6,19 +6,13 @@ import (
 	"time"
 )
 
-// nap waits to within some tens of microseconds. time.Sleep wakes up to a millisecond late in a process that is otherwise idle.
+// nap waits to within some tens of microseconds. time.Sleep wakes up to a millisecond late in a
+// process that is otherwise idle.
 func nap(d time.Duration) {
 	if d > 0 {
 		spec := syscall.NsecToTimespec(int64(d))
 		_ = syscall.Nanosleep(&spec, nil) // a signal wakes it early: the caller looks at the clock
 	}
-}
-
-// inMemory reports whether a directory is on a file system without a disk.
-func inMemory(dir string) bool {
-	const tmpfs, ramfs = 0x01021994, 0x858458f6
-	var of syscall.Statfs_t
-	return syscall.Statfs(dir, &of) == nil && (uint32(of.Type) == tmpfs || uint32(of.Type) == ramfs)
 }
 
 // syncData makes the written data of a file durable, without its times.

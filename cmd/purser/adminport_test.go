@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
@@ -22,6 +23,7 @@ import (
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/settings"
 	"purser/cmd/purser/storecare"
+	"purser/cmd/purser/tuning"
 	"purser/persistence/pebblegate"
 )
 
@@ -280,6 +282,16 @@ func TestSecretsComeFromFiles(t *testing.T) {
 	t.Setenv("PURSER_NETWORK_SECRET_FILE", filepath.Join(t.TempDir(), "nowhere"))
 	_, err = read()
 	require.ErrorContains(t, err, "PURSER_NETWORK_SECRET_FILE")
+}
+
+// A server's profiles of waiting have samples.
+func TestWaitingIsProfiled(t *testing.T) {
+	t.Parallel()
+	p, addresses := startCommand(t, purserCommand(program{path: buildProgram(t)}, t.TempDir(), "serve"))
+	p.admin = "http://" + addresses["admin"]
+	require.Contains(t, p.adminPage("/debug/pprof/mutex?debug=1"), fmt.Sprint("sampling period=", tuning.MutexProfileFraction))
+	require.Eventually(t, func() bool { return strings.Contains(p.adminPage("/debug/pprof/block?debug=1"), "purser/") },
+		time.Minute, 10*time.Millisecond, "the block profile has samples of the server's loops")
 }
 
 // A secret given as a flag takes effect, and is neither in /proc/PID/cmdline, which every user of

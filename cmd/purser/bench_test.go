@@ -2,11 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,7 +17,6 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/bench"
-	"purser/cmd/purser/buildinfo"
 )
 
 // startWithoutRateLimits starts a server without rate limits. It returns the server and a benchmark
@@ -31,23 +31,28 @@ func startWithoutRateLimits(t *testing.T) (*daemon, bench.Config) {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	secret, err := os.ReadFile(filepath.Join(data, "network-secret"))
 	require.NoError(t, err)
-	return m, bench.Config{Cards: 20, Workspaces: 4, YardstickFor: 20 * time.Millisecond, DiskDir: data, Seed: 1,
+	return m, bench.Config{Cards: 20, Workspaces: 4, Declines: 10, Seed: 1,
 		Target: bench.Target{REST: "http://" + m.listeners.http.Addr().String(),
 			Network: "http://" + m.listeners.authorizer.Addr().String(),
 			Admin:   "http://" + m.listeners.admin.Addr().String(),
 			Secret:  strings.TrimSpace(string(secret))}}
 }
 
-// declineReasons are the reasons that a message of the card network can cause. The others, timeout,
-// backlog_full and system_unavailable, depend on the server's load and disks.
-var declineReasons = []string{"invalid_request", "card_not_found", "card_terminated", "card_frozen",
-	"currency_not_supported", "mcc_not_allowed", "merchant_not_allowed", "per_transaction_limit_exceeded",
-	"monthly_limit_exceeded", "insufficient_funds", "authorization_not_found", "duplicate_mismatch",
-	"reversed_before_arrival"}
+// benchLoad is a load of some streams.
+func benchLoad(t *testing.T, duration time.Duration, streams ...string) bench.Load {
+	t.Helper()
+	l := bench.Load{Duration: duration}
+	for _, text := range streams {
+		var s bench.Stream
+		require.NoError(t, s.UnmarshalText([]byte(text)))
+		l.Streams = append(l.Streams, s)
+	}
+	return l
+}
 
-// Every workload runs against a real server. Each answer is the expected one, the balances add up,
-// and the declines have every reason of declineReasons.
-func TestBenchOfEveryWorkload(t *testing.T) {
+// Every kind of stream runs against a real server. Each answer is the expected one, the balances add
+// up, and the declines have every reason that a run causes.
+func TestBenchOfEveryKind(t *testing.T) {
 	onlyInFullLength(t)
 	_, c := startWithoutRateLimits(t)
 	c.Declines = 60
@@ -55,25 +60,14 @@ func TestBenchOfEveryWorkload(t *testing.T) {
 	// A slow machine needs longer for the same work.
 	for times := time.Duration(1); times <= maxLoadStretch; times *= 2 {
 		c.Loads = []bench.Load{
-			{Workload: bench.Authorize, Connections: 8, Duration: times * time.Second},
-			{Workload: bench.Lifecycle, Connections: 4, Duration: times * 300 * time.Millisecond},
-			{Workload: bench.REST, Connections: 4, Duration: times * 300 * time.Millisecond},
-			{Workload: bench.Mixed, Connections: 4, Rate: 200, RESTRate: 20, Duration: times * 300 * time.Millisecond},
-			{Name: "mixed with reads", Workload: bench.Mixed, Connections: 4, Rate: 200, RESTRate: 20, ReadRate: 20,
-				Duration: times * 500 * time.Millisecond},
-			{Workload: bench.Soak, Connections: 8, Duration: times * time.Second},
+			benchLoad(t, times*time.Second, "authorize:8"),
+			benchLoad(t, times*time.Second, "authorize:4@200", "lifecycle:4", "card-updates:4@20", "card-reads:4@20",
+				"treasury-reads:4@20"),
 		}
 		r, err := bench.Run(t.Context(), c)
 		require.NoError(t, err)
-		require.Zero(t, r.Wrong, "%+v", r.Stages)
-		var names []string
-		for _, s := range r.Stages {
-			names = append(names, s.Name)
-			require.Zero(t, s.Outcomes["no answer"], s.Name)
-		}
-		require.Equal(t, []string{"authorize", "lifecycle", "rest: PATCH card", "rest: GET card", "rest: GET treasury",
-			"mixed: swipes", "mixed: REST", "mixed with reads: swipes", "mixed with reads: REST", "soak"}, names)
-		require.Positive(t, r.Stages[0].Compared)
+		require.Empty(t, r.Failure())
+		require.Len(t, r.Stages, 6)
 		if missing = missingResults(r); len(missing) == 0 {
 			return
 		}
@@ -84,8 +78,8 @@ func TestBenchOfEveryWorkload(t *testing.T) {
 // maxLoadStretch bounds how many times longer than usual a load runs on a slow machine.
 const maxLoadStretch = 16
 
-// missingResults returns the measures of all stages without a sample, and the outcomes that no
-// swipe of the first stage had.
+// missingResults returns the measures of all stages without a sample, and the reasons that no swipe
+// of the first stage had.
 func missingResults(r bench.Report) (missing []string) {
 	for _, s := range r.Stages {
 		for _, m := range s.Measures {
@@ -94,7 +88,9 @@ func missingResults(r bench.Report) (missing []string) {
 			}
 		}
 	}
-	for _, reason := range append(slices.Clone(declineReasons), "approved") {
+	for _, reason := range []string{"approved", "invalid_request", "card_terminated", "card_frozen",
+		"currency_not_supported", "mcc_not_allowed", "merchant_not_allowed", "per_transaction_limit_exceeded",
+		"monthly_limit_exceeded", "insufficient_funds", "authorization_not_found"} {
 		if r.Stages[0].Outcomes[reason] == 0 {
 			missing = append(missing, reason)
 		}
@@ -102,21 +98,34 @@ func missingResults(r bench.Report) (missing []string) {
 	return missing
 }
 
-// A sustained rate is judged, and the report has the facts of the server and its stores.
-func TestBenchSustains(t *testing.T) {
-	onlyInFullLength(t)
-	_, c := startWithoutRateLimits(t)
-	c.Loads = []bench.Load{{Workload: bench.Sustain, Connections: 4, Rate: 50, Duration: time.Second}}
-	r, err := bench.Run(t.Context(), c)
+// A server of the run's own is killed with -9 under swipes and comes back. The report is left where
+// it was asked for.
+func TestBenchOfAnOwnServer(t *testing.T) {
+	path, out := buildProgram(t), filepath.Join(t.TempDir(), "result")
+	text, err := exec.Command(path, "bench", "authorize:4", "card-reads:2", "--cards=20", "--workspaces=4", "--duration=200ms",
+		"--yardstick=20ms", "--kills=1", "--kill-after=200ms", "--out="+out).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Contains(t, string(text), "kill -9 to first correct swipe")
+	require.Contains(t, string(text), "processor time per answer")
+	var r bench.Report
+	written, err := os.ReadFile(out + ".json")
 	require.NoError(t, err)
-	require.True(t, r.Stages[0].Judged)
-	require.Len(t, r.Yardsticks, 2, "before and after")
-	require.Positive(t, r.Seconds)
-	require.Equal(t, "embedded journal (Pebble)", r.Facts["store"])
-	require.Equal(t, "every answer is synced", r.Facts["authorizer"])
-	require.Contains(t, r.Facts["server"], "purser "+buildinfo.Version)
-	require.Zero(t, r.Wrong, "%+v", r.Stages)
-	require.NotEmpty(t, r.Stages[0].Figures)
+	require.NoError(t, json.Unmarshal(written, &r))
+	require.Len(t, r.Stages, 4)
+	require.Positive(t, r.Yardstick.SyncP50Micros)
+	page, err := os.ReadFile(out + ".html")
+	require.NoError(t, err)
+	require.Contains(t, string(page), "<svg")
+}
+
+// This build is compared with itself.
+func TestBenchCompare(t *testing.T) {
+	path := buildProgram(t)
+	text, err := exec.Command(path, "bench", "compare", "authorize:4", "--own", "--other="+path, "--rounds=2", "--cards=20",
+		"--workspaces=4", "--duration=200ms", "--yardstick=20ms").CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Contains(t, string(text), "round 2, other: authorize:4")
+	require.Contains(t, string(text), "this / other")
 }
 
 // startFalsifyingProxy starts a proxy of the card network's port that passes every 40th answer
@@ -148,36 +157,23 @@ func startFalsifyingProxy(t *testing.T, network string, falsify func(answer []by
 	return "http://" + ln.Addr().String()
 }
 
-// A falsified answer of the card network is found in each field. It ends the run: no load follows,
-// and no other difference is reported.
+// A falsified answer of the card network is found. It ends the run: no load follows.
 func TestBenchFindsAFalsifiedAnswer(t *testing.T) {
 	onlyInFullLength(t)
-	for _, c := range []struct{ load, from, to string }{
+	for _, c := range []struct{ kind, from, to string }{
 		{bench.Authorize, `"approved"`, `"declined"`},
 		{bench.Lifecycle, `"posted"`, `"unmatched"`},
-		{bench.Soak, `"approvedAmountCents":`, `"approvedAmountCents":1`},
-		{bench.Soak, `"heldAmountCents":`, `"heldAmountCents":1`},
-		{bench.Soak, `"authorizationId":"auth_`, `"authorizationId":"auth_0`},
 	} {
 		_, config := startWithoutRateLimits(t)
 		config.Target.Network = startFalsifyingProxy(t, config.Target.Network, func(answer []byte) []byte {
 			return bytes.ReplaceAll(answer, []byte(c.from), []byte(c.to))
 		})
-		var r bench.Report
-		// On a slow machine a falsified answer comes late.
-		for during := time.Second; r.Wrong == 0 && during <= maxLoadStretch*time.Second; during *= 2 {
-			config.Loads = []bench.Load{{Workload: c.load, Connections: 4, Duration: during},
-				{Name: "after", Workload: c.load, Connections: 4, Duration: during}}
-			var err error
-			r, err = bench.Run(t.Context(), config)
-			require.NoError(t, err)
-		}
-		require.Positive(t, r.Wrong, "%s: %s", c.load, c.to)
-		require.True(t, r.Failed)
-		require.EqualValues(t, 1, r.Wrong, "%s: %s", c.load, c.to)
-		last := r.Stages[len(r.Stages)-1]
-		require.Equal(t, []string{r.FirstDifference()}, last.Differences)
-		require.Contains(t, r.FirstDifference(), "; the request was ")
+		load := benchLoad(t, maxLoadStretch*time.Second, c.kind+":4") // on a slow machine a falsified answer comes late
+		config.Loads = []bench.Load{load, load}
+		r, err := bench.Run(t.Context(), config)
+		require.NoError(t, err)
+		require.Len(t, r.Stages, 1)
+		require.Contains(t, r.Failure(), "; the request was ")
 	}
 }
 
@@ -186,8 +182,8 @@ func TestBenchNamesRateLimits(t *testing.T) {
 	m := startServer(t, t.TempDir())
 	defer func() { require.NoError(t, m.Close()) }()
 	secret := m.config.NetworkSecrets[0]
-	_, err := bench.Run(t.Context(), bench.Config{Cards: 200, Workspaces: 1, YardstickFor: time.Millisecond,
-		Loads: []bench.Load{{Workload: bench.Authorize}},
+	_, err := bench.Run(t.Context(), bench.Config{Cards: 200, Workspaces: 1,
+		Loads: []bench.Load{benchLoad(t, time.Millisecond, bench.Authorize)},
 		Target: bench.Target{REST: "http://" + m.listeners.http.Addr().String(),
 			Network: "http://" + m.listeners.authorizer.Addr().String(), Secret: secret}})
 	require.ErrorIs(t, err, bench.ErrLimited)

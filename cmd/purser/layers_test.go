@@ -151,9 +151,8 @@ var (
 			"cmd/purser/datadir", "persistence", "persistence/ident", "persistence/money",
 		},
 		"cmd/purser/loadtest": {
-			"actors", "actors/balance", "actors/decision", "authorizer", "authorizer/hold", "bench",
-			"cmd/purser/adminport", "cmd/purser/datadir", "cmd/purser/settings", "cmd/purser/tuning",
-			"persistence", "persistence/ident", "persistence/money", "persistence/pebblegate",
+			"bench", "cmd/purser/adminport", "cmd/purser/datadir", "cmd/purser/settings", "cmd/purser/tuning",
+			"persistence",
 		},
 		"cmd/purser/settings": {
 			"actors", "actors/balance", "actors/checkout", "actors/checkout/address", "actors/partner/chain",

@@ -28,7 +28,7 @@ import (
 )
 
 // Bounds of what a start has to replay: MemTableSize × MemTables, 64 MiB of log. "purser bench
-// cards" kills a server and times its start.
+// --kills" kills a server and times its start.
 const (
 	MemTableSize = 16 << 20
 	MemTables    = 4

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -59,25 +58,24 @@ const (
 	dataPlaceholder    = "{data-dir}"
 )
 
-// newOwnServer starts a purser with a command and returns when it is ready. Without a directory it
-// gets a temporary one. It fails when the server does not get ready, with the end of its log.
-func newOwnServer(ctx context.Context, data string, command ...string) (*ownServer, error) {
-	return (&ownServer{data: data, command: command}).launchServer(ctx)
+// newOwnServer starts a server with a command and returns when it is ready. A command with
+// addressPlaceholder is another program. Without a directory it gets a temporary one. It fails when
+// the server does not get ready, with the end of its log.
+func newOwnServer(ctx context.Context, data string, command []string) (*ownServer, error) {
+	if len(command) == 0 {
+		return nil, errors.New("the command is empty")
+	}
+	s := &ownServer{data: data, command: command, networkOnly: strings.Contains(strings.Join(command, " "), addressPlaceholder)}
+	return s.launchServer(ctx)
 }
 
-// newOtherServer starts the command of --other, whose words are separated by spaces. A single word
-// is the path of a purser. A command with addressPlaceholder is another program. It fails like
-// newOwnServer.
-func newOtherServer(ctx context.Context, data, command string) (*ownServer, error) {
-	s := &ownServer{data: data, command: strings.Fields(command),
-		networkOnly: strings.Contains(command, addressPlaceholder)}
-	if len(s.command) == 0 {
-		return nil, errors.New("the command is empty: give a URL or a command")
+// selfCommand returns the command that runs this program with arguments.
+func selfCommand(arguments ...string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
 	}
-	if len(s.command) == 1 {
-		s.command = append(s.command, "serve")
-	}
-	return s.launchServer(ctx)
+	return append([]string{self}, arguments...)
 }
 
 // launchServer makes the directory of the server, starts the server and returns it when it is
@@ -137,6 +135,7 @@ func (s *ownServer) prepare() (err error) {
 			s.command[i] = filled.Replace(s.command[i])
 		}
 	}
+	s.target.Process = s.process
 	return nil
 }
 
@@ -205,17 +204,12 @@ func (s *ownServer) Stop() error {
 	return s.lastOf(cmd)
 }
 
-// PeakMemory reads the peak resident memory of the server that the load test has started. It
-// reports false where /proc has no such figure: the server has ended, or the system is not Linux.
-func (s *ownServer) PeakMemory() (bytes int64, known bool) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, false
+// process returns the id of the server's process, 0 without one.
+func (s *ownServer) process() int {
+	if s.cmd == nil {
+		return 0
 	}
-	_, rest, _ := strings.Cut(string(status), "\nVmHWM:")
-	line, _, _ := strings.Cut(rest, "\n")
-	kibibytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(line, "kB")), 10, 64)
-	return kibibytes << 10, err == nil
+	return s.cmd.Process.Pid
 }
 
 // ready waits until the server answers /readyz with 200, and another program until it answers
