@@ -38,7 +38,7 @@ func (r *rig) judged(m *hold.Message) hold.Decision {
 	tk := r.e.commits.newTicket(actDecide)
 	defer r.e.commits.release(tk)
 	r.e.commits.armTicket(tk, 0)
-	if !r.e.commits.admitTicket(tk, true) || !r.e.commits.claims.takeMessage(tk, m, true) {
+	if !r.e.commits.admitTicket(tk) || !r.e.commits.claims.takeMessage(tk, m) {
 		panic("late")
 	}
 	tk.keep(m)

@@ -34,19 +34,19 @@ func newClaims() *claims {
 }
 
 // takeMessage claims the message's own id, and that of the authorization it names.
-func (c *claims) takeMessage(t *ticket, m *hold.Message, wait bool) bool {
+func (c *claims) takeMessage(t *ticket, m *hold.Message) bool {
 	own := networkIDOf(routeOf(m.Kind), m.ID)
 	t.own = own
 	if m.OriginalID == "" {
-		return c.take(t, wait, own)
+		return c.take(t, own)
 	}
 	t.original = networkIDOf(routeAuthorizations, m.OriginalID)
-	return c.take(t, wait, own, t.original)
+	return c.take(t, own, t.original)
 }
 
 // take claims the ids in one order for all, so that no two tickets wait for each other. It is false
-// when the deadline comes first, or when it shall not wait and would; it has then taken nothing.
-func (c *claims) take(t *ticket, wait bool, ids ...networkID) bool {
+// when the deadline comes first; it has then taken nothing.
+func (c *claims) take(t *ticket, ids ...networkID) bool {
 	if len(ids) == 2 && bytes.Compare(ids[0][:], ids[1][:]) > 0 {
 		ids[0], ids[1] = ids[1], ids[0]
 	}
@@ -55,7 +55,7 @@ func (c *claims) take(t *ticket, wait bool, ids ...networkID) bool {
 			break
 		}
 		t.claims[i].id = ids[i]
-		if !c.acquire(&t.claims[i], wait) {
+		if !c.acquire(&t.claims[i]) {
 			c.release(t)
 			return false
 		}
@@ -64,7 +64,7 @@ func (c *claims) take(t *ticket, wait bool, ids ...networkID) bool {
 	return true
 }
 
-func (c *claims) acquire(own *claim, wait bool) bool {
+func (c *claims) acquire(own *claim) bool {
 	s := &c.stripes[own.id[1]]
 	for {
 		s.mu.Lock()
@@ -73,10 +73,6 @@ func (c *claims) acquire(own *claim, wait bool) bool {
 			s.held[own.id] = own
 			s.mu.Unlock()
 			return true
-		}
-		if !wait {
-			s.mu.Unlock()
-			return false
 		}
 		freed := make(chan struct{})
 		first.waiters = append(first.waiters, freed)

@@ -140,7 +140,7 @@ func (c *committer) writeDurably(sh *shard, fill func(t *ticket) error) error {
 	}
 	t := c.newTicket(actWrite)
 	defer c.release(t)
-	c.admitTicket(t, true)
+	c.admitTicket(t)
 	t.shard = sh
 	if err := t.fillLocked(fill); err != nil || !t.queued {
 		return err

@@ -29,7 +29,6 @@ var (
 	// nothing more.
 	ErrStopped = errors.New("authorizer: stopped after a failed commit")
 	errLate    = errors.New("authorizer: no sync within the deadline")
-	errBusy    = errors.New("authorizer: the message would have to wait")
 )
 
 // Engine is the authorizer of one process and one directory. Its methods are safe for concurrent

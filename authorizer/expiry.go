@@ -82,7 +82,7 @@ func (x *expirer) expireAll(sh *shard, due []dueHold, now int64) (expired int, e
 	var waiting []*ticket
 	for _, d := range due {
 		t := x.commits.newTicket(actExpire)
-		x.commits.admitTicket(t, true)
+		x.commits.admitTicket(t)
 		t.shard, t.holdID, t.due, t.view.Now = sh, d.id, d.at, now
 		if _, err = x.decider.decideStep(t); err == nil && t.stale {
 			err = sh.forgetDue(d)

@@ -40,7 +40,7 @@ func TestASyncThatIsFoundAfterTheDeadlineIsLate(t *testing.T) {
 	r.deposit(c.workspace, 10_000)
 	m := authorization("a1", c, 500)
 	tk := r.e.intake.admitArrival(0)
-	require.NoError(t, r.e.intake.handOver(tk, m, true))
+	require.NoError(t, r.e.intake.handOver(tk, m))
 	require.Eventually(t, func() bool { return len(tk.done) == 1 }, time.Minute, time.Millisecond)
 	close(overdue)
 	a := r.e.intake.awaitAnswer(tk, m)

@@ -9,28 +9,12 @@ import (
 	"purser/authorizer/hold"
 )
 
-// MaxBatch bounds the messages of one SubmitBatch.
-const MaxBatch = 256
-
 // Submit decides a message and returns when the answer may be sent: once durable, or after
 // AnswerWithin as "timeout" (an authorization) or status 503 (the others). It is safe for
 // concurrent use and does not retain m's strings. An answer with Status 0 must not be sent: the
 // engine has stopped (see Options.Fatal). It has no error: a failure is an answer. The card
 // network's server calls it for each message.
 func (e *Engine) Submit(m *hold.Message) hold.Answer { return e.intake.submit(m) }
-
-// SubmitBatch decides messages like separate calls of Submit, in their order where they name the
-// same network id. It returns when all answers may be sent; answers has a place for each. The
-// messages share syncs and one goroutine, for a connection that carries many messages at once.
-//
-// A message that would have to wait for a place or an id waits only after all earlier ones are
-// answered, so that two batches never wait for each other.
-func (e *Engine) SubmitBatch(messages []hold.Message, answers []hold.Answer) {
-	if len(messages) > MaxBatch || len(answers) != len(messages) {
-		panic("BUG: a batch beyond MaxBatch, or without a place for each answer")
-	}
-	e.intake.submitBatch(messages, answers)
-}
 
 // intake takes the card network's messages, hands each to a decider, and answers it once its commit
 // is durable or its time is over.
@@ -72,38 +56,10 @@ func (in *intake) submit(m *hold.Message) hold.Answer {
 	if m.Waited >= in.commits.answerWithin {
 		return in.turnAway(t, m, errLate)
 	}
-	if err := in.handOver(t, m, true); err != nil {
+	if err := in.handOver(t, m); err != nil {
 		return in.turnAway(t, m, err)
 	}
 	return in.awaitAnswer(t, m)
-}
-
-// submitBatch is Engine.SubmitBatch, after the check of its arguments.
-func (in *intake) submitBatch(messages []hold.Message, answers []hold.Answer) {
-	var tickets [MaxBatch]*ticket
-	first := 0 // first unanswered message
-	for i := range messages {
-		m := &messages[i]
-		t := in.admitArrival(0)
-		err := in.handOver(t, m, false)
-		if errors.Is(err, errBusy) {
-			in.answerAll(tickets[first:i], messages[first:i], answers[first:i])
-			first, err = i, in.handOver(t, m, true)
-		}
-		if tickets[i] = t; err != nil {
-			tickets[i], answers[i] = nil, in.turnAway(t, m, err)
-		}
-	}
-	in.answerAll(tickets[first:len(messages)], messages[first:], answers[first:])
-}
-
-// answerAll answers the remaining messages.
-func (in *intake) answerAll(tickets []*ticket, messages []hold.Message, answers []hold.Answer) {
-	for i, t := range tickets {
-		if t != nil {
-			answers[i] = in.awaitAnswer(t, &messages[i])
-		}
-	}
 }
 
 // admitArrival makes the ticket of a message that arrived now and waited before.
@@ -115,20 +71,17 @@ func (in *intake) admitArrival(waited time.Duration) *ticket {
 	return t
 }
 
-// handOver submits a message to a decider. Without wait, errBusy means that another message in
-// progress has its id. After an error the ticket stays with the caller.
+// handOver submits a message to a decider. It fails with errLate when the deadline comes first.
+// After an error the ticket stays with the caller.
 //
 // The obvious design decides on the caller's goroutine. It fails when the disk stalls: Pebble then
 // blocks inside a commit (it rotates its log) or a read, and the blocked goroutine cannot answer.
 // So the caller only waits, and a decider makes the calls that may block.
-func (in *intake) handOver(t *ticket, m *hold.Message, wait bool) error {
+func (in *intake) handOver(t *ticket, m *hold.Message) error {
 	if err := in.failStop.failure(); err != nil {
 		return err
 	}
-	if !t.admitted && !in.commits.admitTicket(t, wait) || !in.commits.claims.takeMessage(t, m, wait) {
-		if !wait {
-			return errBusy
-		}
+	if !in.commits.admitTicket(t) || !in.commits.claims.takeMessage(t, m) {
 		return errLate
 	}
 	t.keep(m)

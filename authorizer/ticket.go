@@ -121,17 +121,14 @@ func (c *committer) armTicket(t *ticket, waited time.Duration) {
 	t.deadline = t.timer.C
 }
 
-// admitTicket takes one of the places for unsynced commits, false when the deadline comes first, or
-// at once when it shall not wait. A ticket without a deadline waits.
-func (c *committer) admitTicket(t *ticket, wait bool) bool {
+// admitTicket takes one of the places for unsynced commits, false when the deadline comes first. A
+// free place is taken even after the deadline. A ticket without a deadline waits.
+func (c *committer) admitTicket(t *ticket) bool {
 	select {
 	case c.slots <- struct{}{}:
 		t.admitted = true
 		return true
 	default:
-	}
-	if !wait {
-		return false
 	}
 	select {
 	case c.slots <- struct{}{}:
