@@ -76,14 +76,3 @@ func (IntentAccepted) EventType() string { return "agent.intent_accepted.v1" }
 
 // EventType is the name the event is stored under.
 func (IntentRefused) EventType() string { return "agent.intent_refused.v1" }
-
-// catalog has every version of every event.
-var catalog = decision.NewCatalog("agent", Registered{}, Frozen{}, Unfrozen{}, Terminated{},
-	IntentAccepted{}, IntentRefused{})
-
-// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type and for a payload that does not decode. No process of the server reads these events
-// back; the tests of the stored form call it.
-func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	return catalog.Decode(eventType, payload)
-}

@@ -106,7 +106,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
-	out.WriteString(decisiontest.Apply(t, &s.state, agent.DecodeEvent, d.Events...))
+	out.WriteString(decisiontest.Apply(t, &s.state, decodeEvent, d.Events...))
 	out.WriteString(decisiontest.TallyLines(d.Tallies))
 	switch reply := d.Reply.(type) {
 	case agent.View:

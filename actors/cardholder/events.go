@@ -35,13 +35,3 @@ func (Enrolled) EventType() string { return "cardholder.enrolled.v1" }
 
 // EventType is the name the event is stored under.
 func (Rejected) EventType() string { return "cardholder.rejected.v1" }
-
-// catalog has every version of every event.
-var catalog = decision.NewCatalog("cardholder", Created{}, Enrolled{}, Rejected{})
-
-// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type and for a payload that does not decode. No process of the server reads these events
-// back; the tests of the stored form call it.
-func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	return catalog.Decode(eventType, payload)
-}

@@ -53,7 +53,7 @@ func createCardholder(t *testing.T, c cardholder.Create, now time.Time) string {
 		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
-	out.WriteString(decisiontest.Apply(t, &state, cardholder.DecodeEvent, d.Events...))
+	out.WriteString(decisiontest.Apply(t, &state, decodeEvent, d.Events...))
 	require.Equal(t, state.View(c.Person), d.Reply)
 	requireNoPersonalData(t, c.Person, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, state))
 	for _, r := range d.Records {

@@ -48,13 +48,3 @@ func (Refused) EventType() string { return "counterparty.refused.v1" }
 
 // EventType is the name the event is stored under.
 func (Removed) EventType() string { return "counterparty.removed.v1" }
-
-// catalog has every version of every event.
-var catalog = decision.NewCatalog("counterparty", Saved{}, Tokenized{}, Refused{}, Removed{})
-
-// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type and for a payload that does not decode. No process of the server reads these events
-// back; the tests of the stored form call it.
-func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	return catalog.Decode(eventType, payload)
-}

@@ -9,9 +9,13 @@ import (
 	"purser/actors/decision/decisiontest"
 )
 
+// decodeEvent decodes every version of every event of the package.
+var decodeEvent = decision.NewCatalog("counterparty", counterparty.Saved{}, counterparty.Tokenized{},
+	counterparty.Refused{}, counterparty.Removed{}).Decode
+
 func TestEventsAreReadForEver(t *testing.T) {
 	at := decision.StampOf(time.Date(2026, 11, 20, 12, 0, 0, 123_000_000, time.UTC))
-	decisiontest.RequireGoldens(t, counterparty.DecodeEvent,
+	decisiontest.RequireGoldens(t, decodeEvent,
 		counterparty.Saved{ID: "rcp_1", Workspace: "ws_1", Kind: "international", Currency: "EUR", Country: "DE",
 			At: at},
 		counterparty.Tokenized{ID: "rcp_1", Workspace: "ws_1", Token: "bat_1", At: at},
@@ -20,4 +24,4 @@ func TestEventsAreReadForEver(t *testing.T) {
 	)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, counterparty.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, decodeEvent) }

@@ -58,7 +58,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
-	out.WriteString(decisiontest.Apply(t, &s.state, counterparty.DecodeEvent, d.Events...))
+	out.WriteString(decisiontest.Apply(t, &s.state, decodeEvent, d.Events...))
 	requireNoPersonalData(t, s.account, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, s.state))
 	for _, r := range d.Records {
 		out.WriteString(describeRecord(t, r))

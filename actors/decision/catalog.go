@@ -30,7 +30,7 @@ func NewCatalog(owner string, all ...Event) Catalog {
 }
 
 // Decode decodes a payload. It fails with ErrUnknownEvent for an event type outside the catalog,
-// and for a payload that is not JSON of the type. The DecodeEvent of each domain package calls it.
+// and for a payload that is not JSON of the type.
 func (c Catalog) Decode(eventType string, payload []byte) (Event, error) {
 	t, known := c.types[eventType]
 	if !known {

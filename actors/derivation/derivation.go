@@ -61,16 +61,6 @@ type IndexesTaken struct {
 // EventType is the name the event is stored under.
 func (IndexesTaken) EventType() string { return "derivation.indexes_taken.v1" }
 
-// catalog has every version of every event.
-var catalog = decision.NewCatalog("derivation", IndexesTaken{})
-
-// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type and for a payload that does not decode. No process of the server reads these events
-// back; the tests of the stored form call it.
-func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	return catalog.Decode(eventType, payload)
-}
-
 // Decide returns the decision for Take or decision.Read. The actor of the deployment's address
 // indexes calls it and commits the result. It fails with limit_exceeded when an account has no
 // index left. An unknown command panics.

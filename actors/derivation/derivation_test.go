@@ -16,13 +16,16 @@ import (
 
 var at = time.Date(2026, 11, 20, 12, 0, 0, 123_000_000, time.UTC)
 
+// decodeEvent decodes every version of every event of the package.
+var decodeEvent = decision.NewCatalog("derivation", derivation.IndexesTaken{}).Decode
+
 func TestEventsAreReadForEver(t *testing.T) {
-	decisiontest.RequireGoldens(t, derivation.DecodeEvent,
+	decisiontest.RequireGoldens(t, decodeEvent,
 		derivation.IndexesTaken{Session: "cs_1", Indexes: map[string]uint32{"evm": 7, "bitcoin": 3},
 			At: decision.StampOf(at)})
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, derivation.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, decodeEvent) }
 
 // Indexes are unique in any order of takes, with the state encoded and decoded in between and
 // replies lost.

@@ -57,17 +57,6 @@ func (WalletProven) EventType() string { return "ramp.wallet_proven.v1" }
 // EventType is the name the event is stored under.
 func (WalletApproved) EventType() string { return "ramp.wallet_approved.v1" }
 
-// catalog has every version of every event.
-var catalog = decision.NewCatalog("ramp", AccountAsked{}, AccountLinked{}, WalletAdded{}, WalletProven{},
-	WalletApproved{})
-
-// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type and for a payload that does not decode. No process of the server reads these events
-// back; the tests of the stored form call it.
-func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	return catalog.Decode(eventType, payload)
-}
-
 // Apply folds an event into the state. The actor of a workspace's ramp calls it for each event that
 // it decides; it loads the state from its record, not from events. It panics for an unknown event
 // and for an unknown wallet.

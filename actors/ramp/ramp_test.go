@@ -40,9 +40,13 @@ func signEVM(key *secp256k1.PrivateKey, text string) string {
 	return "0x" + hex.EncodeToString(append(compact[1:], compact[0]))
 }
 
+// decodeEvent decodes every version of every event of the package.
+var decodeEvent = decision.NewCatalog("ramp", ramp.AccountAsked{}, ramp.AccountLinked{}, ramp.WalletAdded{},
+	ramp.WalletProven{}, ramp.WalletApproved{}).Decode
+
 func TestEventsAreReadForEver(t *testing.T) {
 	stamp := decision.StampOf(at)
-	decisiontest.RequireGoldens(t, ramp.DecodeEvent,
+	decisiontest.RequireGoldens(t, decodeEvent,
 		ramp.AccountAsked{Workspace: "ws_1", Account: "ramp_1", At: stamp},
 		ramp.AccountLinked{Workspace: "ws_1", Account: "ramp_1", At: stamp},
 		ramp.WalletAdded{Workspace: "ws_1", Wallet: ramp.Wallet{ID: "wal_1", Chain: "base", Address: evmAddress,
@@ -52,7 +56,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 	)
 }
 
-func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, ramp.DecodeEvent) }
+func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, decodeEvent) }
 
 // scenario is the ramp of one workspace, ws_1.
 type scenario struct {
@@ -143,7 +147,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 		return decisiontest.RefusalLine(t, err)
 	}
 	var out strings.Builder
-	out.WriteString(decisiontest.Apply(t, &s.state, ramp.DecodeEvent, d.Events...))
+	out.WriteString(decisiontest.Apply(t, &s.state, decodeEvent, d.Events...))
 	for _, r := range d.Records {
 		fmt.Fprintf(&out, "  %s %s\n", r.Kind, r.ID)
 	}

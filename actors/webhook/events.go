@@ -110,17 +110,6 @@ func (Failed) EventType() string { return "webhook.delivery_failed.v1" }
 // EventType is the name the event is stored under.
 func (Replayed) EventType() string { return "webhook.delivery_replayed.v1" }
 
-// catalog has every version of every event.
-var catalog = decision.NewCatalog("webhook", Registered{}, Removed{}, Queued{}, Dropped{}, Postponed{},
-	Succeeded{}, Failed{}, Replayed{}, Adopted{})
-
-// DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type and for a payload that does not decode. No process of the server reads these events
-// back; the tests of the stored form call it.
-func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
-	return catalog.Decode(eventType, payload)
-}
-
 // Apply folds an event into the state. The actor of the endpoint calls it for each event that it
 // decides; it loads the state from its record, not from events. It panics for an unknown event, and
 // for an attempt of a delivery that is not pending.

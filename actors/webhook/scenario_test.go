@@ -127,7 +127,7 @@ func (s *scenario) send(t *testing.T, command any) string {
 		s.claims[once.Key] = true
 	}
 	var out strings.Builder
-	out.WriteString(decisiontest.Apply(t, &s.state, webhook.DecodeEvent, d.Events...))
+	out.WriteString(decisiontest.Apply(t, &s.state, decodeEvent, d.Events...))
 	for _, text := range []string{secret, token} {
 		require.NotContains(t, decisiontest.JSON(t, d.Events)+decisiontest.JSON(t, s.state), text)
 	}
