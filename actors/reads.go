@@ -142,17 +142,3 @@ func (s *System) RelayAll(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Settle waits until every decision is relayed and every committed rule followed. It fails only
-// when the context ends first. Only tests call it.
-func (s *System) Settle(ctx context.Context) error {
-	if err := s.RelayAll(ctx); err != nil {
-		return err
-	}
-	for _, sh := range s.shards {
-		if err := sh.followed.wait(ctx, s.journal.Head(sh.id).Position); err != nil {
-			return fmt.Errorf("shard %d: follower: %w", sh.id, err)
-		}
-	}
-	return nil
-}

@@ -103,9 +103,6 @@ func (e *Engine) start(o *Options) {
 	e.intake.start()
 }
 
-// Store returns the identity of this store. Every new store has another one.
-func (e *Engine) Store() ident.UUID { return e.store.uuid }
-
 // Deployment returns the deployment that the store belongs to.
 func (e *Engine) Deployment() ident.UUID { return e.store.deployment }
 

@@ -409,9 +409,9 @@ func TestStoreOfAnotherDeploymentIsRefused(t *testing.T) {
 	require.True(t, Exists(fs, "store"))
 	_, err := Open(r.options())
 	require.ErrorIs(t, err, ErrInUse)
-	uuid := r.e.Store()
+	uuid := r.e.store.uuid
 	r.reopen()
-	require.Equal(t, uuid, r.e.Store())
+	require.Equal(t, uuid, r.e.store.uuid)
 	require.NoError(t, r.e.Close())
 	_, err = Open(r.options(func(o *Options) { o.Deployment = workspaceOf(9) }))
 	require.ErrorIs(t, err, ErrForeign)

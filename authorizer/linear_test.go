@@ -261,8 +261,8 @@ func (c *client) kind() string {
 
 // sentOf completes a message from its recorded call.
 func (a *account) sentOf(in call, m hold.Message) sentMessage {
-	kind, err := hold.ParseKind(in.Kind)
-	if err != nil {
+	var kind hold.Kind
+	if err := kind.UnmarshalText([]byte(in.Kind)); err != nil {
 		panic(err)
 	}
 	m.Kind, m.OriginalID, m.Amount, m.WholeHold = kind, in.Original, money.Cents(in.Cents), in.Whole

@@ -28,9 +28,16 @@ import (
 func (w *world) registerAgent(tn tenant) (id string, key ed25519.PrivateKey) {
 	w.t.Helper()
 	made := w.ok(w.post(tn.all, "/api/agents", `{"agentName":"Travel agent"}`))
-	key, err := intent.ParsePrivateKeyPEM(made.text("privateKeyPem"))
-	require.NoError(w.t, err)
-	return made.text("agent", "id"), key
+	return made.text("agent", "id"), privateKey(w.t, made.text("privateKeyPem"))
+}
+
+func privateKey(t testing.TB, text string) ed25519.PrivateKey {
+	t.Helper()
+	block, _ := pem.Decode([]byte(text))
+	require.NotNil(t, block)
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	require.NoError(t, err)
+	return key.(ed25519.PrivateKey)
 }
 
 func (w *world) freeze(tn tenant, id, state string) testReply {
@@ -153,8 +160,7 @@ func TestPrivateKeyIsOnlyInItsAnswer(t *testing.T) {
 	first, again := register(), register()
 	require.Equal(t, first.raw, again.raw)
 	require.Equal(t, "true", again.header("Idempotent-Replayed"))
-	key, err := intent.ParsePrivateKeyPEM(first.text("privateKeyPem"))
-	require.NoError(t, err)
+	key := privateKey(t, first.text("privateKeyPem"))
 	id := first.text("agent", "id")
 	w.ok(w.submit(tn, id, w.intentOf(id, "order-1"), key))
 

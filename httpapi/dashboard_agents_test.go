@@ -23,8 +23,7 @@ func TestAnAgentIsRegisteredAndShown(t *testing.T) {
 	registered := w.visit(session(tn.cookie), home+"/agents/register", form)
 	require.Equal(t, 200, registered.status, registered.text)
 	pem := registered.text[strings.Index(registered.text, "-----BEGIN PRIVATE KEY"):]
-	key, err := intent.ParsePrivateKeyPEM(strings.ReplaceAll(pem[:strings.Index(pem, "</code>")], "&#43;", "+"))
-	require.NoError(t, err)
+	key := privateKey(t, strings.ReplaceAll(pem[:strings.Index(pem, "</code>")], "&#43;", "+"))
 	made := w.ok(w.get(tn.all, "/api/agents"))
 	require.Equal(t, []any{"TAP", "ACP"}, made.at("data", 0, "protocols"))
 	id, fingerprint := made.text("data", 0, "id"), intent.KeyID(intent.PublicKey(key))

@@ -135,8 +135,7 @@ func TestUnregisteredProtocolIsRefused(t *testing.T) {
 	tn := w.newTenant("ada")
 	made := w.ok(w.post(tn.all, "/api/agents", `{"agentName":"shopper","protocols":["MPP"]}`))
 	id := made.text("agent", "id")
-	key, err := intent.ParsePrivateKeyPEM(made.text("privateKeyPem"))
-	require.NoError(t, err)
+	key := privateKey(t, made.text("privateKeyPem"))
 	asked := w.intentOf(id, "order-1")
 	asked.Protocol = "TAP"
 	w.refusesIntent(tn, id, w.signed(key, asked), 422, "protocol_not_registered", "protocol_not_registered")
@@ -413,8 +412,7 @@ func TestOtherLibrariesSign(t *testing.T) {
 
 		private, err := os.ReadFile(filepath.Join(dir, "key.pem"))
 		require.NoError(t, err)
-		key, err := intent.ParsePrivateKeyPEM(string(private))
-		require.NoError(t, err)
+		key := privateKey(t, string(private))
 		require.Equal(t, signature, ed25519.Sign(key, canonical))
 	}
 }

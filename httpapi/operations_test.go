@@ -519,8 +519,8 @@ func (w *world) settled() [ident.Shards]uint64 {
 	w.server.keyUsage.waitIdle()
 	for {
 		before := w.positions()
-		require.NoError(w.t, w.system.Settle(context.Background()))
-		w.awaitCondition(func() bool { return w.reactions() == 0 })
+		require.NoError(w.t, w.system.RelayAll(context.Background()))
+		w.awaitCondition(func() bool { return w.unhandled() == 0 })
 		if w.pending() {
 			w.awaitCondition(func() bool { return !w.pending() })
 		}
@@ -530,12 +530,12 @@ func (w *world) settled() [ident.Shards]uint64 {
 	}
 }
 
-// reactions returns the number of events that a reaction has not handled.
-func (w *world) reactions() int {
+// unhandled returns how many events a reaction has not handled or the authorizer has not followed.
+func (w *world) unhandled() int {
 	w.t.Helper()
 	health, err := w.system.Health()
 	require.NoError(w.t, err)
-	return health.Reactions
+	return health.Reactions + int(health.FollowerLag)
 }
 
 // pending reports whether background work remains: a due timer, an order that the ramp's partner

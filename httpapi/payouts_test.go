@@ -59,7 +59,11 @@ func (w *world) awaitPayout(tn tenant, id, status string) (r testReply) {
 
 func (w *world) dollars(tn tenant) (available, held money.Cents) {
 	w.t.Helper()
-	require.NoError(w.t, w.system.Settle(w.t.Context()))
+	w.relayed()
+	require.Eventually(w.t, func() bool {
+		h, err := w.system.Health()
+		return err == nil && h.FollowerLag == 0
+	}, time.Minute, time.Millisecond)
 	read, err := w.system.Ask(w.t.Context(), actors.Envelope{Kind: "balance", Stream: tn.workspace,
 		Workspace: tn.workspace,
 		Command:   decision.Read{}})

@@ -166,7 +166,7 @@ func TestMailedResetsAreBounded(t *testing.T) {
 type refusingServer struct{}
 
 func (refusingServer) Send(_ context.Context, m mail.Message) error {
-	return mail.NewPermanent(errors.New("554 looks like spam: " + m.Text))
+	return &mail.Permanent{Cause: errors.New("554 looks like spam: " + m.Text)}
 }
 
 // A mail that the server refuses is counted, and logged without the token that it holds.

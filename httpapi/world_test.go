@@ -484,7 +484,7 @@ func (w *world) swipe(tn tenant, card, id string, cents int) testReply {
 // with a limit.
 func (w *world) relayed() {
 	w.t.Helper()
-	require.NoError(w.t, w.system.Settle(context.Background()))
+	require.NoError(w.t, w.system.RelayAll(context.Background()))
 }
 
 var errBroken = errors.New("the disk says: /secret/path is on fire")

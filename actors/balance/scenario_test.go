@@ -109,8 +109,8 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 
 // message sends a card message. The step's command is its kind; card and amount are its arguments.
 func (s *scenario) message(t *testing.T, a arguments) string {
-	kind, err := hold.ParseKind(a.d.Cmd)
-	require.NoError(t, err)
+	var kind hold.Kind
+	require.NoError(t, kind.UnmarshalText([]byte(a.d.Cmd)))
 	m := hold.Message{
 		Kind: kind, ID: a.text("id"), Amount: a.cents("amount"),
 		Merchant: hold.Merchant{Name: "Bakery", MCC: 5462, Country: "US"}, Final: a.d.HasArg("final"),

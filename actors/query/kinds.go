@@ -49,7 +49,6 @@ type AuthorizationTrait struct {
 
 // The balance of a workspace in dollars.
 var (
-	Deposits             = RecordsOf[balance.Deposit](balance.RecordDeposit, ident.Deposit)
 	LedgerEntries        = RecordsOf[balance.LedgerEntry](balance.RecordLedgerEntry, ident.LedgerEntry)
 	Counterparties       = RecordsOf[counterparty.State](actors.KindCounterparty, ident.Counterparty)
 	CounterpartyAccounts = RecordsOf[counterparty.Account](counterparty.RecordAccount, ident.Counterparty)

@@ -72,7 +72,8 @@ func TestEveryTypeIsClaimedBeforeItIsApplied(t *testing.T) {
 		"withdrawal": ident.Withdrawal}
 	directions := map[string]string{"onramp": balance.RampOn, "offramp": balance.RampOff,
 		"withdrawal": balance.RampWithdraw}
-	for kind, channel := range Types() {
+	for kind, row := range types {
+		channel := row.channel
 		subject, _, _ := strings.Cut(kind, ".")
 		prefix := prefixes[kind] + prefixes[subject]
 		if prefix == "" {

@@ -56,15 +56,6 @@ func workspaceTarget(id string) target {
 	return target{kind: actors.KindWorkspace, prefix: ident.Workspace, id: id}
 }
 
-// Types returns the supported types of reports, and the channel of each. Only tests call it.
-func Types() map[string]Channel {
-	all := make(map[string]Channel, len(types))
-	for name, row := range types {
-		all[name] = row.channel
-	}
-	return all
-}
-
 // readAs returns the reader of a type of report. The reader decodes the data, asks build for the
 // target and the command, and finds the target's workspace. The reader fails with invalid_body for
 // data of another form, with not_found for an unknown target, and with other errors of Actors.Find.

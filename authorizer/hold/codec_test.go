@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -317,4 +318,20 @@ func FuzzJournalForm(f *testing.F) {
 		require.NoError(t, json.Unmarshal(text, &second))
 		require.Equal(t, first, second)
 	})
+}
+
+// requireNamesReadBack requires that the name of each value from first on is read as that value.
+func requireNamesReadBack[E interface {
+	~uint8
+	encoding.TextMarshaler
+	fmt.Stringer
+}, P interface {
+	*E
+	encoding.TextUnmarshaler
+}](t *testing.T, first E) {
+	for v := first; v <= lastNamed[E](); v++ {
+		var back E
+		require.NoError(t, P(&back).UnmarshalText([]byte(v.String())))
+		require.Equal(t, v, back)
+	}
 }

@@ -181,36 +181,19 @@ func TestNamesReadBackAndCodesAreThoseOfISO8583(t *testing.T) {
 		"backlog_full": "96", "system_unavailable": "96", "forced_post": "00",
 	}
 	for name, code := range codes {
-		reason, err := hold.ParseReason(name)
-		require.NoError(t, err)
+		var reason hold.Reason
+		require.NoError(t, reason.UnmarshalText([]byte(name)))
 		require.Equal(t, name, reason.String())
 		require.Equal(t, code, reason.ResponseCode(false))
 	}
 	require.Len(t, codes, int(lastNamed[hold.Reason]())+1)
 	require.Equal(t, "10", hold.ReasonApproved.ResponseCode(true))
 	require.Equal(t, "51", hold.ReasonInsufficientFunds.ResponseCode(true))
-	for k := hold.Authorization; k <= lastNamed[hold.Kind](); k++ {
-		back, err := hold.ParseKind(k.String())
-		require.NoError(t, err)
-		require.Equal(t, k, back)
-	}
-	for s := hold.StatusNone; s <= lastNamed[hold.Status](); s++ {
-		back, err := hold.ParseStatus(s.String())
-		require.NoError(t, err)
-		require.Equal(t, s, back)
-	}
-	for d := hold.Approved; d <= lastNamed[hold.Decision](); d++ {
-		back, err := hold.ParseDecision(d.String())
-		require.NoError(t, err)
-		require.Equal(t, d, back)
-	}
-	for s := hold.CardActive; s <= lastNamed[hold.CardState](); s++ {
-		back, err := hold.ParseCardState(s.String())
-		require.NoError(t, err)
-		require.Equal(t, s, back)
-	}
-	_, err := hold.ParseKind("")
-	require.Error(t, err)
+	requireNamesReadBack(t, hold.Authorization)
+	requireNamesReadBack(t, hold.StatusNone)
+	requireNamesReadBack(t, hold.Approved)
+	requireNamesReadBack(t, hold.CardActive)
+	require.Error(t, new(hold.Kind).UnmarshalText(nil))
 	require.Equal(t, "kind 0", hold.Kind(0).String())
 }
 

@@ -83,7 +83,6 @@ const (
 	MaxMerchantID   = 80
 	DefaultHoldLife = 7 * 24 * time.Hour
 	MaxHoldLife     = 31 * 24 * time.Hour
-	MaxAllowlist    = 1000
 )
 
 // Merchant is the merchant of a message.

@@ -79,6 +79,3 @@ func (r Reason) MarshalText() ([]byte, error) { return marshalName(reasonNames, 
 
 // UnmarshalText parses a name.
 func (r *Reason) UnmarshalText(b []byte) error { return unmarshalName(reasonNames, "reason", b, r) }
-
-// ParseReason parses the name of a reason, and fails for any other text.
-func ParseReason(s string) (Reason, error) { return parseName[Reason](reasonNames, "reason", s) }

@@ -99,9 +99,7 @@ func (w *world) change(t *testing.T, d *datadriven.TestData, r *hold.Rule) {
 		r.MonthCents = cents(t, d, "month")
 	}
 	if d.HasArg("state") {
-		state, err := hold.ParseCardState(arg(d, "state"))
-		require.NoError(t, err)
-		r.State = state
+		require.NoError(t, r.State.UnmarshalText([]byte(arg(d, "state"))))
 	}
 	if a, ok := d.Arg("mccs"); ok {
 		r.MCCs = []uint16{}

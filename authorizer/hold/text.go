@@ -56,22 +56,6 @@ func (s *CardState) UnmarshalText(b []byte) error {
 	return unmarshalName(cardStateNames, "card state", b, s)
 }
 
-// ParseKind parses the name of a kind, and fails for any other text.
-func ParseKind(s string) (Kind, error) { return parseName[Kind](kindNames, "kind", s) }
-
-// ParseDecision parses the name of a decision, and fails for any other text.
-func ParseDecision(s string) (Decision, error) {
-	return parseName[Decision](decisionNames, "decision", s)
-}
-
-// ParseStatus parses the name of a status, and fails for any other text.
-func ParseStatus(s string) (Status, error) { return parseName[Status](statusNames, "status", s) }
-
-// ParseCardState parses the name of a card state, and fails for any other text.
-func ParseCardState(s string) (CardState, error) {
-	return parseName[CardState](cardStateNames, "card state", s)
-}
-
 type enum interface{ ~uint8 }
 
 func isNamed[E enum](names []string, v E) bool { return int(v) < len(names) && names[v] != "" }
@@ -90,15 +74,11 @@ func marshalName[E enum](names []string, what string, v E) ([]byte, error) {
 	return []byte(names[v]), nil
 }
 
-func unmarshalName[E enum](names []string, what string, b []byte, v *E) (err error) {
-	*v, err = parseName[E](names, what, string(b))
-	return err
-}
-
-func parseName[E enum](names []string, what, s string) (E, error) {
-	i := slices.Index(names, s)
-	if i < 0 || s == "" {
-		return 0, fmt.Errorf("no such %s: %q", what, s)
+func unmarshalName[E enum](names []string, what string, b []byte, v *E) error {
+	i := slices.Index(names, string(b))
+	if i < 0 || len(b) == 0 {
+		return fmt.Errorf("no such %s: %q", what, b)
 	}
-	return E(i), nil
+	*v = E(i)
+	return nil
 }

@@ -113,7 +113,7 @@ func TestRestoreOfAnOlderJournalKeepsTheAuthorizer(t *testing.T) {
 		synced := m.authorizer.Synced(ident.Shard(shard))
 		require.GreaterOrEqual(t, synced, decided[shard], "shard %d lost decisions", shard)
 	}
-	require.NoError(t, m.system.Settle(t.Context()))
+	require.NoError(t, m.system.RelayAll(t.Context()))
 	passDemo(t, data, "--check", saved)
 	passDemo(t, data)
 	require.NoError(t, m.Close())

@@ -29,7 +29,7 @@ func TestAuditComparesTheBook(t *testing.T) {
 	p := m.adminClient()
 	p.awaitReady(t)
 	passDemo(t, config.DataDir)
-	require.NoError(t, m.system.Settle(t.Context()))
+	require.NoError(t, m.system.RelayAll(t.Context()))
 	p.await(t, "the book", func() bool {
 		return strings.Contains(runAudit(t, config.DataDir), "it is 0 events behind")
 	})

@@ -353,7 +353,7 @@ func (m *checkoutStorm) checkLedgerAndWebhooks(t *testing.T, p *process) {
 			addresses[l.address], total = true, total+l.cents
 		}
 		require.Len(t, lines, customersEach)
-		require.Equal(t, total, a.Integer("snapshot", "stablecoinUsdCents"))
+		require.Equal(t, total, integerAt(a, "snapshot", "stablecoinUsdCents"))
 	}
 	require.Len(t, m.received, len(m.merchants)*customersEach, "links with events")
 }

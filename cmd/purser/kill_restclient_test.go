@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 
@@ -169,4 +170,10 @@ func (d *restClient) revokeKey(s *storm, r *rand.Rand) bool {
 
 func (k *createdKey) revokeRequest() apiclient.Request {
 	return apiclient.Request{Method: "DELETE", Path: "/api/auth/keys?id=" + k.id}
+}
+
+// integerAt returns the whole number at a path of an answer, 0 when there is none.
+func integerAt(a apiclient.Answer, path ...string) (n int64) {
+	_, _ = fmt.Sscan(fmt.Sprint(a.At(path...)), &n) // another value is 0
+	return n
 }

@@ -301,7 +301,7 @@ func (s *storm) checkFollowUp(m *message, before authorizationState) {
 		s.checkSwipe(m)
 		return
 	case "reversal":
-		if a.Status == 200 && a.Integer("heldAmountCents") == before.after(m).held {
+		if a.Status == 200 && integerAt(a, "heldAmountCents") == before.after(m).held {
 			return
 		}
 	default:

@@ -134,7 +134,7 @@ func (s authorizationState) after(m *message) authorizationState {
 	return s
 }
 
-func (m *message) approvedCents() int64 { return m.answer.Integer("approvedAmountCents") }
+func (m *message) approvedCents() int64 { return integerAt(m.answer, "approvedAmountCents") }
 
 // state returns the state after all messages with a known outcome.
 func (s *swipe) state() (now authorizationState) {

@@ -80,7 +80,7 @@ func TestEveryPromisedMetricIsThereAndMoves(t *testing.T) {
 	defer func() { require.NoError(t, m.Close()) }()
 	before := m.scrape(t)
 	passDemo(t, data)
-	require.NoError(t, m.system.Settle(t.Context()))
+	require.NoError(t, m.system.RelayAll(t.Context()))
 	after := m.scrape(t)
 	for _, name := range []string{"purser_decisions_total", "purser_decision_seconds_count",
 		"purser_answer_seconds_count", "purser_network_request_seconds_count", "purser_repeats_total",

@@ -352,7 +352,7 @@ func demoWithFailingConsumer(t *testing.T, config settings.Config) {
 	p := m.adminClient()
 	p.awaitReady(t)
 	passDemo(t, config.DataDir)
-	require.NoError(t, m.system.Settle(t.Context()))
+	require.NoError(t, m.system.RelayAll(t.Context()))
 	p.await(t, "a failure", func() bool { return m.scrape(t)["purser_consumer_failing_shards"] > 0 })
 	require.Positive(t, m.scrape(t)["purser_consumer_lag_events"])
 	r.setRefusing(false)

@@ -39,7 +39,6 @@ const (
 	statusOK            = 200
 	statusSeeOther      = 303
 	statusUnprocessable = 422
-	statusUnauthorized  = 401
 	statusNotFound      = 404
 	statusTooMany       = 429
 	statusInternal      = 500

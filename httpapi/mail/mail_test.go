@@ -253,7 +253,7 @@ func TestADroppedMailIsLoggedWithoutItsSecret(t *testing.T) {
 	var log bytes.Buffer
 	q := NewQueue(Options{Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Sender: sender(func(context.Context, Message) error {
-			return NewPermanent(errors.New("554 spam: reset_0123456789abcdefghjkmnpqrstvwxyz"))
+			return &Permanent{errors.New("554 spam: reset_0123456789abcdefghjkmnpqrstvwxyz")}
 		})})
 	require.NoError(t, q.Put("192.0.2.1", ready))
 	q.running.Wait()

@@ -92,15 +92,12 @@ func (m *Mailer) Send(ctx context.Context, message Message) error {
 }
 
 // Permanent is the error of a mail that no further attempt would deliver.
-type Permanent struct{ cause error }
+type Permanent struct{ Cause error }
 
-// NewPermanent marks an error as one that no further attempt would mend. Senders call it.
-func NewPermanent(cause error) *Permanent { return &Permanent{cause} }
-
-func (p *Permanent) Error() string { return p.cause.Error() }
+func (p *Permanent) Error() string { return p.Cause.Error() }
 
 // Unwrap returns the cause.
-func (p *Permanent) Unwrap() error { return p.cause }
+func (p *Permanent) Unwrap() error { return p.Cause }
 
 func (m *Mailer) dial(ctx context.Context) (net.Conn, error) {
 	if m.direct {

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 
@@ -44,9 +43,8 @@ type body struct {
 // Document is the description, ready to be served and to check bodies. It is immutable and safe for
 // concurrent use.
 type Document struct {
-	json    []byte
-	bodies  map[Operation]*body
-	listing []Operation
+	json   []byte
+	bodies map[Operation]*body
 }
 
 // Load returns the embedded description with the compiled schema of every request body. The first
@@ -77,15 +75,11 @@ func compileDocument() (*Document, error) {
 				continue // parameters that the path's operations share
 			}
 			op := Operation{Method: strings.ToUpper(method), Path: path}
-			d.listing = append(d.listing, op)
 			if err := d.compileOperation(compiler, op, method, asObject(operation), schemas); err != nil {
 				return nil, err
 			}
 		}
 	}
-	slices.SortFunc(d.listing, func(a, b Operation) int {
-		return strings.Compare(a.Path+" "+a.Method, b.Path+" "+b.Method)
-	})
 	return d, nil
 }
 
@@ -142,10 +136,6 @@ func asObject(v any) map[string]any {
 
 // JSON returns the description as JSON. The caller must not change it.
 func (d *Document) JSON() []byte { return d.json }
-
-// Operations lists the described operations, sorted by path and method. The caller must not change
-// it.
-func (d *Document) Operations() []Operation { return d.listing }
 
 // Decode parses a body strictly, validates it against the operation's schema and decodes it into a
 // struct, which must have every field of the schema. An optional member that is null counts as

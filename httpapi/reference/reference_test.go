@@ -39,10 +39,17 @@ func TestReferenceHasEveryOperationOnce(t *testing.T) {
 			require.NotEmpty(t, o.Access, o.Anchor)
 		}
 	}
-	for _, o := range document.Operations() {
-		require.True(t, shown[o], "%s %s", o.Method, o.Path)
+	var described struct{ Paths map[string]map[string]any }
+	require.NoError(t, json.Unmarshal(document.JSON(), &described))
+	for path, item := range described.Paths {
+		delete(item, "parameters")
+		for method := range item {
+			o := openapi.Operation{Method: strings.ToUpper(method), Path: path}
+			require.True(t, shown[o], "%s %s", o.Method, o.Path)
+			delete(shown, o)
+		}
 	}
-	require.Len(t, shown, len(document.Operations()))
+	require.Empty(t, shown)
 	require.Len(t, network, 1)
 	require.Len(t, network[0].Operations, 4)
 }

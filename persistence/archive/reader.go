@@ -161,18 +161,3 @@ func (a *Reader) checkEndFrame() error {
 	a.ended = read
 	return nil
 }
-
-// Verify reads an archive to its end and returns the journal's identity and the archive's sum. It
-// fails with the errors of NewReader and Content.
-func Verify(r io.Reader) (persistence.Identity, Sum, error) {
-	a, err := NewReader(r)
-	if err != nil {
-		return persistence.Identity{}, Sum{}, err
-	}
-	for _, err := range a.Content() {
-		if err != nil {
-			return a.identity, Sum{}, err
-		}
-	}
-	return a.identity, a.ended, nil
-}

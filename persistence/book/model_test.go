@@ -141,7 +141,7 @@ func requireModel(r *rapid.T, b *book.Book, workspaces []string, want *modelBook
 			require.Contains(r, want.accounts, key)
 			got.Side = ""
 			require.Equal(r, *want.accounts[key], got)
-			entries, err := b.Entries(context.Background(), book.Query{Workspace: key[0], Account: key[1], Currency: key[2]})
+			entries, err := b.Entries(context.Background(), key[0], key[1], key[2])
 			require.NoError(r, err)
 			require.Equal(r, want.entries[key], entries)
 		}

@@ -62,43 +62,6 @@ type Standing struct {
 	Accounts []Account
 }
 
-// Line is a line of the trial balance: all debits and credits ever of the accounts with a name and
-// currency, in minor units.
-type Line struct {
-	Account, Currency string
-	Side              Side
-	Debits, Credits   money.Minor
-}
-
-// Query selects entries of an account, newest first, with From <= At < Until. The page after an
-// entry has its At as Until and its Number as UntilNumber. A zero Until is no bound. Limit is at
-// most MaxEntries; 0 means MaxEntries.
-type Query struct {
-	Workspace, Account, Currency string
-	From, Until                  time.Time
-	UntilNumber                  int64
-	Limit                        int
-}
-
-// Balances returns at most MaxEntries accounts of a workspace, ordered by name and currency. It
-// fails as every read: with ErrNoBook, ErrForeign, or the server's error. Only tests call it.
-func (b *Book) Balances(ctx context.Context, workspace string) ([]Account, error) {
-	return queryRows(ctx, b, func(row pgx.CollectableRow) (a Account, err error) {
-		err = row.Scan(&a.Workspace, &a.Name, &a.Currency, &a.Side, &a.Balance, &a.Entries)
-		return a, err
-	}, sqlBalances, workspace, MaxEntries)
-}
-
-// Entries returns the entries that a query selects, newest first. It fails with ErrNoBook,
-// ErrForeign, or the server's error. Only tests call it.
-func (b *Book) Entries(ctx context.Context, q Query) ([]Entry, error) {
-	if q.Until.IsZero() {
-		q.Until = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) // later than any event
-	}
-	return queryRows(ctx, b, scanEntry, sqlEntries, q.Workspace, q.Account, q.Currency, q.From, q.Until, q.UntilNumber,
-		pageLimit(q.Limit))
-}
-
 // Lines returns entries of a shard in journal order: those after a position and leg, up to and
 // including position through. The audit calls it. Without a book it returns none. It fails with
 // ErrForeign or the server's error.
@@ -123,16 +86,6 @@ func scanEntry(row pgx.CollectableRow) (e Entry, err error) {
 	return e, err
 }
 
-// TrialBalance sums all postings by account name and currency, in minor units. Per currency the
-// debits equal the credits. It fails with ErrNoBook, ErrForeign, or the server's error. Only tests
-// call it.
-func (b *Book) TrialBalance(ctx context.Context) ([]Line, error) {
-	return queryRows(ctx, b, func(row pgx.CollectableRow) (l Line, err error) {
-		err = row.Scan(&l.Account, &l.Currency, &l.Side, &l.Debits, &l.Credits)
-		return l, err
-	}, sqlTrialBalance, MaxEntries)
-}
-
 // Standing returns a shard as of one moment. All its accounts are in memory at once. The audit
 // calls it. Without a book it is empty. It fails with ErrForeign or the server's error.
 func (b *Book) Standing(ctx context.Context, shard ident.Shard) (s Standing, err error) {
@@ -147,23 +100,6 @@ func (b *Book) Standing(ctx context.Context, shard ident.Shard) (s Standing, err
 		return none, err
 	}, sqlStanding, int16(shard))
 	return s, absentIsEmpty(err)
-}
-
-// Lag returns the number of events up to the heads that the book has not handled. A missing book
-// has handled none. It fails with ErrForeign or the server's error.
-func (b *Book) Lag(ctx context.Context, head func(ident.Shard) uint64) (events uint64, err error) {
-	var positions [ident.Shards]uint64
-	_, err = queryRows(ctx, b, func(row pgx.CollectableRow) (none struct{}, err error) {
-		var shard int16
-		var position int64
-		err = row.Scan(&shard, &position)
-		positions[shard] = b.skipped.handledThrough(ident.Shard(shard), uint64(position))
-		return none, err
-	}, sqlPositions)
-	for i, position := range positions {
-		events += max(head(ident.Shard(i)), position) - position
-	}
-	return events, absentIsEmpty(err)
 }
 
 // absentIsEmpty replaces ErrNoBook by nil: a missing book is as far behind as an empty one.

@@ -57,11 +57,7 @@ FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q (id, balance, entries
 
 // Reads.
 const (
-	sqlShard     = `SELECT store, position FROM book.shard WHERE id = $1`
-	sqlPositions = `SELECT id, position FROM book.shard`
-
-	sqlBalances = `SELECT workspace, name, currency, side, balance, entries FROM book.account WHERE workspace = $1
-ORDER BY name, currency LIMIT $2`
+	sqlShard = `SELECT store, position FROM book.shard WHERE id = $1`
 
 	sqlStanding = `SELECT s.position, COALESCE(a.workspace, ''), COALESCE(a.name, ''), COALESCE(a.currency, ''),
     COALESCE(a.side, ''), COALESCE(a.balance, 0), COALESCE(a.entries, 0)
@@ -71,13 +67,6 @@ FROM book.shard s LEFT JOIN book.account a ON a.shard = s.id WHERE s.id = $1`
 	entryTables  = `book.posting p JOIN book.account a ON a.id = p.account
 JOIN book.transfer t ON t.shard = p.shard AND t.position = p.position AND t.ordinal = p.ordinal`
 
-	sqlEntries = `SELECT ` + entryColumns + ` FROM ` + entryTables + `
-WHERE p.account = (SELECT id FROM book.account WHERE workspace = $1 AND name = $2 AND currency = $3)
-    AND p.at >= $4 AND (p.at, p.number) < ($5, $6) ORDER BY p.at DESC, p.number DESC LIMIT $7`
-
 	sqlLines = `SELECT ` + entryColumns + ` FROM ` + entryTables + `
 WHERE p.shard = $1 AND (p.position, p.leg) > ($2, $3) AND p.position <= $4 ORDER BY p.position, p.leg LIMIT $5`
-
-	sqlTrialBalance = `SELECT account, currency, side, debits::bigint, credits::bigint FROM book.trial_balance
-ORDER BY currency, account LIMIT $1`
 )

@@ -171,20 +171,6 @@ func Parse(prefix, id string) (UUID, error) {
 	return u, nil
 }
 
-// ParseBytes is Parse without a conversion, for the hot path. It fails with ErrMalformed as Parse
-// does.
-func ParseBytes(prefix string, id []byte) (UUID, error) {
-	var u UUID
-	n := len(prefix)
-	if len(id) != n+1+idChars || string(id[:n]) != prefix || id[n] != '_' {
-		return u, ErrMalformed
-	}
-	if !decodeBase32(u[:], id[n+1:]) || u[6]>>4 != 7 || u[8]>>6 != 2 {
-		return UUID{}, ErrMalformed
-	}
-	return u, nil
-}
-
 // SlotOf returns the slot of any id, whatever its prefix. It fails with ErrMalformed for a text
 // that is no id.
 func SlotOf(id string) (Slot, error) {

@@ -139,7 +139,7 @@ func appendBase32(dst, b []byte) []byte {
 }
 
 // decodeBase32 decodes the 26 characters of a UUID into b. It returns false for a character outside
-// the alphabet, a value over 128 bits or a text of another length. Parse and ParseBytes call it.
+// the alphabet, a value over 128 bits or a text of another length.
 func decodeBase32[T string | []byte](b []byte, s T) bool {
 	acc, bits, n := uint32(0), -2, 0
 	for i := range len(s) {

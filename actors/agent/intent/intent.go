@@ -2,9 +2,10 @@
 // keys as PEM, key ids and signatures. Agents may import it; it depends on no other package of
 // Purser.
 //
-//	key, err := intent.ParsePrivateKeyPEM(pem)
+//	block, _ := pem.Decode(text) // privateKeyPem of the registration
+//	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 //	body, err := json.Marshal(intent.Intent{AgentID: id, IntentID: "order-1", …})
-//	submission, err := intent.Sign(key, body) // POST /api/agents/{id}/intents
+//	submission, err := intent.Sign(key.(ed25519.PrivateKey), body) // POST /api/agents/{id}/intents
 //
 // A signature covers the canonical form of the intent's JSON. White space, field order and the
 // spelling of numbers and strings may therefore change in transit. The package does not check an

@@ -58,20 +58,6 @@ func ParsePublicKeyPEM(text string) (ed25519.PublicKey, error) {
 	return raw, nil
 }
 
-// ParsePrivateKeyPEM parses a private key in PKCS #8 form, as registration returns it. It fails
-// with ErrPEM for a text that is not one PEM block, and for a key of another kind. Clients use it.
-func ParsePrivateKeyPEM(text string) (ed25519.PrivateKey, error) {
-	block, err := onlyBlock(text)
-	if err != nil {
-		return nil, err
-	}
-	seed, found := bytes.CutPrefix(block.Bytes, []byte(pkcs8Prefix))
-	if block.Type != privateBlock || !found || len(seed) != ed25519.SeedSize {
-		return nil, errors.New("must be an Ed25519 private key in PKCS #8 form")
-	}
-	return ed25519.NewKeyFromSeed(seed), nil
-}
-
 // onlyBlock parses a text of exactly one PEM block without headers. White space may surround it.
 // Any other text, or one over MaxPEM bytes, is ErrPEM.
 func onlyBlock(text string) (*pem.Block, error) {

@@ -192,16 +192,6 @@ func (a Answer) Text(path ...string) string {
 	return s
 }
 
-// Integer returns the whole number at a path, 0 when At returns none.
-func (a Answer) Integer(path ...string) int64 {
-	number, _ := a.At(path...).(json.Number)
-	n, err := number.Int64()
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
 // Rows returns the objects of the list at a path, nil when At returns no list.
 func (a Answer) Rows(path ...string) []map[string]any {
 	list, _ := a.At(path...).([]any)
