@@ -147,7 +147,8 @@ func (f *reportProxy) forwardTo(t *testing.T, base string) {
 func launchBank(t *testing.T, purser program, reportTo string) (p *process, base string) {
 	t.Helper()
 	cmd := purserCommand(program{path: purser.path}, filepath.Join(t.TempDir(), "bank"), "sandbox-bank",
-		"--addr", "127.0.0.1:0", "--report-to", reportTo, "--partner-secret", sharedSecret)
+		"--addr", "127.0.0.1:0", "--report-to", reportTo)
+	cmd.Env = append(cmd.Env, "PURSER_PARTNER_SECRET="+sharedSecret)
 	p, ready := startCommand(t, cmd)
 	return p, "http://" + ready["bank"]
 }

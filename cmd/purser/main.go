@@ -45,36 +45,33 @@ type commands struct {
 }
 
 func main() {
-	if err := runAs(os.Args[1:], os.Stdout, hideSecretFlags); err != nil {
+	chosen, err := parse(os.Args[1:], os.Stdout)
+	if err == nil {
+		err = refuseSecretFlags(chosen)
+	}
+	if err == nil {
+		err = chosen.Run()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "purser:", err)
 		os.Exit(1)
 	}
 }
 
-// run parses the arguments and runs the command they name. It fails for arguments that do not
-// parse, and with the command's error. Tests call it.
-func run(args []string, out io.Writer) error {
-	return runAs(args, out, func(*kong.Context, []string) error { return nil })
-}
-
-// runAs is run with a step before the command that may replace the process. main calls it with
-// hideSecretFlags. Errors are those of run and of the step.
-func runAs(args []string, out io.Writer, prepare func(chosen *kong.Context, args []string) error) error {
-	var c commands
-	parser, err := newParser(&c)
+// parse returns the command that the arguments name, ready to run with its output. It fails for
+// arguments that do not parse.
+func parse(args []string, out io.Writer) (*kong.Context, error) {
+	parser, err := newParser(&commands{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	chosen, err := parser.Parse(args)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fillDefaults(chosen)
-	if err := prepare(chosen, args); err != nil {
-		return err
-	}
 	chosen.BindTo(out, (*io.Writer)(nil))
-	return chosen.Run()
+	return chosen, nil
 }
 
 // fillDefaults gives each empty setting its default. A compose file hands on a variable that is not
@@ -89,6 +86,5 @@ func fillDefaults(chosen *kong.Context) {
 
 func newParser(c *commands) (*kong.Kong, error) {
 	return kong.New(c, kong.Name("purser"), kong.Description("Payments infrastructure in one program."),
-		kong.UsageOnError(),
-		kong.Resolvers(secretFiles()))
+		kong.UsageOnError(), kong.ValueFormatter(secretHelp), kong.Resolvers(secretFiles()))
 }

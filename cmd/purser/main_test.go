@@ -58,6 +58,16 @@ func startServer(t *testing.T, data string) *daemon {
 	return m
 }
 
+// run parses the arguments and runs the command. Unlike the program it takes secrets as flags,
+// because parallel tests share one environment.
+func run(args []string, out io.Writer) error {
+	chosen, err := parse(args, out)
+	if err != nil {
+		return err
+	}
+	return chosen.Run()
+}
+
 // passDemo runs `purser demo` with the given flags against a server and requires that it passes.
 func passDemo(t *testing.T, data string, flags ...string) {
 	t.Helper()

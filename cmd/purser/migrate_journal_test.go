@@ -52,18 +52,18 @@ func TestAJournalMovesToPostgres(t *testing.T) {
 	m := startServer(t, data)
 	passDemo(t, data, "--save", answers)
 	url := createDatabase(t, database, "moved")
-	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard), datadir.ErrInUse)
+	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--database-url", url}, io.Discard), datadir.ErrInUse)
 	require.NoError(t, m.Close())
 	before := openJournalOf(t, data)
 	identity := before.Identity()
 	require.NoError(t, before.Close())
 
-	require.Contains(t, mustRun(t, "migrate-journal", "--data-dir", data, "--to", url),
+	require.Contains(t, mustRun(t, "migrate-journal", "--data-dir", data, "--database-url", url),
 		`the journal is now in the Postgres database "moved" at 127.`)
 	err := newDaemon(testConfig(t, data), slog.New(slog.DiscardHandler)).Start(t.Context())
 	require.ErrorIs(t, err, pebblejournal.ErrMoved)
 	require.ErrorContains(t, err, "set DATABASE_URL")
-	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard),
+	require.ErrorIs(t, run([]string{"migrate-journal", "--data-dir", data, "--database-url", url}, io.Discard),
 		pebblejournal.ErrMoved)
 	require.Contains(t, mustRun(t, "audit", "--data-dir", data, "--database-url", url), "agree to the cent")
 
@@ -125,11 +125,11 @@ func TestRepeatingAnInterruptedMoveCompletesIt(t *testing.T) {
 	stranger := openJournalOf(t, other)
 	require.NoError(t, (&storecare.MigrateJournalCmd{DataDir: other, To: taken}).Load(t.Context(), stranger))
 	require.NoError(t, stranger.Close())
-	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", taken}, io.Discard),
+	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--database-url", taken}, io.Discard),
 		"of another deployment")
 	require.NoError(t, openJournalOf(t, data).Close(), "a refused move marked the directory as moved")
 
-	mustRun(t, "migrate-journal", "--data-dir", data, "--to", url)
+	mustRun(t, "migrate-journal", "--data-dir", data, "--database-url", url)
 	_, err := pebblejournal.Open(pebblejournal.Options{Dir: datadir.JournalDir(data)})
 	require.ErrorIs(t, err, pebblejournal.ErrMoved)
 }
@@ -149,7 +149,7 @@ func TestAMoveIntoAUsedCopyIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = to.Raise(t.Context(), 3)
 	require.NoError(t, errors.Join(err, to.Close(), from.Close()))
-	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--to", url}, io.Discard),
+	require.ErrorContains(t, run([]string{"migrate-journal", "--data-dir", data, "--database-url", url}, io.Discard),
 		"it was used already")
 	require.NoError(t, openJournalOf(t, data).Close())
 }

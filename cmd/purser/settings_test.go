@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -20,17 +19,15 @@ import (
 // variables as empty ones.
 func TestAnEmptySettingIsTheDefault(t *testing.T) {
 	data, _ := backUpFreshServer(t)
-	parsed := errors.New("parsed")
 	settings := func(args []string) map[string]string {
 		values := map[string]string{}
-		require.ErrorIs(t, runAs(args, io.Discard, func(chosen *kong.Context, _ []string) error {
-			for _, flag := range chosen.Flags() {
-				if len(flag.Envs) > 0 {
-					values[flag.Envs[0]] = flag.Target.String()
-				}
+		chosen, err := parse(args, io.Discard)
+		require.NoError(t, err)
+		for _, flag := range chosen.Flags() {
+			if len(flag.Envs) > 0 {
+				values[flag.Envs[0]] = flag.Target.String()
 			}
-			return parsed
-		}), parsed)
+		}
 		return values
 	}
 	t.Setenv("PURSER_SLACK", "") // TestMain has set it

@@ -21,7 +21,7 @@ import (
 // would go on with it is refused: two histories can not be brought together again.
 type MigrateJournalCmd struct {
 	DataDir string        `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Directory of the stores."`
-	To      string        `name:"to" env:"DATABASE_URL" secret:"" required:"" help:"Postgres that shall have the journal; a database without one."`
+	To      string        `name:"database-url" env:"DATABASE_URL" secret:"" help:"Postgres that shall have the journal; a database without one."`
 	Slack   datadir.Slack `name:"slack" env:"PURSER_SLACK" default:"1" help:"1 to 100: how many times as long as usual Postgres may take, for slow machines."`
 }
 
@@ -29,6 +29,9 @@ type MigrateJournalCmd struct {
 // directory. It can be run again after any interruption. It fails when a server runs, for a
 // database with another content, and with an error of either store.
 func (m *MigrateJournalCmd) Run(out io.Writer) error {
+	if m.To == "" {
+		return errors.New("DATABASE_URL is not set: it names the Postgres that shall have the journal")
+	}
 	place, err := placeName(m.To)
 	if err != nil {
 		return err
@@ -51,7 +54,7 @@ func (m *MigrateJournalCmd) Run(out io.Writer) error {
 func placeName(url string) (string, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		return "", errors.New("--to is neither a postgres:// URL nor keywords and values")
+		return "", errors.New("DATABASE_URL is neither a postgres:// URL nor keywords and values")
 	}
 	return fmt.Sprintf("Postgres database %q at %s:%d", config.Database, config.Host, config.Port), nil
 }
