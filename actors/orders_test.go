@@ -2,7 +2,6 @@ package actors_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"sync"
@@ -106,56 +105,6 @@ func BenchmarkDepositWithOpen(b *testing.B) {
 			b.ReportMetric(float64(journal.bytes.Load()-before)/float64(n), "journalB/op")
 		})
 	}
-}
-
-// TestAStateThatHoldsItsOrdersIsStillReadable reads a journal of the version that stored orders
-// inside the state. The orders continue, and the audit is clean before and after.
-func TestAStateThatHoldsItsOrdersIsStillReadable(t *testing.T) {
-	w := newTestStack(t, vfs.NewMem(), stackOptions{})
-	defer w.stop()
-	ws := w.newWorkspace(9)
-	w.deposit(ws, 100_000)
-	ids := w.announceDeposits(ws, 3)
-	w.storeStateWithOrders(ws, ids)
-	w.restartActors(func(*actors.Config) {})
-	w.requireCleanAudit()
-	for _, id := range ids {
-		w.mustAsk("balance", ws, ws, balance.SettleDeposit{EventID: "bank-" + id, DepositID: id})
-	}
-	require.EqualValues(t, 100_300, w.ledgerCents(ws))
-	require.Zero(t, w.settledBalance(ws).Balances[0].IncomingCents)
-	w.requireCleanAudit()
-}
-
-// storeStateWithOrders stores a balance's state as the former version did, with the pending
-// deposits inside it.
-func (w *testStack) storeStateWithOrders(ws string, pending []string) {
-	ctx, slot := context.Background(), slotOf(ws)
-	require.NoError(w.t, w.system.Settle(ctx))
-	record, err := w.journal.Record(ctx, slot, "balance", ws)
-	require.NoError(w.t, err)
-	var document map[string]any
-	require.NoError(w.t, json.Unmarshal(record.Document, &document))
-	delete(document, "openDeposits")
-	delete(document, "incomingCents")
-	deposits := []json.RawMessage{}
-	for _, id := range pending {
-		deposit, err := w.journal.Record(ctx, slot, balance.RecordDeposit, id)
-		require.NoError(w.t, err)
-		deposits = append(deposits, deposit.Document)
-	}
-	document["deposits"] = deposits
-	former, err := json.Marshal(document)
-	require.NoError(w.t, err)
-	heads, err := w.journal.Raise(ctx, slot.Shard())
-	require.NoError(w.t, err)
-	outcomes, err := w.journal.Append(ctx, slot.Shard(), heads[0].Epoch, w.clock.now(),
-		[]*persistence.Batch{{Workspace: ws,
-			Slot: slot, Records: []persistence.Record{{Kind: "balance", Workspace: ws, ID: ws, Slot: slot,
-				Document: former,
-				Version:  record.Version}}}})
-	require.NoError(w.t, err)
-	require.NoError(w.t, outcomes[0].Err)
 }
 
 // TestConcurrentRepeatsOfAReportAreAllAnswered: 16 concurrent copies of one report are all answered

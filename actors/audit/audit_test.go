@@ -197,8 +197,8 @@ func newAuditedStores() *auditedStores {
 	s.log = []string{entry(4, "expiry", "applied", 2000, -2000, -2000, 0, 3000, 0, 3000, 500, "cleared")}
 
 	s.record("workspace", workspace, 1, `{}`)
-	s.record("balance", workspace, 4, fmt.Sprintf(`{"usdCents":97500,"holdCents":2000,"cardCents":-4500,"ledgerCents":100000,
-		"suspenseCents":0,"wsSeq":3,"month":202311,"monthSpend":5000,"deposits":[{"id":%q,"status":"pending","amountUsdCents":700}]}`, pending))
+	s.record("balance", workspace, 4, `{"usdCents":97500,"holdCents":2000,"cardCents":-4500,"ledgerCents":100000,
+		"suspenseCents":0,"wsSeq":3,"month":202311,"monthSpend":5000,"openDeposits":1,"incomingCents":700}`)
 	s.record("card", card, 2, terms("frozen"))
 	s.record("tally_card", workspace, 0, fmt.Sprintf(`{"count":1,"first":%q}`, card))
 	s.record("deposit", deposit, 0, fmt.Sprintf(`{"id":%q,"status":"settled","amountUsdCents":100000}`, deposit))
@@ -321,7 +321,7 @@ func TestEveryCorruptionIsNamed(t *testing.T) {
 			"held"},
 		"balance record's sequence": {editDocument("balance", `"wsSeq":3`, `"wsSeq":2`), "balance",
 			"workspace sequence"},
-		"balance record's deposits": {editDocument("balance", `"amountUsdCents":700`, `"amountUsdCents":701`),
+		"balance record's deposits": {editDocument("balance", `"incomingCents":700`, `"incomingCents":701`),
 			"balance", "incoming"},
 		"balance record gone":     {dropRecords("balance"), "balance", "record"},
 		"card record":             {editDocument("card", "frozen", "active"), "card", "terms"},

@@ -103,9 +103,7 @@ func withRamp() *auditedStores {
 	r.record("ramp_quote", rampQuotes("unused"), 0, fmt.Sprintf(`{`+unused+`}`, rampQuotes("unused")))
 	s.follow = 31
 	editDocument("balance", `"usdCents":97500`,
-		fmt.Sprintf(`"stablecoinCents":22675,"rampCents":4000,"rampOrders":[{"id":%q,"quoteId":%q,`+
-			`"status":"created","direction":"offramp","amountCents":4000,"maxFeeCents":20,"feeCents":20}],"rampQuotes":[{`+unused+`}],`+
-			`"usdCents":88495`, rampOrders("open"), rampQuotes("open"), rampQuotes("unused")))(s)
+		`"stablecoinCents":22675,"rampCents":4000,"openRampOrders":1,"usdCents":88495`)(s)
 	editDocument("balance", `"ledgerCents":100000`, `"ledgerCents":90995`)(s)
 	s.version("balance", 23)
 	s.funds[0].Ledger = 90995
@@ -146,17 +144,12 @@ func TestEveryCorruptionOfTheRampIsNamed(t *testing.T) {
 		"state of the ramp gone":                {dropRecords("ramp"), "ramp", "record"},
 		"state of the ramp has another account": {editDocument("ramp", "linked", "pending"), "ramp", "account"},
 		"state of the ramp has another address": {editDocument("ramp", "0x1", "0x2"), "ramp", "wallet"},
-		"balance has a quote of more": {editDocument("balance", `"amountCents":500`, `"amountCents":501`),
-			"ramp_quote", "locked"},
-		"balance can use a quote again": {editDocument("balance", rampQuotes("unused"), rampQuotes("on")),
-			"ramp_quote", "locked"},
-		"balance has more USDC":    {editDocument("balance", "22675", "22676"), "balance", "stablecoins"},
-		"balance has more dollars": {editDocument("balance", "88495", "88496"), "balance", "usd by postings"},
+		"balance has more USDC":                 {editDocument("balance", "22675", "22676"), "balance", "stablecoins"},
+		"balance has more dollars":              {editDocument("balance", "88495", "88496"), "balance", "usd by postings"},
 		"the ramp has less": {editDocument("balance", `"rampCents":4000`, `"rampCents":3999`),
 			"balance", "ramp and its open orders"},
-		"balance forgot an open order": {editDocument("balance", `"rampOrders":[`, `"was":[`),
+		"balance forgot an open order": {editDocument("balance", `"openRampOrders":1`, `"openRampOrders":0`),
 			"balance", "ramp and its open orders"},
-		"balance has another status": {editDocument("balance", `"created"`, `"processing"`), "ramp_order", "open"},
 		"authorizer has not the debit": {func(s *auditedStores) { s.funds[0].Ledger += 10000 }, "funds",
 			"ledger cents"},
 		"linked before it was asked": {editPayload(9, rampLink, "ramp_1"), "ramp_account",

@@ -141,6 +141,14 @@ func (s *scenario) manyRamp(t *testing.T, count int, order bool) string {
 	return ""
 }
 
+// lockedQuotes is the number of counted quotes.
+func lockedQuotes(locks balance.QuoteLocks) (n int) {
+	for _, quotes := range locks {
+		n += quotes
+	}
+	return n
+}
+
 func (s *scenario) openRamp() string {
 	out := fmt.Sprintf("the ramp has %d, %d quotes are locked\n", s.state.RampCents,
 		lockedQuotes(s.state.RampQuoteLocks))
