@@ -93,16 +93,16 @@ func TestAListByTimeReadsItsPeriodAlone(t *testing.T) {
 	w := newWorld(t)
 	l := newAuthorizationLog(w)
 	l.every = 0
-	l.addRun(balance.MaxRelay, false)
+	l.addRun(balance.MaxRelay)
 	w.clock.turn(24 * time.Hour)
 	day := w.clock.now().Format(time.DateOnly)
-	l.addRun(1, true)
-	l.addRun(2, false)
+	l.addRun(1)
+	l.addRun(2)
 	want := slices.Clone(l.all[:3])
 	w.clock.turn(24 * time.Hour)
 	for range 3 {
 		w.mint(l.tn, "") // the next run has another position
-		l.addRun(balance.MaxRelay, false)
+		l.addRun(balance.MaxRelay)
 	}
 	for _, card := range []string{"", "&cardId=" + l.card} {
 		names, cursor := l.page("limit=100&from="+day+"&to="+day+card, "")

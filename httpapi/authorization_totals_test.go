@@ -44,16 +44,16 @@ func TestAuthorizationTotalsCountABoundedNumber(t *testing.T) {
 	l := newAuthorizationLog(w)
 	l.every = 0
 	for range maxScanned / balance.MaxRelay {
-		l.addRun(balance.MaxRelay, false)
+		l.addRun(balance.MaxRelay)
 	}
 	counted := func() (int, any) {
 		r := w.ok(w.get(l.tn.all, "/api/authorizations/totals"))
 		return r.cents("approved") + r.cents("declined"), r.at("complete")
 	}
-	l.addRun(maxScanned-len(l.all), false)
+	l.addRun(maxScanned - len(l.all))
 	count, complete := counted()
 	require.Equal(t, []any{maxScanned, true}, []any{count, complete})
-	l.addRun(1, false)
+	l.addRun(1)
 	count, complete = counted()
 	require.Equal(t, []any{maxScanned, false}, []any{count, complete})
 }

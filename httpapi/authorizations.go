@@ -189,7 +189,7 @@ func (w *authorizationWalk) openRecord() error {
 	}
 	w.c.passed += len(w.current.Document)
 	index, err := query.AuthorizationIndexes.Decode(w.current.Document)
-	w.ids = index.All()
+	w.ids = index.AuthorizationIDs
 	return err
 }
 

@@ -32,9 +32,8 @@ func newAuthorizationLog(w *world) *authorizationLog {
 	return &authorizationLog{w: w, tn: tn, card: w.mint(tn, "").text("card", "id"), every: 3}
 }
 
-// addRun writes n authorizations with one record in the workspace's index. earlier writes one index
-// record each, as an older version did.
-func (l *authorizationLog) addRun(n int, earlier bool) {
+// addRun writes n authorizations with one record in the workspace's index.
+func (l *authorizationLog) addRun(n int) {
 	l.w.t.Helper()
 	slot, err := ident.SlotOf(l.tn.workspace)
 	require.NoError(l.w.t, err)
@@ -52,17 +51,10 @@ func (l *authorizationLog) addRun(n int, earlier bool) {
 			l.declined = slices.Insert(l.declined, 0, name)
 		}
 		l.all, ids = slices.Insert(l.all, 0, name), append(ids, id)
-		// The record goes first, so that its position is behind that of the previous run.
-		if earlier {
-			b.Records = append(b.Records, persistence.Record{Kind: balance.RecordAuthorizationIndex, ID: id,
-				Document: []byte(`{"authorizationId":"` + id + `"}`)})
-		}
 		b.Records = append(b.Records, l.record(balance.RecordAuthorization, l.card, id, a))
 	}
-	if !earlier {
-		b.Records = append(b.Records, l.record(balance.RecordAuthorizationIndex, "", ids[0],
-			balance.AuthorizationIndex{AuthorizationIDs: ids}))
-	}
+	b.Records = append(b.Records, l.record(balance.RecordAuthorizationIndex, "", ids[0],
+		balance.AuthorizationIndex{AuthorizationIDs: ids}))
 	epoch := l.w.journal.Head(slot.Shard()).Epoch
 	outcomes, err := l.w.journal.Append(context.Background(), slot.Shard(), epoch, at, []*persistence.Batch{b})
 	require.NoError(l.w.t, err)
@@ -98,7 +90,7 @@ func TestPagesOfAuthorizationsShowEachOnce(t *testing.T) {
 		if i%4 == 3 {
 			w.mint(l.tn, "") // the next runs have another position
 		}
-		l.addRun(n, i%3 == 1)
+		l.addRun(n)
 	}
 	for _, limit := range []int{1, 2, 3, 100} {
 		for _, filter := range []string{"", "&decision=declined", "&decision=declined&cardId=" + l.card,
@@ -115,7 +107,7 @@ func TestPagesOfAuthorizationsShowEachOnce(t *testing.T) {
 				require.LessOrEqual(t, pages, len(want), query)
 				got = append(got, names...)
 				if pages < 3 {
-					l.addRun(pages+1, pages == 1)
+					l.addRun(pages + 1)
 				}
 			}
 			require.Equal(t, want, got, query)
@@ -148,11 +140,11 @@ func TestFilteredPageExaminesBoundedAuthorizations(t *testing.T) {
 	read := new(readLimits)
 	w := newWorld(t, func(c *Config) { read.Actors, c.Actors = c.Actors, read })
 	l := newAuthorizationLog(w)
-	l.addRun(2, false) // the first is declined
+	l.addRun(2) // the first is declined
 	l.every = 0
-	l.addRun(balance.MaxRelay, false)
+	l.addRun(balance.MaxRelay)
 	within := l.newest()
-	l.addRun(balance.MaxRelay, false)
+	l.addRun(balance.MaxRelay)
 	names, cursor := l.page("limit=1&decision=declined", "")
 	require.Empty(t, names)
 	list := listing{kind: balance.RecordAuthorizationIndex, workspace: l.tn.workspace, filter: "declined"}
@@ -181,8 +173,8 @@ func TestCursorIntoARecordBelongsToItsList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	l := newAuthorizationLog(w)
-	l.addRun(2, true)
-	l.addRun(3, false)
+	l.addRun(2)
+	l.addRun(3)
 	workspace := listing{kind: balance.RecordAuthorizationIndex, workspace: l.tn.workspace}
 	newest := l.newest()
 	at := func(position uint64, ordinal uint32) query.Place {
@@ -194,7 +186,7 @@ func TestCursorIntoARecordBelongsToItsList(t *testing.T) {
 	names, _ = l.page("limit=5", cursor)
 	require.Equal(t, l.all[2:], names)
 	names, _ = l.page("limit=5", *workspace.cursorBehind(newest))
-	require.Equal(t, l.all[3:], names, "behind the record, as an earlier version had it")
+	require.Equal(t, l.all[3:], names, "behind the record")
 
 	card := listing{kind: balance.RecordAuthorization, workspace: l.tn.workspace, parent: l.card}
 	cards := listing{kind: "card", workspace: l.tn.workspace}

@@ -167,7 +167,7 @@ func (d *dayTotals) indexOf(at time.Time) int {
 // that was booked after today began to be read is of today. It fails for a sum that overflows.
 func (d *dayTotals) addLine(r *ledgerRecord) (over bool, err error) {
 	d.read++
-	if d.oldest = bookedAt(r.Document); d.oldest.Before(d.first) {
+	if d.oldest = r.Document.BookedAt.Time; d.oldest.Before(d.first) {
 		return true, nil
 	}
 	if !ofDollars(&r.Document) {

@@ -39,7 +39,7 @@ func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 	h.actors.WaitRelayed(c.ctx, c.who.workspace())
 	list := filteredList[balance.LedgerEntry]{of: query.LedgerEntries, filter: c.filterText(ledgerQuery...),
 		within: within, matches: matches,
-		timeOf: func(e *balance.LedgerEntry) time.Time { return bookedAt(*e) },
+		timeOf: func(e *balance.LedgerEntry) time.Time { return e.BookedAt.Time },
 		show: func(stored json.RawMessage, _ *balance.LedgerEntry) (any, error) {
 			return stored, nil
 		}}

@@ -46,7 +46,7 @@ func (l *ledgerLog) addLines(n int) {
 		dollars := money.Cents(i)
 		e := balance.LedgerEntry{ID: ident.Derive(slot, at, fmt.Sprint("e", i)).Format(ident.LedgerEntry),
 			Source: balance.LedgerSources[i%len(balance.LedgerSources)], Direction: []string{"debit", "credit"}[i%2],
-			AmountCents: money.Cents(i + 1), Reference: fmt.Sprint("r", i), BookedAt: &booked, BalanceCents: &dollars,
+			AmountCents: money.Cents(i + 1), Reference: fmt.Sprint("r", i), BookedAt: booked, BalanceCents: &dollars,
 			TransferGroup: ident.Derive(slot, at, fmt.Sprint("g", i/3)).Format(ident.TransferGroup),
 			CreatedAt:     decision.StampOf(at.Add(-time.Hour))}
 		if i%3 != 0 {

@@ -38,17 +38,12 @@ func (b *bookedLines) List(_ context.Context, _, _, _ string, page persistence.P
 	return records, nil
 }
 
-// book adds a credit with the hours of its creation and its booking. booked -1 makes a line of an
-// older version; a nil balance makes a line of another account.
+// book adds a credit with the hours of its creation and its booking. A nil balance makes a line of
+// another account.
 func (b *bookedLines) book(made, booked int, cents money.Cents, after *money.Cents) {
 	hour := func(h int) decision.Stamp { return decision.StampOf(time.Date(2026, 11, 20, h, 0, 0, 0, time.UTC)) }
-	line := balance.LedgerEntry{ID: fmt.Sprint(len(b.lines)), Direction: "credit", AmountCents: cents,
-		CreatedAt: hour(made), BalanceCents: after}
-	if booked >= 0 {
-		at := hour(booked)
-		line.BookedAt = &at
-	}
-	b.lines = append(b.lines, line)
+	b.lines = append(b.lines, balance.LedgerEntry{ID: fmt.Sprint(len(b.lines)), Direction: "credit",
+		AmountCents: cents, CreatedAt: hour(made), BookedAt: hour(booked), BalanceCents: after})
 }
 
 func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
@@ -56,8 +51,8 @@ func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
 	b := &bookedLines{}
 	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws", read: new(int)}
 	cents := func(n money.Cents) *money.Cents { return &n }
-	b.book(1, -1, 100, nil)         // older version
-	b.book(2, -1, 20, nil)          // another one
+	b.book(1, 1, 100, cents(100))
+	b.book(2, 2, 20, cents(120))
 	b.book(3, 3, 5_000, nil)        // of another account
 	b.book(22, 23, 3, cents(123))   // the last of the first day
 	b.book(23, 26, 1, cents(124))   // made on the first day, booked on the second
@@ -89,16 +84,18 @@ func TestLinesBelongToTheDayOnWhichTheyWereBooked(t *testing.T) {
 	f(1, 123, "5", "4")
 	f(2, 134, "6")
 	f(3, 634)
-	b.lines = b.lines[:3] // the lines without a balance
+	b.lines = b.lines[:3] // the newest is of another account
 	f(1, 120)
+	b.lines = b.lines[2:] // there is no other
+	f(1, 0)
 }
 
-// The lines of a statement are bounded, and so are the lines that are summed before it.
+// The lines of a statement are bounded.
 func TestStatementLinesAreBounded(t *testing.T) {
 	t.Parallel()
-	b := &bookedLines{}
+	b, after := &bookedLines{}, money.Cents(1)
 	for range maxStatementLines + 1 {
-		b.book(1, -1, 1, nil)
+		b.book(1, 1, 1, &after)
 	}
 	ledger := ledgerReader{actors: b, ctx: t.Context(), workspace: "ws", read: new(int)}
 	_, err := ledger.entriesBetween(1, 1<<40)

@@ -184,7 +184,7 @@ func TestAuthorizationsThatAreNotShownCount(t *testing.T) {
 	l := newAuthorizationLog(w)
 	l.every = 0
 	for range 3 {
-		l.addRun(200, false)
+		l.addRun(200)
 	}
 	until429 := func(path string, most int) (answered int) {
 		for who := w.keyOf(l.tn, "read:cards"); answered < most && w.get(who, path).status == 200; answered++ {

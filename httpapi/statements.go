@@ -151,22 +151,18 @@ func (h *treasuryHandlers) readStatement(c *call, of *statement.Statement) error
 		if of.ClosingCents, err = money.Add(of.ClosingCents, e.Signed()); err != nil {
 			return err
 		}
-		of.Lines = append(of.Lines, statementLine(e, of.ClosingCents))
+		of.Lines = append(of.Lines, statementLine(e))
 	}
 	return nil
 }
 
-// statementLine returns the line of an entry, as a statement shows it. An entry with its
-// own balance keeps it, and the statement compares it with after, the summed balance.
-func statementLine(e balance.LedgerEntry, after money.Cents) statement.Line {
+// statementLine returns the line of a dollar entry.
+func statementLine(e balance.LedgerEntry) statement.Line {
 	line := statement.Line{ID: e.ID, Source: e.Source, Direction: e.Direction, AmountCents: e.AmountCents,
-		BalanceCents: after,
+		BalanceCents: *e.BalanceCents,
 		Reference:    e.Reference, TransferGroup: e.TransferGroup,
-		Booked: bookedAt(e),
+		Booked: e.BookedAt.Time,
 		Made:   e.CreatedAt.Time}
-	if e.BalanceCents != nil {
-		line.BalanceCents = *e.BalanceCents
-	}
 	if e.CardID != nil {
 		line.CardID = *e.CardID
 	}
@@ -202,32 +198,27 @@ func (l ledgerReader) firstOf(at time.Time) (place uint64, err error) {
 		if err != nil || len(line) == 0 {
 			return time.Time{}, 0, err
 		}
-		return bookedAt(line[0].Document), line[0].Place.Position, nil
+		return line[0].Document.BookedAt.Time, line[0].Place.Position, nil
 	})
 }
 
-// balanceBefore returns the dollar balance before a place, from the newest line that states one.
-// Lines of an older version state none and are summed. It fails with limit_exceeded when it must
-// sum more than maxStatementLines, and with the store's error.
-func (l ledgerReader) balanceBefore(place uint64) (sum money.Cents, err error) {
-	page := query.Page{After: query.Place{Position: place}, Limit: 1} // the newest line usually states its balance
+// balanceBefore returns the dollar balance before a place, from the newest line of the dollars. It
+// fails with limit_exceeded when it must read past more than maxOtherLines lines of other balances,
+// and with the store's error.
+func (l ledgerReader) balanceBefore(place uint64) (money.Cents, error) {
+	page := query.Page{After: query.Place{Position: place}, Limit: 1} // the newest line is usually one of the dollars
 	for read := (lineCount{}); ; page.Limit = statementPage {
 		records, err := l.readPage(page)
 		if err != nil || len(records) == 0 {
-			return sum, err
+			return 0, err
 		}
 		for i := range records {
 			e := &records[i].Document
 			if e.BalanceCents != nil {
-				return money.Add(sum, *e.BalanceCents)
+				return *e.BalanceCents, nil
 			}
 			if err := read.countLine(e); err != nil {
 				return 0, err
-			}
-			if ofDollars(e) {
-				if sum, err = money.Add(sum, e.Signed()); err != nil {
-					return 0, err
-				}
 			}
 		}
 		page.After = records[len(records)-1].Place
@@ -283,15 +274,6 @@ func (n *lineCount) countLine(e *balance.LedgerEntry) error {
 	return nil
 }
 
-// bookedAt returns the booking time of a line; a line of an older version has only its creation
-// time.
-func bookedAt(e balance.LedgerEntry) time.Time {
-	if e.BookedAt == nil {
-		return e.CreatedAt.Time
-	}
-	return e.BookedAt.Time
-}
-
-// ofDollars reports whether a line belongs to the dollar balance. A line of another account has a
-// booking time and no balance.
-func ofDollars(e *balance.LedgerEntry) bool { return e.BalanceCents != nil || e.BookedAt == nil }
+// ofDollars reports whether a line belongs to the dollar balance: a line of another account has no
+// balance.
+func ofDollars(e *balance.LedgerEntry) bool { return e.BalanceCents != nil }

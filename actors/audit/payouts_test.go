@@ -47,7 +47,7 @@ func withPayouts() *auditedStores {
 		s.record("payout", payout, 0, fmt.Sprintf(`{"id":%q,"status":%s}`, payout, document))
 	}
 	s.record("ledger_entry", id(ident.LedgerEntry, "paid"), 0, fmt.Sprintf(
-		`{"direction":"debit","amountCents":10000,"transferGroup":%q}`, id(ident.TransferGroup, "paid")))
+		`{"direction":"debit","amountCents":10000,"balanceCents":87500,"transferGroup":%q}`, id(ident.TransferGroup, "paid")))
 	s.funds[0].Ledger = 88000
 	return s
 }

@@ -36,11 +36,13 @@ func withPhysicalCards() *auditedStores {
 	s.version("balance", 7)
 	s.record("physical_order", plastic, 0, fmt.Sprintf(
 		`{"id":%q,"unlockMethod":"premium_99","feeCents":9900,"card":{"id":%q}}`, plastic, card))
-	for _, line := range []struct{ group, direction string }{{plastic, "debit"}, {undone, "debit"}, {"back again",
-		"credit"}} {
+	for _, line := range []struct {
+		group, direction string
+		after            int
+	}{{plastic, "debit", 87600}, {undone, "debit", 77700}, {"back again", "credit", 87600}} {
 		s.record("ledger_entry", id(ident.LedgerEntry, line.group), 0, fmt.Sprintf(
-			`{"direction":%q,"amountCents":9900,"transferGroup":%q}`, line.direction, id(ident.TransferGroup,
-				line.group)))
+			`{"direction":%q,"amountCents":9900,"balanceCents":%d,"transferGroup":%q}`, line.direction, line.after,
+			id(ident.TransferGroup, line.group)))
 	}
 	s.funds[0].Ledger = 90100
 	return s

@@ -16,19 +16,32 @@ var (
 )
 
 // rampStory adds events and records of the ramp to stores.
-type rampStory struct{ *auditedStores }
+type rampStory struct {
+	*auditedStores
+	dollars int // cents after the newest ledger line
+}
 
-func (r rampStory) addBalanceEvent(what, payload string, args ...any) {
+func (r *rampStory) addBalanceEvent(what, payload string, args ...any) {
 	r.event("balance", workspace, "balance."+what+".v1", fmt.Sprintf(payload, args...))
 }
 
-func (r rampStory) addLedgerLine(group, direction string, cents int) {
-	r.record("ledger_entry", id(ident.LedgerEntry, group), 0, fmt.Sprintf(
-		`{"direction":%q,"amountCents":%d,"transferGroup":%q}`, direction, cents, id(ident.TransferGroup, group)))
+// addLedgerLine adds the line of a credit, or of a debit when cents is negative. A line of dollars
+// has the balance after it.
+func (r *rampStory) addLedgerLine(group, account string, cents int) {
+	line := fmt.Sprintf(`"direction":"credit","amountCents":%d`, cents)
+	if cents < 0 {
+		line = fmt.Sprintf(`"direction":"debit","amountCents":%d`, -cents)
+	}
+	if account == "usd" {
+		r.dollars += cents
+		line += fmt.Sprintf(`,"balanceCents":%d`, r.dollars)
+	}
+	r.record("ledger_entry", id(ident.LedgerEntry, group), 0, fmt.Sprintf(`{%s,"transferGroup":%q}`, line,
+		id(ident.TransferGroup, group)))
 }
 
 // addOrder adds a quote and an order that debits an account: two events.
-func (r rampStory) addOrder(name, direction, wallet, from string, cents, fee int) {
+func (r *rampStory) addOrder(name, direction, wallet, from string, cents, fee int) {
 	terms := fmt.Sprintf(`"direction":%q,"amountCents":%d,"maxFeeCents":%d,"walletId":%q`, direction, cents, fee,
 		wallet)
 	r.addBalanceEvent("ramp_quoted", `{"quote":{"id":%q,"status":"locked",%s}}`, rampQuotes(name), terms)
@@ -36,16 +49,16 @@ func (r rampStory) addOrder(name, direction, wallet, from string, cents, fee int
 		`{"order":{"id":%q,"quoteId":%q,"status":"created","feeCents":%d,%s},"postings":[%s,%s]}`,
 		rampOrders(name), rampQuotes(name), fee, terms, posting(name, from, -cents), posting(name, "ramp", cents))
 	r.record("ramp_quote", rampQuotes(name), 0, fmt.Sprintf(`{"id":%q,"status":"used",%s}`, rampQuotes(name), terms))
-	r.addLedgerLine(name, "debit", cents)
+	r.addLedgerLine(name, from, -cents)
 }
 
-func (r rampStory) addMove(name, direction, from, to string, cents, fee int, rest string) {
+func (r *rampStory) addMove(name, direction, from, to string, cents, fee int, rest string) {
 	r.addBalanceEvent("ramp_moved", `{"order":%q,"direction":%q,"from":%q,"to":%q,"amountCents":%d,"feeCents":%d,%s}`,
 		rampOrders(name),
 		direction, from, to, cents, fee, rest)
 }
 
-func (r rampStory) addOrderRecord(name, direction, status string, cents, most, fee int, rest string) {
+func (r *rampStory) addOrderRecord(name, direction, status string, cents, most, fee int, rest string) {
 	r.record("ramp_order", rampOrders(name), 0, fmt.Sprintf(
 		`{"id":%q,"quoteId":%q,"status":%q,"direction":%q,"amountCents":%d,"maxFeeCents":%d,"feeCents":%d%s}`,
 		rampOrders(name),
@@ -53,8 +66,8 @@ func (r rampStory) addOrderRecord(name, direction, status string, cents, most, f
 }
 
 // creditPostings are the postings of an order's credit; its ledger line is added.
-func (r rampStory) creditPostings(name, account string, cents int) string {
-	r.addLedgerLine(name+" ends", "credit", cents)
+func (r *rampStory) creditPostings(name, account string, cents int) string {
+	r.addLedgerLine(name+" ends", account, cents)
 	return fmt.Sprintf(`"postings":[%s,%s]`, posting(name+" ends", account, cents), posting(name+" ends", "ramp",
 		-cents))
 }
@@ -68,7 +81,7 @@ const unused = `"id":%q,"status":"locked","direction":"onramp","amountCents":500
 func withRamp() *auditedStores {
 	const session = `"id":%q,"direction":"offramp","status":%q,"amountCents":700`
 	s := newAuditedStores()
-	r := rampStory{s}
+	r := &rampStory{s, 97500}
 	account := func(what string) { // 8, 9
 		s.event("ramp", workspace, "ramp.account_"+what+".v1", fmt.Sprintf(`{"account":%q}`, rampLink))
 	}
@@ -82,7 +95,7 @@ func withRamp() *auditedStores {
 	r.addBalanceEvent("stablecoin_received", `{"amountUsdCents":20000,"postings":[%s,%s]}`,
 		posting("coins", "stablecoin", 20000), // 13
 		posting("coins", "chain", -20000))
-	r.addLedgerLine("coins", "credit", 20000)
+	r.addLedgerLine("coins", "stablecoin", 20000)
 	r.addOrder("on", "onramp", "", "usd", 10000, 50)                               // 14, 15
 	r.addMove("on", "onramp", "created", "processing", 10000, 50, `"postings":[]`) // 16
 	r.addMove("on", "onramp", "processing", "completed", 10000, 25,

@@ -111,11 +111,7 @@ func (m Merchant) appendJSON(dst []byte) []byte {
 // AppendJSON appends the record as package json encodes it, and implements decision.Appender: the
 // actor runtime calls it to store the record. Its error is always nil.
 func (x AuthorizationIndex) AppendJSON(dst []byte) ([]byte, error) {
-	dst = append(dst, '{')
-	if x.AuthorizationID != "" {
-		dst = append(hold.AppendString(append(dst, `"authorizationId":`...), x.AuthorizationID), ',')
-	}
-	return append(appendTexts(append(dst, `"authorizationIds":`...), x.AuthorizationIDs), '}'), nil
+	return append(appendTexts(append(dst, `{"authorizationIds":`...), x.AuthorizationIDs), '}'), nil
 }
 
 // appendTexts appends the strings as package json would, null for a nil list. It never fails.

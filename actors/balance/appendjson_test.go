@@ -39,9 +39,8 @@ func TestAppendJSONWritesTheBytesOfPackageJSON(t *testing.T) {
 				Checked: checked,
 				At:      at, Merchant: balance.Merchant{ID: text("merchant"), Name: text("name"), MCC: text("mcc"),
 					Country: text("country")}},
-			balance.AuthorizationIndex{AuthorizationID: text("authorization"),
-				AuthorizationIDs: rapid.SampledFrom([][]string{nil, {}, {text("one")}, {text("first"),
-					text("second")}}).Draw(t, "run")},
+			balance.AuthorizationIndex{AuthorizationIDs: rapid.SampledFrom([][]string{nil, {}, {text("one")}, {text("first"),
+				text("second")}}).Draw(t, "run")},
 			balance.CardSpend{Month: rapid.Uint32().Draw(t, "month"), Cents: cents("spend")},
 		} {
 			want, err := json.Marshal(v)
@@ -66,7 +65,7 @@ func TestAppendJSONLeavesNoFieldOut(t *testing.T) {
 			AmountCents:  1, HeldCents: 2, ClearedCents: 3, RefundedCents: 4, Status: "held", At: at,
 			Checked:  &hold.Checked{LimitCents: 5, SpentCents: 6, AskedCents: 7},
 			Merchant: balance.Merchant{ID: "m1", Name: "Bakery", MCC: "0742", Country: "US"}},
-		balance.AuthorizationIndex{AuthorizationID: "auth_1", AuthorizationIDs: []string{"auth_2", "auth_3"}},
+		balance.AuthorizationIndex{AuthorizationIDs: []string{"auth_2", "auth_3"}},
 		balance.CardSpend{Month: 202511, Cents: 1},
 	} {
 		requireFilled(t, reflect.ValueOf(v), reflect.TypeOf(v).String())

@@ -44,9 +44,9 @@ type LedgerEntry struct {
 	CreatedAt     decision.Stamp `json:"createdAt"`
 	// BookedAt is the time at which the line reached the ledger; a card's clearing is booked after
 	// CreatedAt. BalanceCents are the workspace's dollars after the line; lines of other accounts
-	// have none. Lines stored by an older version have neither.
-	BookedAt     *decision.Stamp `json:"bookedAt,omitempty"`
-	BalanceCents *money.Cents    `json:"balanceCents,omitempty"`
+	// have none.
+	BookedAt     decision.Stamp `json:"bookedAt"`
+	BalanceCents *money.Cents   `json:"balanceCents,omitempty"`
 }
 
 // LedgerSources are what a line of the ledger can come from. The ledger's filter takes them.
@@ -99,20 +99,9 @@ type Merchant struct {
 }
 
 // AuthorizationIndex lists the authorizations that one relayed run created over all cards: 1 to
-// MaxRelay of them, in the order of their decisions. An earlier version stored one record per
-// authorization, with its id as AuthorizationID.
+// MaxRelay of them, in the order of their decisions.
 type AuthorizationIndex struct {
-	AuthorizationID  string   `json:"authorizationId,omitempty"`
 	AuthorizationIDs []string `json:"authorizationIds"`
-}
-
-// All returns the ids in the order of their decisions, for either stored version. The routes that
-// list authorizations call it.
-func (x AuthorizationIndex) All() []string {
-	if x.AuthorizationID != "" {
-		return []string{x.AuthorizationID}
-	}
-	return x.AuthorizationIDs
 }
 
 // CardSpend is the sum that a card authorized and cleared in a month (year × 100 + month).

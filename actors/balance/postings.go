@@ -65,7 +65,7 @@ func (s *State) bookLines(m decision.Meta, records []decision.Record) {
 		if !ok {
 			continue
 		}
-		line.BookedAt = &at
+		line.BookedAt = at
 		if line.BalanceCents != nil {
 			dollars = money.MustAdd(dollars, line.Signed())
 			after := dollars

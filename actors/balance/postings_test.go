@@ -45,6 +45,6 @@ func TestLedgerLinesGetABookingTimeAndABalance(t *testing.T) {
 	require.Nil(t, after(1))
 	require.Equal(t, money.Cents(-50), *after(2))
 	for _, r := range records {
-		require.Equal(t, decision.StampOf(time.UnixMilli(9)), *r.Document.(LedgerEntry).BookedAt)
+		require.Equal(t, decision.StampOf(time.UnixMilli(9)), r.Document.(LedgerEntry).BookedAt)
 	}
 }

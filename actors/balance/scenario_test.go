@@ -259,9 +259,9 @@ func (s *scenario) describe(t *testing.T, r decision.Record) string {
 			doc.ClearedCents,
 			doc.RefundedCents, doc.Status)
 	case balance.AuthorizationIndex:
-		require.Equal(t, r.ID, doc.All()[0])
-		names := make([]string, 0, len(doc.All()))
-		for _, id := range doc.All() {
+		require.Equal(t, r.ID, doc.AuthorizationIDs[0])
+		names := make([]string, 0, len(doc.AuthorizationIDs))
+		for _, id := range doc.AuthorizationIDs {
 			names = append(names, s.name(id))
 		}
 		return strings.Join(names, ", ")

@@ -25,8 +25,7 @@ type ledgerEntry struct {
 	CardID                                          *string
 	AmountCents                                     money.Cents
 	BalanceCents                                    *money.Cents
-	CreatedAt                                       time.Time
-	BookedAt                                        *time.Time
+	BookedAt                                        time.Time
 }
 
 const (
@@ -133,10 +132,7 @@ func ledgerTable(v *visit, entries []ledgerEntry) (*Table, error) {
 		{Name: "Card"}, {Name: "Movement"}}}
 	for i := range entries {
 		e := &entries[i]
-		booked, balance, card := e.CreatedAt, Cell{}, Cell{}
-		if e.BookedAt != nil {
-			booked = *e.BookedAt
-		}
+		balance, card := Cell{}, Cell{}
 		if e.BalanceCents != nil {
 			balance = dollarCell(*e.BalanceCents)
 		}
@@ -146,7 +142,7 @@ func ledgerTable(v *visit, entries []ledgerEntry) (*Table, error) {
 				return nil, err
 			}
 		}
-		t.Rows = append(t.Rows, []Cell{timeCell(booked), plainCell(inWords(e.Source)), stateCell(e.Direction),
+		t.Rows = append(t.Rows, []Cell{timeCell(e.BookedAt), plainCell(inWords(e.Source)), stateCell(e.Direction),
 			dollarCell(e.AmountCents), balance, codeCell(e.Reference), card,
 			linkCell(shortID(e.TransferGroup), v.ownAddress()+"?transferGroup="+url.QueryEscape(e.TransferGroup))})
 	}
