@@ -19,9 +19,6 @@ type checkoutSession struct {
 // tallyOpenLinks is the kind of the records that count a workspace's open links.
 const tallyOpenLinks = "tally_checkout_open"
 
-// linkTallies recount the open links of the workspaces of a shard.
-type linkTallies struct{ *shardTotals }
-
 // checkoutEvent folds an event of a checkout session. It fails when the payload does not decode.
 // foldEvent calls it.
 func (b *shardTotals) checkoutEvent(e *persistence.Event) error {
@@ -29,7 +26,7 @@ func (b *shardTotals) checkoutEvent(e *persistence.Event) error {
 	case "checkout.created.v1":
 		return b.sessionCreated(e)
 	case "checkout.selected.v1":
-		b.linkOf(e.Stream).Status = "awaiting_payment"
+		b.moveLink(e, "awaiting_payment")
 	case "checkout.cancelled.v1":
 		return b.sessionCancelled(e)
 	case "checkout.moved.v1":
@@ -48,8 +45,7 @@ func (b *shardTotals) checkoutEvent(e *persistence.Event) error {
 	return nil
 }
 
-// sessionCreated takes the terms of a new link, and counts it as open. A link of an earlier version
-// is never counted. It fails when the payload does not decode. checkoutEvent calls it.
+// sessionCreated takes the terms of a new link, and counts it as open. It fails when the payload does not decode. checkoutEvent calls it.
 func (b *shardTotals) sessionCreated(e *persistence.Event) error {
 	var p struct {
 		linkTerms
@@ -59,11 +55,8 @@ func (b *shardTotals) sessionCreated(e *persistence.Event) error {
 		return err
 	}
 	p.linkTerms.CreatedAt = p.At
-	b.links[e.Stream] = &checkoutLink{linkTerms: p.linkTerms, Status: "pending"}
-	if p.Counted {
-		b.openLinks[e.Stream] = true
-		b.incrementTally(tallyOpenLinks, e)
-	}
+	b.links[e.Stream] = &checkoutLink{linkTerms: p.linkTerms}
+	b.moveLink(e, "pending")
 	return nil
 }
 
@@ -85,32 +78,33 @@ func (b *shardTotals) sessionMoved(e *persistence.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return err
 	}
-	b.linkOf(e.Stream).Status = p.To
-	linkTallies{b}.recountLink(e, p.To == "pending" || p.To == "awaiting_payment" || p.To == "confirming")
+	b.moveLink(e, p.To)
 	return nil
 }
 
-// recountLink adds a link to the tally of open links when an event opens it again, and subtracts it
-// when an event closes it. A link of an earlier version is not in the tally. It never fails.
-// sessionMoved and sessionCompleted call it.
-func (b linkTallies) recountLink(e *persistence.Event, opens bool) {
-	wasOpen, counted := b.openLinks[e.Stream]
+// moveLink gives a link a status, and counts it in or out of the tally of open links. It never
+// fails.
+func (b *shardTotals) moveLink(e *persistence.Event, status string) {
+	l := b.linkOf(e.Stream)
+	was, is := isOpenLink(l.Status), isOpenLink(status)
+	l.Status = status
 	switch {
-	case !counted || wasOpen == opens:
-		return
-	case opens:
+	case is && !was:
 		b.incrementTally(tallyOpenLinks, e)
-	default:
+	case was && !is:
 		b.decrementTally(tallyOpenLinks, e)
 	}
-	b.openLinks[e.Stream] = opens
+}
+
+func isOpenLink(status string) bool {
+	return status == "pending" || status == "awaiting_payment" || status == "confirming"
 }
 
 // sessionCompleted folds the completion of a link, and compares it with an earlier one, with the
 // link's terms and with its payments. It fails when the payload does not decode. checkoutEvent
 // calls it.
 func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
-	linkTallies{b}.recountLink(e, false)
+	b.moveLink(e, "completed")
 	var p struct {
 		AmountUsdCents money.Cents
 		At             string
@@ -123,7 +117,7 @@ func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
 	b.sessions[e.Stream] = checkoutSession{completed: p.AmountUsdCents - p.ShortfallCents}
 	l := b.linkOf(e.Stream)
 	b.expectEqual("checkout", e.Stream, "completed amount", l.AmountUsdCents, p.AmountUsdCents)
-	l.Status, l.CompletedAt, l.linkCompletion = "completed", p.At, p.linkCompletion
+	l.CompletedAt, l.linkCompletion = p.At, p.linkCompletion
 	b.checkCompletion(e.Stream, l)
 	return nil
 }
@@ -220,7 +214,6 @@ func (b *shardTotals) checkoutRecord(r *persistence.Record) error {
 		{"tolerance", want.ToleranceCents, got.ToleranceCents},
 		{"prices", want.Prices, got.Prices},
 		{"pairs", want.Pairs, got.Pairs},
-		{"counted", want.Counted, got.Counted},
 		{"creation and expiry", [2]string{want.CreatedAt, want.ExpiresAt}, [2]string{got.CreatedAt, got.ExpiresAt}},
 		{"status", want.Status, got.Status},
 		{"payments", want.Payments, got.Payments},

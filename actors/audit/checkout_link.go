@@ -17,8 +17,8 @@ const maxSightings = 4
 // confirmedShown is the number of shown confirmations of a final payment.
 const confirmedShown = 3
 
-// These structs are a checkout session by its events, in cents. Its record has the same members. A
-// member that an event of an earlier version lacks is also missing in the record.
+// These structs are a checkout session by its events, in cents. Its record has the same
+// members.
 type (
 	checkoutLink struct {
 		linkTerms
@@ -33,7 +33,6 @@ type (
 		ToleranceCents money.Cents       `json:"toleranceCents"`
 		Pairs          []linkPair        `json:"pairs"`
 		Prices         map[string]string `json:"prices"`
-		Counted        bool              `json:"counted"`
 		CreatedAt      string            `json:"createdAt"`
 		ExpiresAt      string            `json:"expiresAt"`
 	}

@@ -42,6 +42,7 @@ func withCheckouts() *auditedStores {
 	s.version("balance", 6)
 	s.record("checkout", soldID, 4, `{"status":"completed","creditedAt":"2026-11-20T12:00:00Z","amountUsdCents":2500,`+
 		soldTerms+`,`+soldBy+`,"payments":[`+soldPayment+`]}`)
+	s.record("tally_checkout_open", workspace, 0, fmt.Sprintf(`{"count":0,"first":%q}`, soldID))
 	s.record("checkout", waitingID, 2, `{"status":"completed","amountUsdCents":700,"simulated":true}`)
 	for group, cents := range map[string]int{"sold": 2500, "received": 1000} {
 		s.record("ledger_entry", id(ident.LedgerEntry, group), 0,
@@ -68,6 +69,7 @@ func TestAShortfallIsNotCredited(t *testing.T) {
 		editPayload(12, `"amount`, `"at":"2026-11-20T12:00:00Z","amount`)(s)
 		s.record("checkout", soldID, 4, `{"status":"completed","creditedAt":"2026-11-20T12:00:00Z","amountUsdCents":2500,`+
 			soldTerms+`,"shortfallCents":12,"payments":[`+payment+`]}`)
+		s.record("tally_checkout_open", workspace, 0, fmt.Sprintf(`{"count":0,"first":%q}`, soldID))
 		s.record("ledger_entry", id(ident.LedgerEntry, "sold"), 0, fmt.Sprintf(
 			`{"direction":"credit","amountCents":2488,"transferGroup":%q}`, id(ident.TransferGroup, "sold")))
 		return s
@@ -87,30 +89,26 @@ func TestAShortfallIsNotCredited(t *testing.T) {
 	})
 }
 
-// A counted link is counted while it is open. A link of an earlier version never is.
+// A link is counted while it is open.
 func TestOpenLinksAreCounted(t *testing.T) {
 	move := func(s *auditedStores, session, from, to string) {
 		s.event("checkout", session, "checkout.moved.v1", fmt.Sprintf(`{"from":%q,"to":%q}`, from, to))
 	}
 	counted := func() *auditedStores {
 		s := newAuditedStores()
-		s.event("checkout", waitingID, "checkout.created.v1", `{"counted":true}`) // 8
-		move(s, waitingID, "pending", "expired")                                  // 9
-		move(s, waitingID, "expired", "confirming")                               // 10
-		s.event("checkout", soldID, "checkout.created.v1", `{}`)                  // 11
-		move(s, soldID, "pending", "expired")                                     // 12
-		move(s, soldID, "expired", "confirming")                                  // 13
-		s.record("checkout", waitingID, 3, `{"status":"confirming","counted":true}`)
-		s.record("checkout", soldID, 3, `{"status":"confirming"}`)
+		s.event("checkout", waitingID, "checkout.created.v1", `{}`) // 8
+		move(s, waitingID, "pending", "expired")                    // 9
+		move(s, waitingID, "expired", "confirming")                 // 10
+		s.record("checkout", waitingID, 3, `{"status":"confirming"}`)
 		s.record("tally_checkout_open", workspace, 0, fmt.Sprintf(`{"count":1,"first":%q}`, waitingID))
 		return s
 	}
 	requireFindings(t, counted, map[string]storeDamage{
-		"counts an old link": {editDocument("tally_checkout_open", `"count":1`, `"count":2`), "tally_checkout_open", "count"},
-		"never reopened":     {editPayload(10, "confirming", "failed"), "tally_checkout_open", "count"},
+		"counts too many": {editDocument("tally_checkout_open", `"count":1`, `"count":2`), "tally_checkout_open", "document"},
+		"never reopened":  {editPayload(10, "confirming", "failed"), "tally_checkout_open", "document"},
 		"completed": {func(s *auditedStores) {
 			s.event("checkout", waitingID, "checkout.completed.v1", `{"amountUsdCents":700}`)
-		}, "tally_checkout_open", "count"},
+		}, "tally_checkout_open", "document"},
 	})
 }
 

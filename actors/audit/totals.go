@@ -28,7 +28,6 @@ type shardTotals struct {
 	physical   physicalCards
 	sessions   map[string]checkoutSession
 	links      map[string]*checkoutLink
-	openLinks  map[string]bool // by checkout session that tally_checkout_open counts: whether it is open
 	currencies *currencyTotals
 	ramp       *rampTotals
 	cards      map[string]*cardTotals
@@ -82,8 +81,8 @@ func newShardTotals(shard ident.Shard) *shardTotals {
 		deposits: map[string]deposit{}, payouts: map[string]payout{}, ordered: map[string]payoutOrder{},
 		fxQuotes: map[string]fxQuote{}, links: map[string]*checkoutLink{},
 		physical: physicalCards{orders: map[string]physicalOrder{}, minted: map[string]string{}},
-		sessions: map[string]checkoutSession{}, openLinks: map[string]bool{},
-		cards: map[string]*cardTotals{}, transfers: map[string]transfer{},
+		sessions: map[string]checkoutSession{},
+		cards:    map[string]*cardTotals{}, transfers: map[string]transfer{},
 		authorizations: map[string]*authorization{}, log: logSequence{next: 1, above: map[uint64]bool{}}}
 	b.currencies, b.ramp = newCurrencyTotals(b), newRampTotals(b)
 	return b

@@ -88,8 +88,7 @@ type State struct {
 	// dollars per coin, for coins that are not dollars; fixed for the life of the link
 	Prices           map[string]string `json:"prices"`
 	SettlementOption string            `json:"settlementOption"`
-	Sandbox          bool              `json:"sandbox"`           // the addresses belong to a sandbox's accounts
-	Counted          bool              `json:"counted,omitempty"` // Tally counts the link while it is open
+	Sandbox          bool              `json:"sandbox"` // the addresses belong to a sandbox's accounts
 	CreatedAt        decision.Stamp    `json:"createdAt"`
 	ExpiresAt        decision.Stamp    `json:"expiresAt"` // end by the time to live
 	CancelledAt      *decision.Stamp   `json:"cancelledAt,omitempty"`

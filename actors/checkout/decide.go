@@ -77,8 +77,8 @@ func (s *State) createLink(m decision.Meta, c Create) (decision.Decision, error)
 	created := Created{ID: c.ID, Workspace: c.Workspace, AmountUsdCents: c.AmountUsdCents, Assets: c.Accepted.Assets,
 		Chains: c.Accepted.Chains, Pairs: c.Accepted.Pairs, Indexes: c.Indexes, Prices: c.Prices,
 		SettlementOption: c.SettlementOption, Sandbox: c.Sandbox,
-		ToleranceCents: c.Tolerance.ShortfallFor(c.AmountUsdCents), Counted: true,
-		ExpiresAt: decision.StampOf(m.At.Add(c.Expires)), At: decision.StampOf(m.At)}
+		ToleranceCents: c.Tolerance.ShortfallFor(c.AmountUsdCents),
+		ExpiresAt:      decision.StampOf(m.At.Add(c.Expires)), At: decision.StampOf(m.At)}
 	after := State{}
 	after.Apply(created)
 	return decision.Decision{

@@ -8,8 +8,7 @@ import (
 	"purser/persistence/money"
 )
 
-// Created records a new link. The merchant's text is in RecordText only. Links of versions without
-// Tally are not Counted.
+// Created records a new link. The merchant's text is in RecordText only.
 type Created struct {
 	ID               string            `json:"id"`
 	Workspace        string            `json:"workspace"`
@@ -22,7 +21,6 @@ type Created struct {
 	SettlementOption string            `json:"settlementOption"`
 	Sandbox          bool              `json:"sandbox"`
 	ToleranceCents   money.Cents       `json:"toleranceCents,omitempty"`
-	Counted          bool              `json:"counted,omitempty"`
 	ExpiresAt        decision.Stamp    `json:"expiresAt"`
 	At               decision.Stamp    `json:"at"`
 }
@@ -172,7 +170,7 @@ func (s *State) Apply(e decision.Event) {
 			Assets: e.Assets,
 			Chains: e.Chains, Pairs: e.Pairs, Prices: e.Prices, SettlementOption: e.SettlementOption,
 			Sandbox:        e.Sandbox,
-			ToleranceCents: e.ToleranceCents, Counted: e.Counted, CreatedAt: e.At, ExpiresAt: e.ExpiresAt}
+			ToleranceCents: e.ToleranceCents, CreatedAt: e.At, ExpiresAt: e.ExpiresAt}
 	case Selected:
 		chosen := e.Chosen
 		s.Chosen, s.Watching, s.Status = &chosen, true, Awaiting

@@ -67,27 +67,4 @@ func TestEventsStoredBeforeTolerancesDecode(t *testing.T) {
 	require.Equal(t, short, again)
 }
 
-// A stored link of a version without Tally is never counted, so its end subtracts nothing.
-func TestLinksStoredBeforeTheTallyAreNotCounted(t *testing.T) {
-	golden, err := os.ReadFile("testdata/events/checkout.created.v1.json")
-	require.NoError(t, err)
-	old, err := checkout.DecodeEvent("checkout.created.v1", golden)
-	require.NoError(t, err)
-	counted := old.(checkout.Created)
-	counted.Counted = true
-	payload, err := decision.Encode(counted)
-	require.NoError(t, err)
-	stored, err := checkout.DecodeEvent(counted.EventType(), payload)
-	require.NoError(t, err)
-	endOf := func(created decision.Event) []decision.Tally {
-		var s checkout.State
-		s.Apply(created)
-		d, err := s.Decide(decision.Meta{At: counted.At.Time}, checkout.Cancel{})
-		require.NoError(t, err)
-		return d.Tallies
-	}
-	require.Empty(t, endOf(old))
-	require.Equal(t, []decision.Tally{{Name: checkout.Tally, ID: counted.ID, Less: true}}, endOf(stored))
-}
-
 func FuzzDecodeEvent(f *testing.F) { decisiontest.FuzzDecoder(f, checkout.DecodeEvent) }

@@ -123,12 +123,12 @@ func isOpen(status string) bool {
 // link is refused at the limit. An ended link that a payment opens again is counted without one,
 // because the payment is a fact. It never fails. Decide calls it on every decision.
 func (s *State) tallyChanges(events []decision.Event) []decision.Tally {
-	after := State{ID: s.ID, Status: s.Status, Counted: s.Counted}
+	after := State{ID: s.ID, Status: s.Status}
 	var limit int64
 	for _, e := range events {
 		switch e := e.(type) {
 		case Created:
-			after.ID, after.Status, after.Counted, limit = e.ID, Pending, e.Counted, MaxOpen
+			after.ID, after.Status, limit = e.ID, Pending, MaxOpen
 		case Selected:
 			after.Status = Awaiting
 		case Moved:
@@ -138,7 +138,7 @@ func (s *State) tallyChanges(events []decision.Event) []decision.Tally {
 		}
 	}
 	was, is := isOpen(s.Status), isOpen(after.Status)
-	if !after.Counted || was == is {
+	if was == is {
 		return nil
 	}
 	return []decision.Tally{{Name: Tally, ID: after.ID, Max: limit, Less: was}}
