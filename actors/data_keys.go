@@ -9,8 +9,7 @@ import (
 )
 
 // keySampleKind is the kind of the records that name the data keys under which documents of a
-// journal may be sealed: one sample for each key, with the key's id, sealed under that key. The
-// sample of an earlier version has the system workspace's id.
+// journal may be sealed: one sample for each key, with the key's id, sealed under that key.
 const keySampleKind = "data_key_sample"
 
 // maxKeySamples bounds the samples that a start reads. Every rotation that did not finish leaves
@@ -18,9 +17,8 @@ const keySampleKind = "data_key_sample"
 const maxKeySamples = 64
 
 // DataKeysInUse returns the ids of the data keys under which documents of a journal may be sealed.
-// The key of an earlier version, whose id is unknown, has the system workspace's id. It fails only
-// when the journal cannot be read. `purser rotate data-key` calls it, on the stores or through the
-// server's admin port.
+// It fails only when the journal cannot be read. `purser rotate data-key` calls it, on the stores or
+// through the server's admin port.
 func DataKeysInUse(ctx context.Context, journal persistence.Journal) ([]string, error) {
 	samples, err := journal.Records(ctx, ident.SystemSlot.Shard(), keySampleKind, "", maxKeySamples)
 	keys := make([]string, 0, len(samples))

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"purser/actors/balance"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -44,12 +42,13 @@ type resealer struct {
 
 func newResealer(s *System) *resealer {
 	r := &resealer{journal: s.journal, documents: s.documents, kinds: s.kinds, shards: &s.shards, log: s.log}
-	r.left.Store(ident.Shards)
+	if s.documents.sealer.Rotating() {
+		r.left.Store(ident.Shards)
+	}
 	return r
 }
 
-// Resealing returns the progress since the start, for the metrics. With one data key, only
-// unmatched reports that an earlier version stored unsealed are sealed. It never fails.
+// Resealing returns the progress since the start, for the metrics. It never fails.
 func (s *System) Resealing() Resealing {
 	return Resealing{ShardsLeft: s.resealer.left.Load(), Records: s.resealer.records.Load()}
 }
@@ -87,16 +86,16 @@ func (l *lane) runBetweenCommits(ctx context.Context, do func(context.Context) e
 	}
 }
 
-// run reads every shard once and seals each document that is not sealed under the first data key.
-// Start runs it in a goroutine, until it is done or the System stops. A failed page is logged and
-// tried again. It stores no cursor: after a restart it reads all records again and writes the
-// remaining ones, so no order of the keys makes it skip a document.
+// run reads every shard once, while a data key rotates, and seals each document that is not sealed
+// under the first key. Start runs it in a goroutine, until it is done or the System stops. A failed
+// page is logged and tried again. It stores no cursor: after a restart it reads all records again
+// and writes the remaining ones, so no order of the keys makes it skip a document.
 func (e *resealer) run(ctx context.Context) {
-	kinds := []string{balance.RecordUnmatched}
-	if e.documents.sealer.Rotating() {
-		kinds = append(e.personalKinds(), secretKind, seedKind)
-		e.log.Info("a data key rotates: personal documents are sealed under the new one", "key", e.documents.sealer.KeyID())
+	if !e.documents.sealer.Rotating() {
+		return
 	}
+	kinds := append(e.personalKinds(), secretKind)
+	e.log.Info("a data key rotates: personal documents are sealed under the new one", "key", e.documents.sealer.KeyID())
 	for _, sh := range e.shards {
 		for _, kind := range kinds {
 			if !e.resealKind(ctx, sh, kind) {
@@ -104,9 +103,6 @@ func (e *resealer) run(ctx context.Context) {
 			}
 		}
 		e.left.Add(-1)
-	}
-	if !e.documents.sealer.Rotating() {
-		return
 	}
 	for err := e.deleteOldSamples(ctx); err != nil; err = e.deleteOldSamples(ctx) {
 		if !e.pauseAfterFailure(ctx, err) {
@@ -193,14 +189,12 @@ func (e *resealer) resealPage(ctx context.Context, sh *shard, kind, after string
 // reports whether the document was changed. It fails when the document does not decode, or opens
 // under none of the data keys.
 func (e *resealer) resealRecord(r *persistence.Record) (stale bool, err error) {
-	if bytes.HasPrefix(r.Document, sealedPrefix) {
-		var d sealedDocument
-		if err := json.Unmarshal(r.Document, &d); err != nil {
-			return false, fmt.Errorf("record %s: %w", r.Kind, err)
-		}
-		if !e.documents.sealer.Rotating() || !e.documents.sealer.Stale(d.Sealed) {
-			return false, nil
-		}
+	var d sealedDocument
+	if err := json.Unmarshal(r.Document, &d); err != nil {
+		return false, fmt.Errorf("record %s: %w", r.Kind, err)
+	}
+	if !e.documents.sealer.Stale(d.Sealed) {
+		return false, nil
 	}
 	if err := e.documents.open(r); err != nil {
 		return false, err

@@ -2,9 +2,7 @@ package actors_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -16,7 +14,6 @@ import (
 	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/seal"
-	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -204,40 +201,4 @@ func (r *counterSystem) startForMaintenance() {
 		c.Still = true
 	}
 	r.start()
-}
-
-const sealedByVersionOne = "01a03364309f9c38cdf16240aa40dc1e7ae16003568e64952bba4397fa6915561361a5bf42066e06fca7fda71fb5a1d6679203b0"
-
-// TestAJournalOfAnEarlierVersionRotates: the key sample and the documents of version 1 name no key.
-func TestAJournalOfAnEarlierVersionRotates(t *testing.T) {
-	keys := []byte{0}
-	r := newLetterSystem(t, &keys)
-	r.writeLetters(1, 1, "text")
-	id := counterID(0)
-	slot, err := ident.SlotOf(id)
-	require.NoError(t, err)
-	r.system.Stop()
-	heads, err := r.journal.Raise(t.Context(), slot.Shard())
-	require.NoError(t, err)
-	// an earlier version sealed this under a key of 32 zero bytes for the record letter/old
-	sealed, err := hex.DecodeString(sealedByVersionOne)
-	require.NoError(t, err)
-	document, err := json.Marshal(map[string][]byte{"sealed": sealed})
-	require.NoError(t, err)
-	outcomes, err := r.journal.Append(context.WithoutCancel(t.Context()), slot.Shard(), heads[0].Epoch, r.clock.now(),
-		[]*persistence.Batch{{Workspace: id, Slot: slot,
-			Records: []persistence.Record{{Kind: "letter", Workspace: id, ID: "old",
-				Document: document}}}})
-	require.NoError(t, err)
-	require.NoError(t, outcomes[0].Err)
-	require.NoError(t, r.journal.Close())
-	keys = []byte{2, 0}
-	r.start()
-	r.awaitRotated()
-	keys = []byte{2}
-	r.restart()
-	list, err := r.system.List(t.Context(), "letter", id, "", persistence.Page{Limit: 10})
-	require.NoError(t, err)
-	require.Len(t, list, 2)
-	require.JSONEq(t, `{"Text":"of version 1"}`, string(list[0].Document))
 }

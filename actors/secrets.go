@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"purser/persistence"
@@ -45,17 +44,6 @@ func (e MissingSecret) Unwrap() error { return ErrStores }
 // fingerprint confirms a guess of a weak secret to a reader of the store.
 const secretKind = "secret_fingerprints"
 
-// seedKind is that of secrets OfAddresses. Earlier versions, which do not know such a secret, would
-// miss one among the others and refuse to start.
-const seedKind = "seed_fingerprints"
-
-func (s Secret) kind() string {
-	if s.OfAddresses {
-		return seedKind
-	}
-	return secretKind
-}
-
 // maxSecretRecords bounds the secret records that a start reads.
 const maxSecretRecords = 64
 
@@ -82,11 +70,6 @@ func (k *startCheck) checkSecrets(ctx context.Context, sh *shard) error {
 			return MissingSecret{Name: name}
 		}
 	}
-	seeds, err := readFingerprints(ctx, k.journal, k.documents.sealer, seedKind)
-	if err != nil {
-		return err
-	}
-	maps.Copy(used, seeds)
 	var changed []*persistence.Batch
 	for _, secret := range k.secrets {
 		before := used[secret.Name]
@@ -110,17 +93,10 @@ func (k *startCheck) checkSecrets(ctx context.Context, sh *shard) error {
 }
 
 // SecretsInUse returns the fingerprints that the last start stored, by the secret's name. It fails
-// when the journal cannot be read, or a record does not open under the sealer's keys. Start and
+// when the journal cannot be read, or a record does not open under the sealer's keys or decode. Start and
 // `purser rotate` call it.
 func SecretsInUse(ctx context.Context, journal persistence.Journal, sealer Sealer) (map[string][]string, error) {
-	return readFingerprints(ctx, journal, sealer, secretKind)
-}
-
-// readFingerprints returns the stored fingerprints of the secrets of a kind, by the secret's name.
-// It fails when the journal cannot be read, or a record does not open or decode.
-func readFingerprints(ctx context.Context, journal persistence.Journal, sealer Sealer, kind string,
-) (map[string][]string, error) {
-	records, err := journal.Records(ctx, ident.SystemSlot.Shard(), kind, "", maxSecretRecords)
+	records, err := journal.Records(ctx, ident.SystemSlot.Shard(), secretKind, "", maxSecretRecords)
 	if err != nil {
 		return nil, fmt.Errorf("fingerprints of secrets: %w", err)
 	}
@@ -145,10 +121,10 @@ func (k *startCheck) secretBatch(secret Secret) (*persistence.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if document, err = k.documents.seal(secret.kind(), secret.Name, document); err != nil {
+	if document, err = k.documents.seal(secretKind, secret.Name, document); err != nil {
 		return nil, err
 	}
 	system := ident.System.Format(ident.Workspace)
 	return &persistence.Batch{Workspace: system, Slot: ident.SystemSlot,
-		Records: []persistence.Record{{Kind: secret.kind(), Workspace: system, ID: secret.Name, Document: document}}}, nil
+		Records: []persistence.Record{{Kind: secretKind, Workspace: system, ID: secret.Name, Document: document}}}, nil
 }

@@ -91,7 +91,7 @@ func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
 
 	r.system.Stop()
 	_, err := actors.Start(t.Context(), actors.Config{Journal: r.journal, Authorizer: r.authorizer,
-		Sealer: sealerOf(t, 1), Secrets: []actors.Secret{secret("network", "three")}, Clock: r.clock.now,
+		Sealer: sealerOf(t, 1), Secrets: []actors.Secret{secret("network", "three"), seed()}, Clock: r.clock.now,
 		Kinds: counterKinds(), Entropy: rand.Reader})
 	require.ErrorIs(t, err, actors.MissingSecret{Name: "bank"})
 	require.ErrorIs(t, err, actors.ErrStores)
@@ -99,12 +99,12 @@ func TestAStartNamesTheSecretThatDiffers(t *testing.T) {
 	// The records are sealed, and a rotation of the data key seals them anew.
 	records, err := r.journal.Records(t.Context(), ident.SystemSlot.Shard(), "secret_fingerprints", "", 10)
 	require.NoError(t, err)
-	require.Len(t, records, 2)
+	require.Len(t, records, 3)
 	for _, record := range records {
 		require.NotContains(t, string(record.Document), "fingerprints")
 	}
 	require.NoError(t, r.journal.Close())
-	keys, secrets = []byte{2, 1}, []actors.Secret{secret("network", "three"), secret("bank", "two")}
+	keys, secrets = []byte{2, 1}, []actors.Secret{secret("network", "three"), secret("bank", "two"), seed()}
 	log.Reset()
 	r.start()
 	r.awaitRotated()

@@ -15,7 +15,6 @@
 //
 // A Sealer has one key that seals and up to MaxKeys in all that open. A sealed document names its
 // key, so that the runtime can seal it again under the first key while a data key rotates.
-// Documents of version 1 name no key: Open tries each key.
 package seal
 
 import (
@@ -37,13 +36,13 @@ const KeyBytes = 32
 // MaxKeys is the most data keys that a Sealer has.
 const MaxKeys = 4
 
-// The first byte of a sealed document is its version. Version 1 continues with a nonce and the
-// ciphertext; version 2 has the id of the key before them.
+// The first byte of a sealed document is the version of its form. The id of the key, a nonce and the
+// ciphertext follow.
 const (
-	version1 byte = 1
-	version2 byte = 2
+	version byte = 2
 
 	keyIDBytes   = 8
+	named        = 1 + keyIDBytes // bytes before the nonce
 	purpose      = "purser personal data v1|"
 	purposeKeyID = "purser data key id v1"
 
@@ -112,10 +111,10 @@ func (s *Sealer) KeyID() string { return hex.EncodeToString(s.keys[0].id[:]) }
 // key asks it.
 func (s *Sealer) Rotating() bool { return len(s.keys) > 1 }
 
-// Stale reports whether a document is not sealed under the first key, or does not name its key. The
-// process that seals documents under a new key calls it for each document.
+// Stale reports whether a document is not sealed under the first key. The process that seals
+// documents under a new key calls it for each document.
 func (s *Sealer) Stale(sealed []byte) bool {
-	return len(sealed) < 1+keyIDBytes || sealed[0] != version2 || [keyIDBytes]byte(sealed[1:]) != s.keys[0].id
+	return len(sealed) < named || sealed[0] != version || [keyIDBytes]byte(sealed[1:]) != s.keys[0].id
 }
 
 // Seal returns the document sealed for the record of that name: version, key id, nonce, ciphertext.
@@ -127,10 +126,9 @@ func (s *Sealer) Seal(record string, document []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	const named = 1 + keyIDBytes
 	head := named + box.NonceSize()
 	sealed := make([]byte, head, head+len(document)+box.Overhead())
-	sealed[0] = version2
+	sealed[0] = version
 	copy(sealed[1:], key.id[:])
 	if _, err := io.ReadFull(s.entropy, sealed[named:]); err != nil {
 		return nil, fmt.Errorf("seal: nonce: %w", err)
@@ -142,19 +140,13 @@ func (s *Sealer) Seal(record string, document []byte) ([]byte, error) {
 // for a document that no key opens, or that was sealed for another record. The reads of records
 // with personal data call it.
 func (s *Sealer) Open(record string, sealed []byte) ([]byte, error) {
-	if len(sealed) == 0 {
+	if len(sealed) < named || sealed[0] != version {
 		return nil, ErrSealed
 	}
 	for i := range s.keys {
-		key, named := &s.keys[i], 1
-		switch sealed[0] {
-		case version1:
-		case version2:
-			if named += keyIDBytes; len(sealed) < named || [keyIDBytes]byte(sealed[1:]) != key.id {
-				continue
-			}
-		default:
-			return nil, ErrSealed
+		key := &s.keys[i]
+		if [keyIDBytes]byte(sealed[1:]) != key.id {
+			continue
 		}
 		box, err := key.recordCipher(record)
 		if err != nil {

@@ -3,7 +3,6 @@ package seal_test
 import (
 	"bytes"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"testing"
 	"testing/iotest"
@@ -62,21 +61,6 @@ func TestSealFailsWithoutANonce(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 	_, err = seal.New(make([]byte, seal.KeyBytes-1), rand.Reader)
 	require.Error(t, err)
-}
-
-// An earlier version sealed this document under a key of bytes 7.
-func TestDocumentsOfVersion1Open(t *testing.T) {
-	sealed, err := hex.DecodeString("015bf9f98cecaac1e2eb5fc1143e878ace84f3f1d6f7fa53f5d392cc20d1edab40f6a56177166a3c4f3cf29d2256e62e14a256a9")
-	require.NoError(t, err)
-	rotated, err := seal.New(bytes.Repeat([]byte{8}, seal.KeyBytes), rand.Reader,
-		bytes.Repeat([]byte{7}, seal.KeyBytes))
-	require.NoError(t, err)
-	for _, s := range []*seal.Sealer{newSealer(t, 7), rotated} {
-		opened, err := s.Open("person/1", sealed)
-		require.NoError(t, err)
-		require.JSONEq(t, `{"lastName":"Lovelace"}`, string(opened))
-		require.True(t, s.Stale(sealed))
-	}
 }
 
 // Only documents sealed under the first key are not stale.
