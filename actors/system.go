@@ -494,14 +494,6 @@ func (s *System) TenantSlot(name string) ident.Slot {
 	return ident.TenantSlot(s.journal.Identity().Deployment, name)
 }
 
-// Claimed reports whether an idempotency key is claimed in the shard of a slot. It fails with
-// unavailable when the journal does not answer or its last commit in the shard is unresolved. The
-// route that creates a workspace calls it.
-func (s *System) Claimed(ctx context.Context, slot ident.Slot, scope, key string) (bool, error) {
-	_, claimed, err := s.once(ctx, s.shards[slot.Shard()], scope, onceHash(scope, key))
-	return claimed, err
-}
-
 // maxPrepares bounds how often a command is prepared because its records had changed. An actor
 // answers after its records are committed, so the second preparation reads that change. Each
 // further one needs another change in between.

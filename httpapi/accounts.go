@@ -17,10 +17,8 @@ type accountReader struct{ actors Actors }
 // its user's credential has another. It fails only with an error of the store. Sign-in and
 // invitations call it.
 func (r accountReader) credentialOf(ctx context.Context, folded string) (id string, c user.Credential, err error) {
-	id, err = r.userOf(ctx, r.actors.TenantSlot(folded), folded)
-	if err == nil && id == "" {
-		id, err = r.userOf(ctx, ident.UnkeyedSlot(folded), folded)
-	}
+	document, err := r.claimOf(ctx, r.actors.TenantSlot(folded), folded)
+	id = document.UserID
 	if err != nil || id == "" {
 		return "", c, err
 	}
@@ -29,13 +27,6 @@ func (r accountReader) credentialOf(ctx context.Context, folded string) (id stri
 		return "", user.Credential{}, nil
 	}
 	return id, c, err
-}
-
-// userOf returns the id of the user of an email whose account lies in a slot, or "". It fails only
-// with an error of the store.
-func (r accountReader) userOf(ctx context.Context, slot ident.Slot, folded string) (string, error) {
-	document, err := r.claimOf(ctx, slot, folded)
-	return document.UserID, err
 }
 
 // claimOf returns the claim of an email in a slot, the zero document for one that was never claimed

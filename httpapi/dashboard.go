@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -90,9 +89,6 @@ func (h *sessionHandlers) signUp(c *call) (answer, error) {
 	hash, err := h.passwords.Hash(c.ctx, password.Caller{Address: c.peer}, body.Password)
 	if err != nil {
 		return answer{}, passwordFault(err)
-	}
-	if err := h.refuseTakenUnkeyed(c.ctx, body.folded); err != nil {
-		return answer{}, err
 	}
 	view, err := h.registerUser(c, body, hash)
 	if err != nil {
@@ -192,17 +188,6 @@ func (h *sessionHandlers) changePassword(c *call) (answer, error) {
 		CreatedAt: view.CreatedAt}})
 	a.cookie = h.newCookie(secret)
 	return a, err
-}
-
-// refuseTakenUnkeyed refuses a new account for an email whose account lies in the slot that was
-// used before slots were keyed. Register itself refuses one in the keyed slot. The refusal is
-// email_taken. signUp calls it.
-func (h *sessionHandlers) refuseTakenUnkeyed(ctx context.Context, folded string) error {
-	id, err := h.accounts.userOf(ctx, ident.UnkeyedSlot(folded), folded)
-	if err == nil && id != "" {
-		return fault.New(fault.EmailTaken, "an account with this email exists")
-	}
-	return err
 }
 
 // newSession completes a command with a fresh secret and the place (a hash of the address) of the

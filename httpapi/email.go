@@ -203,9 +203,6 @@ func (h *emailHandlers) confirmEmail(c *call) (answer, error) {
 // email and commits. A crash in between leaves the old email, and the claim ends with the change.
 // It fails with email_taken, with the user's refusal, and with unavailable.
 func (h *emailHandlers) replaceEmail(c *call, change emailChange) (answer, error) {
-	if err := h.refuseTakenUnkeyed(c.ctx, change.folded); err != nil {
-		return answer{}, err
-	}
 	hash := user.EmailHash(change.folded)
 	address := user.AddressID(h.actors.TenantSlot(change.folded), hash)
 	until := h.actors.Clock().Add(emailChangeTime)

@@ -57,7 +57,6 @@ type Actors interface {
 	WaitRelayed(ctx context.Context, workspace string)
 	ChangedSince(ctx context.Context, workspace string, after uint64) (changed bool, next uint64, err error)
 	TenantSlot(name string) ident.Slot
-	Claimed(ctx context.Context, slot ident.Slot, scope, key string) (bool, error)
 	Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error)
 	FirmRate(ctx context.Context, currency money.Currency) (money.Rate, error)
 	MidRates(ctx context.Context) (map[string]string, error)

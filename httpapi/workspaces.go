@@ -104,16 +104,10 @@ func (h *workspaceHandlers) createWorkspace(c *call) (answer, error) {
 }
 
 // slotOfNew returns the slot of a new workspace: that of its Idempotency-Key, or a random one
-// without a key. A claim that was made before slots were keyed keeps its unkeyed slot. It fails
-// only without entropy or with an error of the store.
+// without a key. It fails only without entropy.
 func (h *workspaceHandlers) slotOfNew(c *call) (ident.Slot, error) {
 	if c.key == "" {
 		return ident.RandomSlot(h.actors.Entropy())
-	}
-	unkeyed := ident.UnkeyedSlot(c.onceName())
-	claimed, err := h.actors.Claimed(c.ctx, unkeyed, onceScope, c.onceName())
-	if claimed || err != nil {
-		return unkeyed, err
 	}
 	return h.actors.TenantSlot(c.onceName()), nil
 }

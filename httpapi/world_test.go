@@ -108,16 +108,6 @@ type hooked struct {
 	// refuseMint may be set only while no request runs.
 	refuseMint func() error
 	awaited    []string // workspaces whose relay a request awaited
-	// unkeyed gives new tenants the slots of a build that did not key them. It may be set only
-	// while no request runs.
-	unkeyed bool
-}
-
-func (h *hooked) TenantSlot(name string) ident.Slot {
-	if h.unkeyed {
-		return ident.UnkeyedSlot(name)
-	}
-	return h.Actors.TenantSlot(name)
 }
 
 func (h *hooked) Ask(ctx context.Context, e actors.Envelope) (any, error) {

@@ -189,18 +189,7 @@ func SlotOf(id string) (Slot, error) {
 func TenantSlot(deployment UUID, name string) Slot {
 	mac := hmac.New(sha256.New, deployment[:])
 	mac.Write([]byte(name))
-	return slotOfSum(mac.Sum(nil))
-}
-
-// UnkeyedSlot returns the slot that a name had before slots were keyed. Tenants of that time keep
-// it.
-func UnkeyedSlot(name string) Slot {
-	sum := sha256.Sum256([]byte(name))
-	return slotOfSum(sum[:])
-}
-
-func slotOfSum(sum []byte) Slot {
-	slot := Slot(binary.BigEndian.Uint16(sum) >> 4)
+	slot := Slot(binary.BigEndian.Uint16(mac.Sum(nil)) >> 4)
 	if slot == SystemSlot {
 		return 1
 	}
