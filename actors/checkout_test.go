@@ -140,7 +140,7 @@ func (w *testStack) startAnnouncer() (stop func()) {
 func (w *testStack) registerEndpoint(ws string) string {
 	id := w.newID(ident.Endpoint, slotOf(ws))
 	w.mustAsk("webhook", id, ws, webhook.Register{ID: id, Workspace: ws, URL: "https://example.com", Secret: "whsec_1",
-		Events: []string{"*"}})
+		By: ann, Events: []string{"*"}})
 	return id
 }
 

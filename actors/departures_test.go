@@ -9,7 +9,6 @@ import (
 
 	"purser/actors"
 	"purser/actors/fault"
-	"purser/actors/processes"
 	"purser/actors/webhook"
 	"purser/actors/workspace"
 	"purser/persistence"
@@ -21,20 +20,6 @@ var (
 	bob = ident.Derive(2, time.UnixMilli(1), "bob").Format(ident.User)
 	eve = ident.Derive(3, time.UnixMilli(1), "eve").Format(ident.User)
 )
-
-// newMadeHooks is a rig whose owner is a workspace of ann, with bob as an admin.
-func newMadeHooks(t *testing.T, poster processes.Poster) *webhookSystem {
-	h := newWebhookSystem(t, poster, func(c *actors.Config) {
-		for _, kind := range processes.Kinds() {
-			if kind.Name == "workspace" || kind.Name == "user" {
-				c.Kinds = append(c.Kinds, kind)
-			}
-		}
-	})
-	h.tellWorkspace(workspace.Create{ID: h.owner, Name: "Acme", OwnerIDs: []string{ann, bob},
-		FirstKey: workspace.NewKey{ID: h.newID(ident.Key), Label: "k", Prefix: "apk_", SecretHash: "hash", CreatedBy: ann}})
-	return h
-}
 
 func (h *webhookSystem) tellWorkspace(command any) {
 	h.t.Helper()
@@ -74,7 +59,7 @@ func TestEndpointsEndWithTheMembershipOfTheirMaker(t *testing.T) {
 		"demoted": workspace.ChangeRole{UserID: bob, Role: workspace.Member, By: owner},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, v := newMadeHooks(t, newSender(t)), newReceiver(t, 200)
+			h, v := newWebhookSystem(t, newSender(t)), newReceiver(t, 200)
 			others, older := h.registerBy(ann, v.URL), h.registerEndpoint(v.URL, webhook.AllEvents)
 			ending := h.registerBy(bob, v.URL)
 			h.awaitDelivered(h.sendPing(ending))
@@ -90,7 +75,7 @@ func TestEndpointsEndWithTheMembershipOfTheirMaker(t *testing.T) {
 func TestAKeptEndpointBecomesTheOwners(t *testing.T) {
 	for name, removes := range map[string]bool{"removed": true, "demoted": false} {
 		t.Run(name, func(t *testing.T) {
-			h, v := newMadeHooks(t, newSender(t)), newReceiver(t, 200)
+			h, v := newWebhookSystem(t, newSender(t)), newReceiver(t, 200)
 			kept, ending := h.registerBy(bob, v.URL), h.registerBy(bob, v.URL)
 			var command any = workspace.RemoveMember{UserID: bob, By: workspace.Principal{UserID: ann},
 				KeepEndpoints: []string{kept}}
@@ -112,7 +97,7 @@ func TestAKeptEndpointBecomesTheOwners(t *testing.T) {
 func TestAnEndpointOfAStrangerOrMemberReceivesNothingAndEnds(t *testing.T) {
 	for name, maker := range map[string]string{"stranger": eve, "member": bob} {
 		t.Run(name, func(t *testing.T) {
-			h, v, silent := newMadeHooks(t, newSender(t)), newReceiver(t, 200), newReceiver(t, 200)
+			h, v, silent := newWebhookSystem(t, newSender(t)), newReceiver(t, 200), newReceiver(t, 200)
 			others := h.registerBy(ann, v.URL)
 			resume := h.holdDepartures()
 			h.tellWorkspace(workspace.ChangeRole{UserID: bob, Role: workspace.Member,
@@ -142,7 +127,7 @@ func (h *webhookSystem) holdDepartures() (resume func()) {
 // The reaction to a registration may come after the departure of the maker, whose reaction then
 // decides: the kept endpoint stays, the other one ends.
 func TestADelayedReactionToARegistrationLeavesAKeptEndpoint(t *testing.T) {
-	h, owner := newMadeHooks(t, newSender(t)), workspace.Principal{UserID: ann}
+	h, owner := newWebhookSystem(t, newSender(t)), workspace.Principal{UserID: ann}
 	others := h.registerBy(ann, "https://example.com")
 	resume := h.holdDepartures()
 	h.tellWorkspace(workspace.ChangeRole{UserID: bob, Role: workspace.Member, By: owner})

@@ -14,7 +14,6 @@ import (
 	"purser/actors/fault"
 	"purser/actors/partner"
 	"purser/actors/partner/sandbox"
-	"purser/actors/processes"
 	"purser/persistence/money"
 )
 
@@ -84,7 +83,6 @@ func TestAPayoutThatTheBankHasIsNotReleasedByTime(t *testing.T) {
 			w.deposit(ws, cents)
 			recipient := w.newRecipient(ws, "Ada")
 			order := w.newPayout(ws, recipient, cents)
-			order.ExpectedOn = w.clock.now().Format(time.DateOnly)
 			w.mustAsk("balance", ws, ws, order)
 			w.awaitStatus(order.ID, status)
 			if answersLost { // an inquiry follows at once
@@ -117,42 +115,6 @@ func TestAPayoutThatTheBankHasIsNotReleasedByTime(t *testing.T) {
 func (w *bankStack) awaitOverdue(n int64) {
 	w.t.Helper()
 	require.Eventually(w.t, func() bool { return w.system.OverdueCount() == n }, eventuallyWithin, pollEvery)
-}
-
-// TestAPayoutWithoutAnExpectedDayIsListed has a payout of an earlier version, without an expected
-// day. It is listed as overdue from the first inquiry on, and hides no other.
-func TestAPayoutWithoutAnExpectedDayIsListed(t *testing.T) {
-	w, _ := newLossyBankStack(t)
-	defer w.stopAndCloseBank()
-	ws := w.newWorkspace(77)
-	const cents = 1_000 + sandbox.EndingUnreported
-	w.deposit(ws, 2*cents)
-	recipient := w.newRecipient(ws, "Ada")
-	expected := w.newPayout(ws, recipient, cents)
-	expected.ExpectedOn = w.clock.now().Format(time.DateOnly)
-	for _, order := range []balance.CreatePayout{w.newPayout(ws, recipient, cents), expected} {
-		w.mustAsk("balance", ws, ws, order)
-		w.awaitStatus(order.ID, balance.PayoutSubmitted)
-	}
-	listed := func() map[bool]processes.OverdueOrder {
-		overdue, err := w.system.ListOverdue(t.Context())
-		require.NoError(t, err)
-		byDay := map[bool]processes.OverdueOrder{}
-		for _, o := range overdue {
-			byDay[!o.Since.IsZero()] = o
-		}
-		return byDay
-	}
-	require.Empty(t, listed())
-	w.clock.turn(30 * 24 * time.Hour)
-	require.Len(t, listed(), 2)
-	require.Equal(t, expected.ID, listed()[true].ID)
-	unknown := listed()[false].ID
-	require.NoError(t, w.system.ResolveOrder(t.Context(), unknown, false))
-	p, _ := w.readPayout(unknown)
-	require.Equal(t, balance.PayoutFailed, p.Status)
-	require.Len(t, listed(), 1)
-	w.requireCleanAudit()
 }
 
 // TestABankThatCannotBeAskedReleasesNothing loses an order on its way to a bank that then answers

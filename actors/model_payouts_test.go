@@ -133,7 +133,8 @@ func (x *workspaceModel) orderPayout(cents money.Cents, abroad bool) *modelPayou
 		sent: x.stack.clock.now()}
 	order := balance.CreatePayout{Workspace: x.ws, ID: p.id, Key: "key_1", Rail: balance.RailACH, AmountCents: p.cents,
 		Description: "rent", Recipient: balance.Recipient{ID: x.usRecipient, Currency: "USD"},
-		Limits: balance.PayoutLimits{KeyCents: money.MaxAmount, WorkspaceCents: money.MaxAmount}}
+		ExpectedOn: x.stack.clock.now().Format(time.DateOnly),
+		Limits:     balance.PayoutLimits{KeyCents: money.MaxAmount, WorkspaceCents: money.MaxAmount}}
 	if abroad {
 		order.Rail, order.UETR = balance.RailIntlWire, "uetr"
 		order.Recipient = balance.Recipient{ID: x.euRecipient, International: true, Currency: "EUR"}

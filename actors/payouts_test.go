@@ -169,7 +169,8 @@ func (w *bankStack) newPayout(ws, recipient string, cents money.Cents) balance.C
 	return balance.CreatePayout{Workspace: ws, ID: w.newID(ident.Payout, slotOf(ws)), Key: "key_1",
 		Rail:      balance.RailACH,
 		Recipient: balance.Recipient{ID: recipient, Currency: "USD"}, AmountCents: cents, Description: "rent",
-		Limits: balance.PayoutLimits{KeyCents: 1 << 50, WorkspaceCents: 1 << 50}}
+		ExpectedOn: w.clock.now().Format(time.DateOnly),
+		Limits:     balance.PayoutLimits{KeyCents: 1 << 50, WorkspaceCents: 1 << 50}}
 }
 
 // awaitStatus steps the bank until the payout has one of the statuses.

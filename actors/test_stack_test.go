@@ -320,7 +320,7 @@ func slotOf(id string) ident.Slot {
 // newWorkspace creates a workspace in a slot.
 func (w *testStack) newWorkspace(slot ident.Slot) string {
 	w.t.Helper()
-	return w.newWorkspaceOwnedBy(slot, w.newID(ident.User, 7))
+	return w.newWorkspaceOwnedBy(slot, ann)
 }
 
 func (w *testStack) newWorkspaceOwnedBy(slot ident.Slot, owner string) string {
@@ -331,7 +331,7 @@ func (w *testStack) newWorkspaceOwnedBy(slot ident.Slot, owner string) string {
 	_, hash, err := ident.ParseSecret(ident.APISecret, secret)
 	require.NoError(w.t, err)
 	w.mustAsk("workspace", id, id, workspace.Create{ID: id, Name: "Acme", Plan: "alpha",
-		OwnerIDs: []string{owner}, IssuerID: "issuer",
+		OwnerIDs: []string{owner}, Founder: owner, IssuerID: "issuer",
 		IssuerFixture: true, FirstKey: workspace.NewKey{ID: w.newID(ident.Key, slot), Label: "first",
 			Prefix:     secret[:12],
 			SecretHash: hash, CreatedBy: owner}})

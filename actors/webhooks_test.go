@@ -24,6 +24,7 @@ import (
 	"purser/actors/decision"
 	"purser/actors/processes"
 	"purser/actors/webhook"
+	"purser/actors/workspace"
 	outbound "purser/httpapi/webhook"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -70,7 +71,8 @@ func (v *receiver) requests() []receivedRequest {
 	return append([]receivedRequest{}, v.received...)
 }
 
-// webhookSystem is a counterSystem with webhook endpoints, whose deliveries go out over HTTP.
+// webhookSystem is a counterSystem with webhook endpoints, whose deliveries go out over HTTP. Its owner
+// is a workspace of ann, with bob as an admin.
 type webhookSystem struct {
 	*counterSystem
 	owner string
@@ -100,12 +102,19 @@ func newWebhookSystem(t *testing.T, poster processes.Poster, change ...func(*act
 			c.Kinds = append(c.Kinds, actors.Kind{Name: "webhook",
 				New:      func() actors.State { return new(webhook.State) },
 				Personal: []string{webhook.RecordEndpoint}})
+			for _, kind := range processes.Kinds() {
+				if kind.Name == "workspace" || kind.Name == "user" {
+					c.Kinds = append(c.Kinds, kind)
+				}
+			}
 			for _, f := range change {
 				f(c)
 			}
 		}}
 	h.start()
 	t.Cleanup(func() { h.stop() })
+	h.tellWorkspace(workspace.Create{ID: h.owner, Name: "Acme", OwnerIDs: []string{ann, bob},
+		FirstKey: workspace.NewKey{ID: h.newID(ident.Key), Label: "k", Prefix: "apk_", SecretHash: "hash", CreatedBy: ann}})
 	return h
 }
 
@@ -126,7 +135,7 @@ const endpointSecret = "whsec_for-the-tests"
 func (h *webhookSystem) registerEndpoint(url string, events ...string) string {
 	h.t.Helper()
 	id := h.newID(ident.Endpoint)
-	h.askEndpoint(id, webhook.Register{ID: id, Workspace: h.owner, URL: url, Secret: endpointSecret, Events: events})
+	h.askEndpoint(id, webhook.Register{ID: id, Workspace: h.owner, URL: url, Secret: endpointSecret, By: ann, Events: events})
 	return id
 }
 
@@ -466,7 +475,7 @@ func TestEndpointsAreAudited(t *testing.T) {
 	for i := range 4 {
 		id := w.newID(ident.Endpoint, slotOf(ws))
 		w.mustAsk("webhook", id, ws, webhook.Register{ID: id, Workspace: ws, URL: "https://example.com", Secret: "s",
-			Events: []string{"*"}})
+			By: ann, Events: []string{"*"}})
 		if i < 3 {
 			w.mustAsk("webhook", id, ws, webhook.Remove{})
 		}

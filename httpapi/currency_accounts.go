@@ -122,8 +122,8 @@ type onboardingDocument struct {
 	SandboxAutoAccepted bool   `json:"sandboxAutoAccepted"`
 }
 
-// showOnboarding shows the workspace's own kybStatus. A workspace that an earlier version onboarded
-// without recording the acceptance has one action left: to onboard again. It never fails.
+// showOnboarding shows the workspace's own kybStatus. A workspace whose onboarding stopped between the
+// acceptance and its own record has one action left: to onboard again. It never fails.
 func showOnboarding(who *caller, onboarded bool) onboardingDocument {
 	d := onboardingDocument{KYBStatus: who.access.KYBStatus}
 	d.SandboxAutoAccepted = onboarded && who.access.Mode == modeSandbox && d.KYBStatus == kybApproved

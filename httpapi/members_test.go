@@ -322,30 +322,6 @@ func TestTheLastOwnerStays(t *testing.T) {
 	w.listedAs(tn.cookie, tn.workspace, "")
 }
 
-// A workspace's record of an older version has members and no invitations. The members stay, and
-// can invite.
-func TestMembersOfAnOlderVersionStay(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	tn := w.newTenant("olga")
-	bobID, bob := w.person(tn, workspace.Member)
-	slot, err := ident.SlotOf(tn.workspace)
-	require.NoError(t, err)
-	w.settled()
-	record, err := w.journal.Record(t.Context(), slot, "workspace", tn.workspace)
-	require.NoError(t, err)
-	var older map[string]any
-	require.NoError(t, json.Unmarshal(record.Document, &older))
-	delete(older, "invitations")
-	record.Document, err = json.Marshal(older)
-	require.NoError(t, err)
-	w.write(tn, slot, record)
-	list := w.ok(w.get(session(tn.cookie), members))
-	require.Equal(t, bobID, list.text("data", 0, "userId"))
-	w.listedAs(bob, tn.workspace, "member")
-	require.NotEmpty(t, w.ok(w.inviteMember(tn.cookie, "new@example.com", "member")).text("token"))
-}
-
 func TestAKeysLastUseIsKnownToTheMinute(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

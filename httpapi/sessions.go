@@ -20,11 +20,11 @@ func (h *sessionHandlers) sessionRoutes() []route {
 
 // sessionDocument is a session in the interface.
 type sessionDocument struct {
-	ID         string          `json:"id"`
-	CreatedAt  decision.Stamp  `json:"createdAt"`
-	LastUsedAt *decision.Stamp `json:"lastUsedAt"`
-	ExpiresAt  decision.Stamp  `json:"expiresAt"`
-	Current    bool            `json:"current"`
+	ID         string         `json:"id"`
+	CreatedAt  decision.Stamp `json:"createdAt"`
+	LastUsedAt decision.Stamp `json:"lastUsedAt"`
+	ExpiresAt  decision.Stamp `json:"expiresAt"`
+	Current    bool           `json:"current"`
 }
 
 // showSessions lists sessions, the newest first. Every session lasts equally long, so its start
@@ -32,12 +32,8 @@ type sessionDocument struct {
 func showSessions(c *call, sessions []user.Session) []sessionDocument {
 	shown := []sessionDocument{}
 	for _, s := range slices.Backward(sessions) {
-		document := sessionDocument{ID: s.ID(), CreatedAt: decision.StampOf(s.ExpiresAt.Add(-sessionLife)),
-			ExpiresAt: s.ExpiresAt, Current: s.Hash == c.who.session}
-		if !s.UsedAt.IsZero() {
-			document.LastUsedAt = &s.UsedAt
-		}
-		shown = append(shown, document)
+		shown = append(shown, sessionDocument{ID: s.ID(), CreatedAt: decision.StampOf(s.ExpiresAt.Add(-sessionLife)),
+			LastUsedAt: s.UsedAt, ExpiresAt: s.ExpiresAt, Current: s.Hash == c.who.session})
 	}
 	return shown
 }

@@ -70,7 +70,7 @@ func (w *Webhooks) removeUnlessManaged(ctx context.Context, e *persistence.Event
 	if may, err := w.mayReceive(ctx, e.Workspace, endpoint.View); may || err != nil {
 		return err
 	}
-	if follows, err := w.departsAfter(ctx, e, *endpoint.CreatedBy); follows || err != nil {
+	if follows, err := w.departsAfter(ctx, e, endpoint.CreatedBy); follows || err != nil {
 		return err
 	}
 	_, err = w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindWebhook, Stream: e.Stream, Workspace: e.Workspace,
@@ -129,16 +129,12 @@ func (w *Webhooks) removeOrAdopt(ctx context.Context, d departure) error {
 	return nil
 }
 
-// mayReceive reports whether an endpoint's maker still has a role that may have endpoints. An
-// endpoint of an older version has no maker, and may. It fails when the workspace's actor does not
-// answer. Each attempt asks it before it sends.
+// mayReceive reports whether an endpoint's maker still has a role that may have endpoints. It
+// fails when the workspace's actor does not answer. Each attempt asks it before it sends.
 func (w *Webhooks) mayReceive(ctx context.Context, owner string, endpoint webhook.View) (bool, error) {
-	if endpoint.CreatedBy == nil {
-		return true, nil
-	}
 	access, err := actors.ReplyAs[workspace.Access](w.runtime.Ask(ctx, actors.Envelope{Kind: actors.KindWorkspace,
 		Stream: owner, Workspace: owner,
-		Command: workspace.LookUpRole{UserID: *endpoint.CreatedBy}}))
+		Command: workspace.LookUpRole{UserID: endpoint.CreatedBy}}))
 	if fault.Is(err, fault.NotFound) {
 		return false, nil
 	}

@@ -33,7 +33,7 @@ func (m *memberships) listMembership(ctx context.Context, e persistence.Event) e
 	switch event := event.(type) {
 	case workspace.WorkspaceCreated:
 		for _, owner := range event.Owners {
-			if err := join(event.ID, event.Name, owner, workspace.Owner, owner != event.MadeBy()); err != nil {
+			if err := join(event.ID, event.Name, owner, workspace.Owner, owner != event.Founder); err != nil {
 				return err
 			}
 		}

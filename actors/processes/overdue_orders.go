@@ -67,22 +67,18 @@ func (o *openOrder) isSent() bool {
 	return false
 }
 
-// overdueAt returns when an order becomes overdue. known is false for a payout without an expected
-// day, as an earlier version made them; the person may then decide from the first inquiry on. It
-// never fails.
-func (d *OverdueOrders) overdueAt(kind string, o *openOrder) (at time.Time, known bool) {
+// overdueAt returns when an order becomes overdue. It fails for a payout whose expected day does not
+// decode.
+func (d *OverdueOrders) overdueAt(kind string, o *openOrder) (time.Time, error) {
 	switch kind {
 	case balance.RecordConversion:
-		return d.calendar.BankDayAfter(o.CreatedAt, dealBankDays), true
+		return d.calendar.BankDayAfter(o.CreatedAt, dealBankDays), nil
 	case balance.RecordRampOrder:
-		return d.calendar.BankDayAfter(o.CreatedAt, rampBankDays), true
+		return d.calendar.BankDayAfter(o.CreatedAt, rampBankDays), nil
 	}
 	day, err := time.Parse(time.DateOnly, o.ExpectedOn)
-	if err != nil {
-		return o.CreatedAt.Add(balance.LapseAfter), false
-	}
 	const noon = 17 * time.Hour // noon in New York, which is the same day in UTC
-	return d.calendar.BankDayAfter(day.Add(noon), railBankDays[o.Rail]), true
+	return d.calendar.BankDayAfter(day.Add(noon), railBankDays[o.Rail]), err
 }
 
 // note reads an order, and counts and logs it when it is open and overdue; otherwise it is no
@@ -92,7 +88,10 @@ func (d *OverdueOrders) note(ctx context.Context, ref orderRef) error {
 	if err != nil {
 		return err
 	}
-	at, _ := d.overdueAt(ref.kind, &o)
+	at, err := d.overdueAt(ref.kind, &o)
+	if err != nil {
+		return err
+	}
 	now := d.runtime.Clock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,7 +127,7 @@ type OverdueOrder struct {
 	ID        string    `json:"id"`
 	Workspace string    `json:"workspace"`
 	Status    string    `json:"status"`
-	Since     time.Time `json:"since,omitzero"` // zero: not known
+	Since     time.Time `json:"since"`
 }
 
 // ListOverdue reads the records of all orders and returns those that are overdue, at most
@@ -138,15 +137,12 @@ func (d *OverdueOrders) ListOverdue(ctx context.Context) ([]OverdueOrder, error)
 	all := []OverdueOrder{}
 	for shard := range ident.Shards {
 		for _, kind := range []string{balance.RecordPayout, balance.RecordConversion, balance.RecordRampOrder} {
-			err := d.eachOrder(ctx, ident.Shard(shard), kind, func(workspace string, o *openOrder) {
-				at, known := d.overdueAt(kind, o)
-				if !o.isSent() || d.runtime.Clock().Before(at) || len(all) == MaxOverdueListed {
-					return
+			err := d.eachOrder(ctx, ident.Shard(shard), kind, func(workspace string, o *openOrder) error {
+				at, err := d.overdueAt(kind, o)
+				if o.isSent() && !d.runtime.Clock().Before(at) && len(all) < MaxOverdueListed {
+					all = append(all, OverdueOrder{Kind: kind, ID: o.ID, Workspace: workspace, Status: o.Status, Since: at})
 				}
-				if !known {
-					at = time.Time{}
-				}
-				all = append(all, OverdueOrder{Kind: kind, ID: o.ID, Workspace: workspace, Status: o.Status, Since: at})
+				return err
 			})
 			if err != nil {
 				return nil, err
@@ -157,9 +153,9 @@ func (d *OverdueOrders) ListOverdue(ctx context.Context) ([]OverdueOrder, error)
 }
 
 // eachOrder calls visit with each order of a kind in a shard, by id. It fails when a record cannot
-// be read or decoded.
+// be read or decoded, and with visit's error.
 func (d *OverdueOrders) eachOrder(ctx context.Context, shard ident.Shard, kind string,
-	visit func(workspace string, o *openOrder)) error {
+	visit func(workspace string, o *openOrder) error) error {
 	for after := ""; ; {
 		records, err := d.journal.Records(ctx, shard, kind, after, overdueRead)
 		if err != nil || len(records) == 0 {
@@ -167,10 +163,12 @@ func (d *OverdueOrders) eachOrder(ctx context.Context, shard ident.Shard, kind s
 		}
 		for i := range records {
 			o, err := openOrders(kind).Decode(records[i].Document)
+			if err == nil {
+				err = visit(records[i].Workspace, &o)
+			}
 			if err != nil {
 				return err
 			}
-			visit(records[i].Workspace, &o)
 		}
 		after = records[len(records)-1].ID
 	}
@@ -210,9 +208,13 @@ func orderKind(id string) string {
 }
 
 // resolution returns the balance's command of ResolveOrder. It fails with unavailable for an order
-// that is open and not overdue yet.
+// that is open and not overdue yet, and like overdueAt.
 func (d *OverdueOrders) resolution(kind string, o *openOrder, settled bool) (any, error) {
-	if at, _ := d.overdueAt(kind, o); o.isSent() && d.runtime.Clock().Before(at) {
+	at, err := d.overdueAt(kind, o)
+	if err != nil {
+		return nil, err
+	}
+	if o.isSent() && d.runtime.Clock().Before(at) {
 		return nil, fault.New(fault.Unavailable, "The order is not overdue before "+at.Format(time.DateOnly)+
 			"; nothing changed.")
 	}

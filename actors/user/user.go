@@ -64,11 +64,11 @@ type State struct {
 type Session struct {
 	Hash      string         `json:"hash"` // sha256 hex of the secret
 	ExpiresAt decision.Stamp `json:"expiresAt"`
-	UsedAt    decision.Stamp `json:"usedAt,omitzero"` // last recorded use; zero when an older version stored it
+	UsedAt    decision.Stamp `json:"usedAt"` // last recorded use
 }
 
 // Membership is a workspace of the user; Role is owner, admin or member. Foreign marks a workspace
-// that the user did not create. Versions without Foreign stored memberships that count as own.
+// that the user did not create.
 type Membership struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
@@ -106,7 +106,7 @@ type Credential struct {
 type SessionDocument struct {
 	UserID    string         `json:"userId"`
 	ExpiresAt decision.Stamp `json:"expiresAt"`
-	UsedAt    decision.Stamp `json:"usedAt,omitzero"`
+	UsedAt    decision.Stamp `json:"usedAt"`
 }
 
 // Register creates the account. The claim on the email lasts until a change of email releases it: a

@@ -61,13 +61,11 @@ func (s *State) registerEndpoint(m decision.Meta, c Register) (decision.Decision
 	if c.URL == "" || len(c.URL) > MaxURL {
 		return decision.Decision{}, invalidBody("url: 1 to %d bytes", MaxURL)
 	}
-	if c.ID == "" || c.Workspace == "" || c.Secret == "" {
-		panic("BUG: endpoint without an id, a workspace or a secret")
+	if c.ID == "" || c.Workspace == "" || c.By == "" || c.Secret == "" {
+		panic("BUG: endpoint without an id, a workspace, a maker or a secret")
 	}
-	view := View{ID: c.ID, URL: c.URL, Events: slices.Clone(c.Events), CreatedAt: decision.StampOf(m.At)}
-	if c.By != "" {
-		view.CreatedBy = &c.By
-	}
+	view := View{ID: c.ID, URL: c.URL, Events: slices.Clone(c.Events), CreatedBy: c.By,
+		CreatedAt: decision.StampOf(m.At)}
 	return decision.Decision{
 		Events: []decision.Event{Registered{ID: c.ID, Workspace: c.Workspace, Events: slices.Clone(c.Events),
 			By: c.By, At: view.CreatedAt}},
@@ -134,7 +132,7 @@ func (s *State) adoptEndpoint(m decision.Meta, c Adopt) (decision.Decision, erro
 		return decision.Decision{Reply: true}, nil
 	}
 	doc := c.Endpoint
-	doc.CreatedBy = &c.By
+	doc.CreatedBy = c.By
 	return decision.Decision{
 		Events:  []decision.Event{Adopted{ID: s.ID, Workspace: s.Workspace, By: c.By, At: decision.StampOf(m.At)}},
 		Records: []decision.Record{{Kind: RecordEndpoint, ID: s.ID, Document: doc, Personal: true}},

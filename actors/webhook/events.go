@@ -7,13 +7,12 @@ import (
 	"purser/actors/decision"
 )
 
-// Registered records a new endpoint. Events hold neither its URL nor its secret. By, the maker, is
-// unknown in events of older versions.
+// Registered records a new endpoint. Events hold neither its URL nor its secret.
 type Registered struct {
 	ID        string         `json:"id"`
 	Workspace string         `json:"workspace"`
 	Events    []string       `json:"events"`
-	By        string         `json:"by,omitempty"` // usr_ id
+	By        string         `json:"by"` // usr_ id of the maker
 	At        decision.Stamp `json:"at"`
 }
 

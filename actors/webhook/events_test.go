@@ -18,7 +18,7 @@ func TestEventsAreReadForEver(t *testing.T) {
 	at := decision.StampOf(time.Date(2026, 11, 20, 12, 0, 0, 123_000_000, time.UTC))
 	until := decision.StampOf(at.Add(72 * time.Hour))
 	decisiontest.RequireGoldens(t, decodeEvent,
-		webhook.Registered{ID: "whe_1", Workspace: "ws_1",
+		webhook.Registered{ID: "whe_1", Workspace: "ws_1", By: "usr_1",
 			Events: []string{webhook.CheckoutCompleted, webhook.PingEvent},
 			At:     at},
 		webhook.Removed{ID: "whe_1", Workspace: "ws_1", At: at},

@@ -52,7 +52,8 @@ func (s *scenario) step(t *testing.T, d *datadriven.TestData) string {
 		*s = *newScenario()
 		return ""
 	case "register":
-		c := webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com/" + token}
+		c := webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1",
+			URL: "https://example.com/" + token}
 		require.NoError(t, json.Unmarshal([]byte(d.Input), &c))
 		return s.send(t, c)
 	case "remove":
@@ -168,9 +169,4 @@ func (s *scenario) store(t *testing.T, out *strings.Builder, d decision.Decision
 	}
 }
 
-func maker(e webhook.Endpoint) string {
-	if e.CreatedBy == nil {
-		return ""
-	}
-	return " of " + *e.CreatedBy
-}
+func maker(e webhook.Endpoint) string { return " of " + e.CreatedBy }

@@ -104,7 +104,7 @@ type State struct {
 	Events    []string       `json:"events"`
 	Pending   []Pending      `json:"pending,omitempty"` // oldest first
 	CreatedAt decision.Stamp `json:"createdAt"`
-	CreatedBy string         `json:"createdBy,omitempty"` // usr_ id; "" when an older version made it
+	CreatedBy string         `json:"createdBy"` // usr_ id
 }
 
 // Pending is a delivery that has neither succeeded nor failed.
@@ -122,18 +122,18 @@ type Endpoint struct {
 	Secret string `json:"secret"`
 }
 
-// View is an endpoint as the interface shows it. CreatedBy is nil when an older version made it.
+// View is an endpoint as the interface shows it.
 type View struct {
 	ID        string         `json:"id"`
 	URL       string         `json:"url"`
 	Events    []string       `json:"events"`
-	CreatedBy *string        `json:"createdBy"` // usr_ id
+	CreatedBy string         `json:"createdBy"` // usr_ id
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
 // MadeBy reports whether a user made or adopted the endpoint. The members' routes and the process
 // that handles departed members call it.
-func (v View) MadeBy(user string) bool { return v.CreatedBy != nil && *v.CreatedBy == user }
+func (v View) MadeBy(user string) bool { return v.CreatedBy == user }
 
 // Delivery is the record of one event on its way to one endpoint. Body is sent byte for byte.
 // NextAttemptAt is set while the delivery is pending, Failure once it has failed.

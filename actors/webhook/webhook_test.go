@@ -20,7 +20,7 @@ import (
 func TestEveryPendingDeliveryHasATimer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newScenario()
-		s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com",
+		s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1", URL: "https://example.com",
 			Events: []string{"*"}})
 		ids := []string{"whd_a", "whd_b", "whd_c"}
 		made := map[string]int{}
@@ -56,7 +56,7 @@ func TestEveryPendingDeliveryHasATimer(t *testing.T) {
 
 func TestReplayIsRefusedWhenItsAttemptsCouldPassTheLimit(t *testing.T) {
 	s := newScenario()
-	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1", URL: "https://example.com", Events: []string{"*"}})
 	s.send(t, webhook.Ping{ID: "whd_1", Body: "{}"})
 	for runs := 1; ; runs++ {
 		s.failEveryAttempt(t, "whd_1")
@@ -73,7 +73,7 @@ func TestReplayIsRefusedWhenItsAttemptsCouldPassTheLimit(t *testing.T) {
 // before the second is decided.
 func TestTwoReplaysOfOneFailureBeginOneRun(t *testing.T) {
 	s := newScenario()
-	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1", URL: "https://example.com", Events: []string{"*"}})
 	s.send(t, webhook.Ping{ID: "whd_1", Body: "{}"})
 	s.reportAttempt(t, "whd_1", "200")
 	seen := s.records["whd_1"]
@@ -87,7 +87,7 @@ func TestTwoReplaysOfOneFailureBeginOneRun(t *testing.T) {
 
 func TestADeliveryOfAnotherEndpointIsNotReplayed(t *testing.T) {
 	s := newScenario()
-	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, URL: "https://example.com", Events: []string{"*"}})
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1", URL: "https://example.com", Events: []string{"*"}})
 	_, err := s.state.Decide(decision.Meta{At: s.now}, webhook.Replay{Delivery: webhook.Delivery{ID: "whd_1",
 		EndpointID: "whe_2"}})
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)

@@ -1,8 +1,6 @@
 package workspace
 
 import (
-	"slices"
-
 	"purser/actors/decision"
 )
 
@@ -15,20 +13,11 @@ type WorkspaceCreated struct {
 	KYBStatus string   `json:"kybStatus"`
 	Issuer    Issuer   `json:"issuer"`
 	Owners    []string `json:"owners"`
-	// the owner who created it; unknown in events of older versions
+	// the owner who created it; "" when the creating key was made by no owner, directly or through
+	// another key
 	Founder  string         `json:"founder,omitempty"`
 	FirstKey Key            `json:"firstKey"`
 	At       decision.Stamp `json:"at"`
-}
-
-// MadeBy returns the user who created the workspace, "" when the creating key was made by no owner,
-// directly or through another key. For an event of an older version it returns the maker of the
-// first key. The process that lists a user's workspaces calls it.
-func (e WorkspaceCreated) MadeBy() string {
-	if e.Founder == "" && slices.Contains(e.Owners, e.FirstKey.CreatedBy) {
-		return e.FirstKey.CreatedBy
-	}
-	return e.Founder
 }
 
 // KeyCreated records a new key.
@@ -70,7 +59,7 @@ type MemberRoleChanged struct {
 	User      string `json:"user"`
 	Role      string `json:"role"`
 
-	By            string         `json:"by,omitempty"` // unknown in events of older versions
+	By            string         `json:"by"`
 	KeptEndpoints []string       `json:"keptEndpoints,omitempty"`
 	At            decision.Stamp `json:"at"`
 }
@@ -80,7 +69,7 @@ type MemberRoleChanged struct {
 type MemberRemoved struct {
 	Workspace     string         `json:"workspace"`
 	User          string         `json:"user"`
-	By            string         `json:"by,omitempty"` // unknown in events of older versions
+	By            string         `json:"by"`
 	KeptEndpoints []string       `json:"keptEndpoints,omitempty"`
 	At            decision.Stamp `json:"at"`
 }

@@ -35,8 +35,9 @@ func TestEventsAreReadForEver(t *testing.T) {
 		workspace.KeysRevoked{Workspace: workspaceID, Keys: []string{keyID}, By: keyID, At: stamp},
 		workspace.KeyUsed{Workspace: workspaceID, Key: keyID, At: stamp},
 		workspace.MemberAdded{Workspace: workspaceID, Name: "Acme", User: userID, Role: "admin", At: stamp},
-		workspace.MemberRoleChanged{Workspace: workspaceID, Name: "Acme", User: userID, Role: "owner", At: stamp},
-		workspace.MemberRemoved{Workspace: workspaceID, User: userID, At: stamp},
+		workspace.MemberRoleChanged{Workspace: workspaceID, Name: "Acme", User: userID, Role: "owner", By: userID,
+			At: stamp},
+		workspace.MemberRemoved{Workspace: workspaceID, User: userID, By: userID, At: stamp},
 		workspace.KeysKept{Workspace: workspaceID, Keys: []string{keyID}, By: userID, At: stamp},
 		workspace.MemberInvited{Workspace: workspaceID, Invitation: workspace.Invitation{
 			ID: invitationID, EmailHash: strings.Repeat("0f", 32), TokenHash: strings.Repeat("f0", 32), Role: "admin",

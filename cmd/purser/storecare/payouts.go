@@ -90,11 +90,8 @@ func askPayouts(data string, question payoutsQuestion, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "ORDER\tKIND\tWORKSPACE\tSTATUS\tSINCE")
 	for _, o := range answer.Overdue {
-		since := "not known"
-		if !o.Since.IsZero() {
-			since = o.Since.UTC().Format(time.DateOnly)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", o.ID, o.Kind, o.Workspace, o.Status, since)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", o.ID, o.Kind, o.Workspace, o.Status,
+			o.Since.UTC().Format(time.DateOnly))
 	}
 	fmt.Fprintf(table, "%d overdue\n", len(answer.Overdue))
 	return table.Flush()
