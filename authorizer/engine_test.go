@@ -3,11 +3,13 @@ package authorizer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -400,6 +402,22 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 	require.Zero(t, anew.e.Backlog(), "none of them was new")
 	anew.reopen()
 	require.Equal(t, traffic.walks(r), traffic.walks(anew))
+}
+
+func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
+	r := newRig(t, vfs.NewMem())
+	db := r.e.store.db
+	stamp, closer, err := db.Get(keyStamp())
+	require.NoError(t, err)
+	other := slices.Clone(stamp)
+	require.NoError(t, closer.Close())
+	other[3] = formatNumber - 1
+	require.NoError(t, db.Set(keyStamp(), other, pebble.Sync))
+	require.NoError(t, r.e.Close())
+	_, err = Open(r.options())
+	require.ErrorIs(t, err, ErrForeign)
+	require.ErrorContains(t, err, "its format is 1, this program reads 2: start with an empty directory")
+	r.e = nil
 }
 
 func TestStoreOfAnotherDeploymentIsRefused(t *testing.T) {

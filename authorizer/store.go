@@ -30,7 +30,7 @@ const (
 const _ = uint(maxUnsyncedPebble - MaxUnsynced - ident.Shards)
 
 // formatNumber is the version of the key table in doc.go.
-const formatNumber = 1
+const formatNumber = 2
 
 // Errors that stop the start.
 var (
@@ -152,7 +152,8 @@ func (s *store) stamp(o *Options) error {
 		return fmt.Errorf("%w: identity stamp of %d bytes", ErrCorrupt, len(seen))
 	}
 	if n := binary.BigEndian.Uint32(seen); n != formatNumber {
-		return fmt.Errorf("%w: format %d, this program reads %d", ErrForeign, n, formatNumber)
+		return fmt.Errorf("%w: its format is %d, this program reads %d: start with an empty directory, or export with the build that wrote it",
+			ErrForeign, n, formatNumber)
 	}
 	if n := binary.BigEndian.Uint32(seen[4:]); n != ident.Shards {
 		return fmt.Errorf("%w: %d shards, this program has %d", ErrForeign, n, ident.Shards)

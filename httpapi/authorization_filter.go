@@ -119,7 +119,7 @@ func (c *call) readDayOrTime(name string) (at time.Time, isDay bool, err error) 
 }
 
 // filterMark returns the text that binds a cursor to the filters of the query. Without filters it
-// is "", and with a decision alone the decision, as an earlier version had it.
+// is "", and with a decision alone the decision.
 func (c *call) filterMark() string {
 	parts := []string{c.query["decision"]}
 	for _, name := range authorizationFilters[1:] {

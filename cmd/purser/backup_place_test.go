@@ -182,7 +182,7 @@ func TestBackupRemovesTheDirectoryOfAKilledBackup(t *testing.T) {
 	require.DirExists(t, unmarked)
 	_, err := os.Lstat(linked)
 	require.NoError(t, err)
-	require.Contains(t, said, foreign.Dir+": an unfinished backup of an earlier program or another deployment stays")
+	require.Contains(t, said, foreign.Dir+": an unfinished backup of another deployment or without a mark stays")
 	require.Contains(t, said, unmarked+": ")
 	require.NotContains(t, said, running.Dir)
 	_, err = storecare.CheckBackup(to)

@@ -215,7 +215,10 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 		}
 	}
 	for why, damage := range map[string]func(dir string){
-		"BACKUP is not of the form":                 flip(storecare.ManifestFile, first),
+		"BACKUP is not of the form": flip(storecare.ManifestFile, first),
+		`of the form "purser-backup 2", which this program reads, but begins with "purser-backup 1"`: func(dir string) {
+			require.NoError(t, datadir.WriteChecksummed(filepath.Join(dir, storecare.ManifestFile), "purser-backup 1", nil))
+		},
 		"the checksum of BACKUP differs":            flip(storecare.ManifestFile, middle),
 		"the checksum of BACKUP differs ":           flip(storecare.ManifestFile, last),
 		"the checksum of journal.archive differs":   flip(storecare.ArchiveFile, first),

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -29,7 +27,6 @@ const (
 	clockLogEvery  = time.Minute            // between two log lines while the clock is suspect
 	clockWithin    = 10 * time.Second       // for the commands
 	clockMarkForm  = "purser-clock 2"
-	earlierMark    = `{"form":1,` // how a mark without a checksum begins
 )
 
 func clockFile(data string) string { return filepath.Join(data, "clock") }
@@ -39,7 +36,7 @@ func clockFile(data string) string { return filepath.Join(data, "clock") }
 // that all holds expire. newTrustedClock calls it at a start.
 func readClockMark(data string) (*clock.Mark, error) {
 	text, _, err := datadir.ReadChecksummed(clockFile(data), clockMarkForm)
-	if errors.Is(err, fs.ErrNotExist) || isEarlierMark(data) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	var mark clock.Mark
@@ -54,13 +51,6 @@ func readClockMark(data string) (*clock.Mark, error) {
 			clockFile(data), err)
 	}
 	return &mark, nil
-}
-
-// isEarlierMark reports whether the mark has the form before the checksum. Damage to such a mark
-// cannot be seen, so a start ignores it, as a first start has none.
-func isEarlierMark(data string) bool {
-	text, err := os.ReadFile(clockFile(data))
-	return err == nil && bytes.HasPrefix(text, []byte(earlierMark))
 }
 
 // writeClockMark replaces the mark durably. It fails only with the disk's error.

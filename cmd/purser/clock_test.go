@@ -312,8 +312,7 @@ func TestARefusedStepIsRefusedAfterAKillToo(t *testing.T) {
 	v.requireUnharmed(t)
 }
 
-// A deployment of an earlier version has no clock mark. Trusted time then starts no earlier than
-// the newest decision.
+// Without a clock mark trusted time starts no earlier than the newest decision.
 func TestTrustedTimeStartsNoEarlierThanTheNewestDecision(t *testing.T) {
 	data, wall := t.TempDir(), &steppedClock{}
 	m, p := startOnClock(t, data, wall)
@@ -349,13 +348,4 @@ func TestDamagedClockMarkIsRefused(t *testing.T) {
 		_, err := readClockMark(data)
 		require.ErrorContains(t, err, clockFile(data), damage)
 	})
-}
-
-// The mark of an earlier version has no checksum and is ignored.
-func TestClockMarkWithoutChecksumIsIgnored(t *testing.T) {
-	data := t.TempDir()
-	require.NoError(t, os.WriteFile(clockFile(data), []byte(`{"form":1,"trusted":"3026-11-25T01:02:03Z"}`), 0o600))
-	mark, err := readClockMark(data)
-	require.NoError(t, err)
-	require.Nil(t, mark)
 }

@@ -44,7 +44,7 @@ type extent struct {
 type logKind byte
 
 const (
-	plainLog    logKind = iota // by an older program or a backup, as Pebble writes it
+	plainLog    logKind = iota // of a backup, as Pebble writes it
 	mirroredLog                // with two copies of each page
 )
 

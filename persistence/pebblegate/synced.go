@@ -54,8 +54,7 @@ func newSyncedLogs(fs vfs.FS, dir string) *syncedLogs {
 		file: slotFile{fs: fs, path: fs.PathJoin(dir, syncedName), magic: syncedMagic}}
 }
 
-// load reads the newest note. A store of an earlier program has none, and one that is adopted gets
-// an empty one. It fails with ErrDamaged when no slot of the file is valid, and with the disk's
+// load reads the newest note. A store that is adopted gets an empty one. It fails with ErrDamaged when no slot of the file is valid, and with the disk's
 // error. guardStore calls it.
 func (s *syncedLogs) load(adopted bool) error {
 	payload, err := s.file.loadNewest()

@@ -39,7 +39,7 @@
 // The first byte is the table, the second the shard. "lp" is a string after its length as a uvarint: such a part is only
 // ever compared for equality. A part without it is last and keeps the order of its bytes. Integers are big-endian, times
 // are seconds (sign bit flipped) and nanoseconds, "^" is the complement, for newest first. An event's payload of
-// 1 KiB or more is an S2 block (layout 2 of its value), unless that saves less than an eighth or an older build wrote it.
+// 1 KiB or more is an S2 block (layout 2 of its value), unless that saves less than an eighth.
 //
 //	m                                                     format, layout, deployment, store
 //	h shard                                               position, epoch, last ordinal

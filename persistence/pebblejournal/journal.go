@@ -12,13 +12,9 @@ import (
 	"purser/persistence/ident"
 )
 
-// format is the number of the key table in the package comment and of the layouts in it. A store of a later number is refused. A
-// store of firstFormat, in which no event is packed, becomes one of format when it is opened: who cannot read such events then
-// refuses it.
-const (
-	format      = 2
-	firstFormat = 1
-)
+// format is the number of the key table in the package comment, and of the layouts of keys, values
+// and documents. A store of another number is refused.
+const format = 3
 
 var _ persistence.Journal = (*Journal)(nil)
 
@@ -99,8 +95,9 @@ func (j *Journal) identify(o Options) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrForeign, err)
-	case m.format < firstFormat || m.format > format:
-		return fmt.Errorf("%w: its format is %d, this program reads %d", ErrForeign, m.format, format)
+	case m.format != format:
+		return fmt.Errorf("%w: its format is %d, this program reads %d: start with an empty directory, or export with the build that wrote it",
+			ErrForeign, m.format, format)
 	case m.slots != ident.Slots || m.shards != ident.Shards:
 		return fmt.Errorf("%w: it has %d slots in %d shards, this program %d in %d",
 			ErrForeign, m.slots, m.shards, ident.Slots, ident.Shards)
@@ -112,10 +109,7 @@ func (j *Journal) identify(o Options) error {
 	if moved != nil {
 		return fmt.Errorf("%w to %s", ErrMoved, moved)
 	}
-	if err != nil || m.format == format {
-		return err
-	}
-	return j.store.stamp(m.identity)
+	return err
 }
 
 // MarkMoved notes, durably, that the journal continues in another place: from then on Open returns

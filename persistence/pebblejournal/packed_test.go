@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/klauspost/compress/s2"
 	"github.com/stretchr/testify/require"
@@ -75,19 +74,8 @@ func TestCorruptBlocks(t *testing.T) {
 	require.ErrorIs(t, err, errCorrupt)
 }
 
-// encodeEvent1 is the value of an event as builds before layout2 wrote it.
-func encodeEvent1(e *persistence.Event) []byte {
-	v := appendTime([]byte{layout1}, e.At)
-	v = binary.AppendUvarint(v, e.Version)
-	for _, part := range []string{e.ID, e.Workspace, e.Kind, e.Stream, e.Type} {
-		v = appendPart(v, part)
-	}
-	return append(v, e.Payload...)
-}
-
-// TestStoreOfBothLayouts: a store that an older build wrote, and this one went on with, is read whole, and a copy of its content
-// has the large payloads compressed.
-func TestStoreOfBothLayouts(t *testing.T) {
+// TestPackedEventsAreReadAndCopied: packed events are read whole, and a copy of the store has them packed.
+func TestPackedEventsAreReadAndCopied(t *testing.T) {
 	fs := vfs.NewMem()
 	j, epoch := shardOf(t, fs)
 	id := testSlot.Shard()
@@ -101,9 +89,6 @@ func TestStoreOfBothLayouts(t *testing.T) {
 		e.Position = version
 		want = append(want, e)
 	}
-	for _, e := range want[:2] {
-		require.NoError(t, j.store.db.Set(keyEvent(id, e.Position), encodeEvent1(&e), pebble.Sync))
-	}
 	require.NoError(t, j.Close())
 
 	j, _ = shardOf(t, fs)
@@ -115,7 +100,7 @@ func TestStoreOfBothLayouts(t *testing.T) {
 		}
 		return got
 	}
-	require.Equal(t, []byte{layout1, layout1, layout2, layout2}, layouts(j.store))
+	require.Equal(t, bytes.Repeat([]byte{layout2}, len(want)), layouts(j.store))
 	for _, ctx := range []context.Context{t.Context(), persistence.AsStored(t.Context())} {
 		events, err := j.Events(ctx, id, 0, 10)
 		require.NoError(t, err)

@@ -19,7 +19,10 @@ import (
 )
 
 // format identifies the meaning of the tables. Open refuses a store with another number.
-const format = 1
+const format = 2
+
+// anotherBuild ends the error about the tables of another build.
+const anotherBuild = "start with an empty database, or export with the build that wrote it"
 
 var _ persistence.Journal = (*Journal)(nil)
 

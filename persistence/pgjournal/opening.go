@@ -55,7 +55,7 @@ func (j *opening) verifyIdentity(ctx context.Context) error {
 	case err != nil:
 		return err
 	case found != format:
-		return fmt.Errorf("%w: its format is %d, this program reads %d", ErrForeign, found, format)
+		return fmt.Errorf("%w: its format is %d, this program reads %d: %s", ErrForeign, found, format, anotherBuild)
 	case slots != ident.Slots || shards != ident.Shards:
 		return fmt.Errorf("%w: it has %d slots in %d shards, this program %d in %d",
 			ErrForeign, slots, shards, ident.Slots, ident.Shards)
@@ -84,7 +84,7 @@ func (j *opening) checkSchema(ctx context.Context) error {
 	case found < want:
 		return fmt.Errorf("%w of this program: the schema is at %d, migrate it to %d", ErrNoStore, found, want)
 	case found > want:
-		return fmt.Errorf("%w: the schema is at %d, this program knows %d", ErrForeign, found, want)
+		return fmt.Errorf("%w: its schema is at %d, this program reads %d: %s", ErrForeign, found, want, anotherBuild)
 	}
 	return nil
 }

@@ -55,7 +55,8 @@ func ReadChecksummed(path, form string) (rest []byte, sum string, err error) {
 	sum = fmt.Sprintf("%x", sha256.Sum256(rest))
 	switch {
 	case !bytes.HasPrefix(first, []byte(form+" ")):
-		return nil, "", fmt.Errorf("%s is not of the form %q", filepath.Base(path), form)
+		return nil, "", fmt.Errorf("%s is not of the form %q, which this program reads, but begins with %q",
+			filepath.Base(path), form, first[:min(len(first), len(form))])
 	case string(first) != form+" "+sum:
 		return nil, "", fmt.Errorf("the checksum of %s differs", filepath.Base(path))
 	}

@@ -102,7 +102,7 @@ func (s Stores) openDatabase(ctx context.Context, use JournalOptions) (persisten
 	switch {
 	case errors.Is(err, pgjournal.ErrForeign):
 		return nil, fmt.Errorf(
-			"the database of DATABASE_URL is not that of %s, or a newer purser's: name the right one (%w)",
+			"the database of DATABASE_URL is not that of %s, or another build's: name the right one (%w)",
 			s.DataDir,
 			err,
 		)

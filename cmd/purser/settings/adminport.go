@@ -60,8 +60,7 @@ func (f *Faults) operatorSecret(name, value string) string {
 }
 
 // findOperatorSecret reads the operator secret of the data directory, unless a setting has one. It
-// makes a missing one. The file has no checksum: a person may write it, and an earlier version
-// knows no such file.
+// makes a missing one. The file has no checksum: a person may write it.
 func (f *Faults) findOperatorSecret(c *Config) {
 	if c.OperatorSecret != "" {
 		return

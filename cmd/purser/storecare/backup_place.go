@@ -30,7 +30,7 @@ const (
 )
 
 // ForeignBackup is the note about an unfinished backup that may be another deployment's.
-const ForeignBackup = "an unfinished backup of an earlier program or another deployment stays: " +
+const ForeignBackup = "an unfinished backup of another deployment or without a mark stays: " +
 	"remove it if nothing fills it"
 
 // requireOutside refuses a backup in the data directory, whose loss would then be the loss of the

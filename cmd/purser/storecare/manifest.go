@@ -24,7 +24,7 @@ const (
 	ManifestFile = "BACKUP"
 	ArchiveFile  = "journal.archive"
 
-	manifestForm = "purser-backup 1"
+	manifestForm = "purser-backup 2"
 	maxManifest  = 64 << 20
 )
 
