@@ -10,7 +10,7 @@ SBOM        = github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build release run demo audit up down test test-busy test-full verify attacks race race-short walk walk-postgres walk-kafka model test-kafka test-evm mutants fuzz fuzz-edge clients schemathesis pages histories lint vuln bench bench-cards microbench clean
+.PHONY: build release run demo audit up down test test-busy test-full verify attacks race race-short walk walk-postgres walk-kafka model test-kafka test-evm mutants fuzz fuzz-edge clients schemathesis mcp-conformance pages histories lint vuln bench bench-cards microbench clean
 
 # Static, as in the image: with C in it, Pebble's caches come from an allocator that neither gives back nor counts.
 # The commit is stamped, with "+" behind it when the tree but for results is not the commit's; none without a repository of its own.
@@ -137,6 +137,10 @@ clients: build
 # schemathesis against a server, with a key and with a session: three minutes, or PURSER_SCHEMATHESIS_SECONDS.
 schemathesis: build
 	.ci/foreign/schemathesis
+
+# The conformance suite of the Model Context Protocol against a server. Needs Node.
+mcp-conformance: build
+	.ci/foreign/mcp
 
 lint:
 	.ci/lint $(STATICCHECK)

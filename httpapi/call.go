@@ -14,6 +14,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/workspace"
 	"purser/authorizer/drain"
+	"purser/httpapi/mcp"
 	"purser/persistence/ident"
 )
 
@@ -48,6 +49,7 @@ type call struct {
 type header struct {
 	authorization, cookie, idempotencyKey, workspaceID, origin, fetchSite, host, contentType, accept, signature string
 	hasAuthorization, hasIdempotencyKey                                                                         bool
+	rpc                                                                                                         mcp.Head // of a route with rpc
 }
 
 // caller is the principal of a request: a key with the Access of its workspace, or a user, with an
@@ -117,6 +119,9 @@ func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
 		contentType: read("Content-Type"), accept: string(bytes.Join(h.PeekAll("Accept"), []byte(","))),
 		signature: only("partner-signature"), hasAuthorization: len(h.PeekAll("Authorization")) > 0,
 		hasIdempotencyKey: len(h.PeekAll("Idempotency-Key")) > 0,
+	}
+	if r.rpc {
+		c.header.rpc = mcp.Head{Version: read("MCP-Protocol-Version"), Method: read("Mcp-Method"), Name: read("Mcp-Name")}
 	}
 	ctx.VisitUserValues(func(name []byte, value any) {
 		if text, ok := value.(string); ok {

@@ -34,39 +34,41 @@ func (h *toolHandlers) mcpRoutes() []route {
 	return []route{{method: "POST", path: "/api/mcp", auth: authKey, rpc: true, onFullDisk: true, handle: h.answerRPC}}
 }
 
-// toolTable lists the tools. Each reads through a route's handler. It panics for a tool without its
-// route. addTools calls it at the start.
-func toolTable(table []route) []tool {
+// toolTable lists the tools. Each reads through the handler of a GET of the table.
+func (h *toolHandlers) toolTable(table []route) []tool {
+	row := func(name, title, path, description string, arguments ...mcp.Argument) tool {
+		return h.newTool(table, path, mcp.Tool{Name: name, Title: title, Description: description, Arguments: arguments})
+	}
 	return []tool{
-		newTool(table, "get_treasury", "/api/treasury",
+		row("get_treasury", "Treasury", "/api/treasury",
 			"Dollar and stablecoin balances, the month's spend and the newest 25 ledger entries. "+
 				"Amounts are in cents."),
-		newTool(table, "list_ledger_entries", "/api/treasury/ledger",
+		row("list_ledger_entries", "Ledger entries", "/api/treasury/ledger",
 			"Credits and debits of the dollar ledger with their sources, newest first. Amounts are in cents."),
-		newTool(table, "list_payouts", "/api/treasury/payouts",
+		row("list_payouts", "Payouts", "/api/treasury/payouts",
 			"Payouts with their rail, status and history, newest first."),
-		newTool(table, "list_counterparties", "/api/treasury/counterparties",
+		row("list_counterparties", "Counterparties", "/api/treasury/counterparties",
 			"Saved recipients of payouts, newest first."),
-		newTool(table, "list_currency_accounts", "/api/mca/accounts",
+		row("list_currency_accounts", "Currency accounts", "/api/mca/accounts",
 			"Balances in currencies, in smallest units, and what can be done in which."),
-		newTool(table, "list_ramp_orders", "/api/ramp/orders",
+		row("list_ramp_orders", "Ramp orders", "/api/ramp/orders",
 			"Orders between dollars and USDC, and withdrawals of USDC, with their status and fee, newest first. Amounts are in dollars."),
-		newTool(table, "get_fx_rates", "/api/treasury/fx-rates",
+		row("get_fx_rates", "Exchange rates", "/api/treasury/fx-rates",
 			"Indicative exchange rates: units of a currency for one US dollar."),
-		newTool(table, "list_cards", "/api/cards",
+		row("list_cards", "Cards", "/api/cards",
 			"Cards with their state, limits, scopes and the month's spend, newest first."),
-		newTool(table, "get_card", "/api/cards/{id}",
+		row("get_card", "Card", "/api/cards/{id}",
 			"One card and its newest 20 authorizations, each with the reason of its decision.",
 			idOf("cardId", "The card's id", "card_01m7wd7tg0fk6s8by2t41d8sn5")),
-		newTool(table, "list_cardholders", "/api/cardholders", "The people that cards are issued under, newest first."),
-		newTool(table, "list_agents", "/api/agents", "AI agents with their state and public key, newest first."),
-		newTool(table, "list_agent_intents", "/api/agents/{id}/intents",
+		row("list_cardholders", "Cardholders", "/api/cardholders", "The people that cards are issued under, newest first."),
+		row("list_agents", "Agents", "/api/agents", "AI agents with their state and public key, newest first."),
+		row("list_agent_intents", "Agent intents", "/api/agents/{id}/intents",
 			"The newest 50 payment intents an agent has submitted, refused ones "+
 				"with the reason.", idOf("agentId", "The agent's id", "agt_01kagj5fkve16r6sydcvyx2dnv")),
-		newTool(table, "list_checkout_sessions", "/api/v1/checkout/sessions",
+		row("list_checkout_sessions", "Checkout sessions", "/api/v1/checkout/sessions",
 			"Checkout sessions, newest first, with their status and what was "+
 				"received and is due. Amounts are in cents."),
-		newTool(table, "get_checkout_session", "/api/v1/checkout/sessions/{id}",
+		row("get_checkout_session", "Checkout session", "/api/v1/checkout/sessions/{id}",
 			"One checkout session with its addresses and payments.",
 			idOf("sessionId", "The session's id", "cs_01kagj5fkve16r6sydcvyx2dnv")),
 	}
@@ -84,18 +86,19 @@ func idOf(name, description, example string) mcp.Argument {
 	return mcp.Argument{Name: name, Description: description, Required: true, MaxLength: maxArgument, Example: example}
 }
 
-// newTool makes a tool of a GET of the table. A list takes limit and cursor. It panics when the
+// newTool completes a tool of a GET of the table. A list takes limit and cursor. It panics when the
 // table has no such route.
-func newTool(table []route, name, path, description string, arguments ...mcp.Argument) tool {
+func (h *toolHandlers) newTool(table []route, path string, t mcp.Tool) tool {
 	for i := range table {
 		if r := &table[i]; r.method == fasthttp.MethodGet && r.path == path {
 			if len(r.query) > 0 {
-				arguments = append(arguments, pageArguments...)
+				t.Arguments = append(t.Arguments, pageArguments...)
 			}
-			return tool{route: r, Tool: mcp.Tool{Name: name, Description: description, Arguments: arguments}}
+			t.Answer = h.openapi.AnswerSchema(r.describedOperation())
+			return tool{t, r}
 		}
 	}
-	panic("BUG: tool " + name + " reads a route that is not there")
+	panic("BUG: tool " + t.Name + " reads a route that is not there")
 }
 
 // addTools adds the tools that read through a table of routes. Call it once, before the first
@@ -103,7 +106,7 @@ func newTool(table []route, name, path, description string, arguments ...mcp.Arg
 func (h *toolHandlers) addTools(table []route) {
 	h.byName = map[string]tool{}
 	var shown []mcp.Tool
-	for _, t := range toolTable(table) {
+	for _, t := range h.toolTable(table) {
 		h.byName[t.Name] = t
 		shown = append(shown, t.Tool)
 	}
@@ -112,23 +115,24 @@ func (h *toolHandlers) addTools(table []route) {
 
 // answerRPC handles POST /api/mcp: it answers messages of the Model Context Protocol. A body that
 // is not a message answers 400, an error of a message is in its response, and messages without a
-// response answer 202. It fails with not_acceptable for a caller that does not accept JSON, and
-// with unsupported_media_type.
+// response answer 202. It fails with origin_refused for a page of another origin, with
+// not_acceptable for a caller that does not accept JSON, and with unsupported_media_type.
 func (h *toolHandlers) answerRPC(c *call) (answer, error) {
+	if from := c.header.origin; from != "" && from != h.origin {
+		return answer{}, fault.New(fault.OriginRefused, "a page of another origin may not call tools")
+	}
 	if !c.acceptsJSON() {
 		return answer{}, fault.New(notAcceptable, "the answer is application/json")
 	}
 	if err := c.jsonOnly(); err != nil {
 		return answer{}, err
 	}
-	body, refused := h.protocol.Answer(c.body, &toolCaller{handlers: h, call: c})
-	switch {
-	case refused:
-		return answer{status: fasthttp.StatusBadRequest, body: body, code: fault.InvalidBody}, nil
-	case body == nil:
-		return answer{status: fasthttp.StatusAccepted}, nil
+	body, status := h.protocol.Answer(c.header.rpc, c.body, &toolCaller{handlers: h, call: c})
+	a := answer{status: status, body: body}
+	if status >= fasthttp.StatusBadRequest {
+		a.code = fault.InvalidBody
 	}
-	return answer{status: fasthttp.StatusOK, body: body}, nil
+	return a, nil
 }
 
 // acceptsJSON reports whether the caller accepts application/json. A missing Accept header accepts

@@ -150,7 +150,20 @@ func TestEveryToolNeedsItsScope(t *testing.T) {
 	t.Logf("%d pairs of tool and scope", checked)
 }
 
-// A tool's answer equals that of its GET, byte for byte and without white space.
+// compiledSchema compiles a tool's schema of JSON with an independent library.
+func compiledSchema(t *testing.T, text []byte) *jsonschema.Schema {
+	t.Helper()
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	require.NoError(t, err)
+	compiler := jsonschema.NewCompiler()
+	require.NoError(t, compiler.AddResource("urn:tool", document))
+	schema, err := compiler.Compile("urn:tool")
+	require.NoError(t, err)
+	return schema
+}
+
+// A tool's answer equals that of its GET, byte for byte and without white space, and is of the
+// tool's schema of answers.
 func TestToolAnswerEqualsItsRoutesAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -172,6 +185,11 @@ func TestToolAnswerEqualsItsRoutesAnswer(t *testing.T) {
 		var compact bytes.Buffer
 		require.NoError(t, json.Compact(&compact, []byte(text)))
 		require.Equal(t, compact.String(), text, tool.Name)
+		answered, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		require.NoError(t, err)
+		require.Contains(t, string(tool.Answer), `"type":"object"`, tool.Name)
+		require.Error(t, compiledSchema(t, tool.Answer).Validate(map[string]any{}), tool.Name)
+		require.NoError(t, compiledSchema(t, tool.Answer).Validate(answered), tool.Name)
 	}
 	ledger, fault := w.called(tn.all, "list_ledger_entries", `{}`)
 	require.Nil(t, fault)
@@ -189,12 +207,7 @@ func TestEveryToolTakesItsExamples(t *testing.T) {
 	for _, tool := range w.server.tools.byName {
 		text, err := json.Marshal(tool.Schema())
 		require.NoError(t, err)
-		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-		require.NoError(t, err)
-		compiler := jsonschema.NewCompiler()
-		require.NoError(t, compiler.AddResource("urn:"+tool.Name, document))
-		schema, err := compiler.Compile("urn:" + tool.Name)
-		require.NoError(t, err, tool.Name)
+		schema := compiledSchema(t, text)
 		examples := map[string]any{}
 		for _, a := range tool.Arguments {
 			require.NotEmpty(t, a.Description, "%s %s", tool.Name, a.Name)
@@ -379,7 +392,7 @@ func (w *world) connect(who as, mangle func(body string) string) (*sdk.ClientSes
 	return client.Connect(w.t.Context(), w.through(who, mangle), nil)
 }
 
-// The official client connects, lists tools, calls one and pings.
+// The official client connects in the newest revision, lists tools and calls one.
 func TestTheOfficialClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -388,15 +401,16 @@ func TestTheOfficialClient(t *testing.T) {
 	c, err := w.connect(tn.all, nil)
 	require.NoError(t, err)
 	defer c.Close()
-	require.Equal(t, mcp.Version, c.InitializeResult().ProtocolVersion)
+	require.Equal(t, mcp.V2026, c.InitializeResult().ProtocolVersion)
 	require.Equal(t, "purser", c.InitializeResult().ServerInfo.Name)
 	require.Equal(t, w.ok(w.get(nil, "/api/v1/openapi.json")).text("info", "version"),
 		c.InitializeResult().ServerInfo.Version)
-	require.NoError(t, c.Ping(t.Context(), nil))
 	names := []string{}
 	for tool, err := range c.Tools(t.Context(), nil) {
 		require.NoError(t, err)
+		require.NotEmpty(t, tool.Title)
 		require.NotEmpty(t, tool.Description)
+		require.True(t, tool.Annotations.ReadOnlyHint)
 		names = append(names, tool.Name)
 	}
 	require.Equal(t, w.listed(tn.all), names)
@@ -407,9 +421,12 @@ func TestTheOfficialClient(t *testing.T) {
 	text, ok := result.Content[0].(*sdk.TextContent)
 	require.True(t, ok)
 	require.Equal(t, w.ok(w.get(tn.all, "/api/cards/"+card)).raw, text.Text)
+	structured, err := json.Marshal(result.StructuredContent)
+	require.NoError(t, err)
+	require.JSONEq(t, text.Text, string(structured))
 }
 
-// The official client receives every error code.
+// The official client receives every error code, and a refusal of a tool as a result.
 func TestTheOfficialClientSeesEachCode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -424,10 +441,13 @@ func TestTheOfficialClientSeesEachCode(t *testing.T) {
 		require.True(t, isRPC, "%v", err)
 		require.Equal(t, code, e.Code, "%v", err)
 	}
-	f(whole, mcp.MethodNotFound, "list_nothing", nil)
-	f(whole, mcp.InvalidParams, "get_card", map[string]any{})
-	f(whole, mcp.InvalidParams, "list_cards", map[string]any{"limit": 101})
-	f(whole, mcp.ToolFailed, "get_card", map[string]any{"cardId": "card_unknown"})
+	f(whole, mcp.InvalidParams, "list_nothing", nil)
+	for tool, arguments := range map[string]map[string]any{"get_card": {"cardId": "card_unknown"},
+		"list_agent_intents": {}, "list_cards": {"limit": 101}} {
+		result, err := whole.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: arguments})
+		require.NoError(t, err)
+		require.True(t, result.IsError, tool)
+	}
 	_, err = whole.ListPrompts(t.Context(), nil)
 	e, isRPC := errors.AsType[*jsonrpc.Error](err)
 	require.True(t, isRPC, "%v", err)

@@ -37,17 +37,19 @@ const { tools } = await client.listTools();
 assert.ok(tools.length >= 12, `${tools.length} tools`);
 for (const tool of tools) assert.equal(tool.inputSchema.type, "object", tool.name);
 
-const { content } = await client.callTool({ name: "list_cards", arguments: { limit: 1 } });
+const { content, structuredContent } = await client.callTool({ name: "list_cards", arguments: { limit: 1 } });
 const read = await fetch(`${url}/api/cards?limit=1`, { headers: { Authorization: `Bearer ${key}` } });
 assert.equal(content[0].text, await read.text());
 const { data: [newest], nextCursor: cursor } = JSON.parse(content[0].text);
 const next = await client.callTool({ name: "list_cards", arguments: { limit: 1, cursor } });
 assert.notEqual(JSON.parse(next.content[0].text).data[0].id, newest.id);
 
-await fails(client.callTool({ name: "list_everything" }), -32601);
+assert.deepEqual(structuredContent, JSON.parse(content[0].text));
+await fails(client.callTool({ name: "list_everything" }), -32602);
 await fails(client.request({ method: "resources/everything" }, result), -32601);
-await fails(client.callTool({ name: "get_card", arguments: {} }), -32602);
-await fails(client.callTool({ name: "get_card", arguments: { cardId: "card_unknown" } }), -32010);
+for (const args of [{}, { cardId: "card_unknown" }]) {
+  assert.ok((await client.callTool({ name: "get_card", arguments: args })).isError, JSON.stringify(args));
+}
 
 const narrow = await connect(await newKey(["read:cards"]));
 assert.ok((await narrow.listTools()).tools.every((tool) => !tool.name.includes("treasury")));

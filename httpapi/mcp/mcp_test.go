@@ -48,22 +48,28 @@ func (k *kiosk) Call(tool string, arguments map[string]string) (json.RawMessage,
 	return json.Marshal(map[string]any{tool: arguments})
 }
 
-// The scenarios are bodies with their answers. "(refused)" precedes the reply to a body without a
-// message.
+// The scenarios are bodies with their answers: of V2024, or with the header fields of the command. A
+// status that is not 200 precedes the reply, "(refused)" for 400.
 func TestConversations(t *testing.T) {
 	server := newKiosk()
 	datadriven.RunTest(t, "testdata/conversations.txt", func(t *testing.T, d *datadriven.TestData) string {
-		host := &kiosk{}
-		reply, refused := server.Answer([]byte(strings.ReplaceAll(d.Input, `\xff`, "\xff")), host)
+		host, head := &kiosk{}, Head{}
+		d.MaybeScanArgs(t, "version", &head.Version)
+		d.MaybeScanArgs(t, "method", &head.Method)
+		d.MaybeScanArgs(t, "name", &head.Name)
+		reply, status := server.Answer(head, []byte(strings.ReplaceAll(d.Input, `\xff`, "\xff")), host)
 		require.True(t, reply == nil || json.Valid(reply), "%s", reply)
-		switch text := string(reply); {
-		case reply == nil:
+		switch text := string(reply); status {
+		case 200:
+			return text
+		case 202:
 			require.Zero(t, host.calls)
+			require.Nil(t, reply)
 			return "(nothing)"
-		case refused:
+		case 400:
 			return "(refused) " + text
 		default:
-			return text
+			return fmt.Sprintf("(%d) %s", status, text)
 		}
 	})
 }
@@ -72,12 +78,12 @@ func TestConversations(t *testing.T) {
 func TestBatchesAreBounded(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x"}}}`
 	host := &kiosk{}
-	reply, refused := newKiosk().Answer([]byte("["+strings.Repeat(call+",", MaxBatch-1)+call+"]"), host)
-	require.False(t, refused)
+	reply, status := newKiosk().Answer(Head{}, []byte("["+strings.Repeat(call+",", MaxBatch-1)+call+"]"), host)
+	require.Equal(t, 200, status)
 	require.Equal(t, MaxBatch, host.calls)
 	require.Equal(t, MaxBatch, bytes.Count(reply, []byte(`"result"`)))
-	reply, refused = newKiosk().Answer([]byte("["+strings.Repeat(call+",", MaxBatch)+call+"]"), host)
-	require.True(t, refused)
+	reply, status = newKiosk().Answer(Head{}, []byte("["+strings.Repeat(call+",", MaxBatch)+call+"]"), host)
+	require.Equal(t, 400, status)
 	require.Equal(t, MaxBatch, host.calls)
 	require.Equal(t, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch has 1 to 32 messages"}}`,
 		string(reply))
@@ -87,7 +93,7 @@ func TestBatchesAreBounded(t *testing.T) {
 func TestIDsAreEchoed(t *testing.T) {
 	for _, id := range []string{`0`, `-0`, `1.0`, `1e3`, `12345678901234567890123`, `"a"`, `""`, `"\u00e9<&\/"`, `null`,
 		`"7"`} {
-		reply, _ := newKiosk().Answer([]byte(`{"jsonrpc":"2.0","id": `+id+` ,"method":"ping"}`), &kiosk{})
+		reply, _ := newKiosk().Answer(Head{}, []byte(`{"jsonrpc":"2.0","id": `+id+` ,"method":"ping"}`), &kiosk{})
 		require.Equal(t, `{"jsonrpc":"2.0","id":`+id+`,"result":{}}`, string(reply))
 		require.Equal(t, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32001,"message":"no"}}`,
 			string(Refusal([]byte(`{"jsonrpc":"2.0","method":"ping","id":`+id+`}`),
@@ -110,7 +116,7 @@ func compiled(t testing.TB, tool *Tool) *jsonschema.Schema {
 }
 
 // The check of arguments accepts exactly the values that an independent library accepts by the
-// schema.
+// schema, when an optional null is left out.
 func TestTheSchemaIsTheCheck(t *testing.T) {
 	tool := &Tool{Name: "get_card", Arguments: []Argument{cardID, limit}}
 	schema := compiled(t, tool)
@@ -128,7 +134,12 @@ func TestTheSchemaIsTheCheck(t *testing.T) {
 		}
 		text, err := json.Marshal(given)
 		require.NoError(t, err)
-		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if limit, isGiven := given["limit"]; isGiven && limit == nil {
+			delete(given, "limit")
+		}
+		without, err := json.Marshal(given)
+		require.NoError(t, err)
+		document, err := jsonschema.UnmarshalJSON(bytes.NewReader(without))
 		require.NoError(t, err)
 		read, refused := tool.readArguments(text)
 		if strings.Contains(string(text), `\u0000`) {
@@ -139,6 +150,7 @@ func TestTheSchemaIsTheCheck(t *testing.T) {
 			return
 		}
 		taken++
+		require.Len(t, read, len(given))
 		for name, value := range given {
 			require.Equal(t, fmt.Sprint(value), read[name])
 		}
@@ -146,19 +158,24 @@ func TestTheSchemaIsTheCheck(t *testing.T) {
 	require.NotZero(t, taken)
 }
 
-// FuzzAnswer answers fuzzed bodies. The reply is nil, a response, or an array of responses with one
-// for each message with an id.
+// FuzzAnswer answers fuzzed bodies, in each revision. The reply is nil, a response, or an array of
+// responses with one for each message with an id.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `[1,{"jsonrpc":"2.0","method":"x"}]`,
 		`{"id":{}}`,
 		"{\"\xff\":1}", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x","limit":1e2}}}`} {
-		f.Add([]byte(seed))
+		f.Add("", "", "", []byte(seed))
 	}
+	f.Add(V2026, "tools/call", "get_card", []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":`+
+		`{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},`+
+		`"name":"get_card","arguments":{"cardId":"x"}}}`))
+	f.Add(V2025, "", "", []byte(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`))
 	server := newKiosk()
-	f.Fuzz(func(t *testing.T, body []byte) {
-		reply, refused := server.Answer(body, &kiosk{})
+	f.Fuzz(func(t *testing.T, version, method, name string, body []byte) {
+		reply, status := server.Answer(Head{version, method, name}, body, &kiosk{})
+		require.Contains(t, []int{200, 202, 400, 404}, status)
+		require.Equal(t, status == 202, reply == nil)
 		if reply == nil {
-			require.False(t, refused)
 			return
 		}
 		responses := []response{{}}
@@ -174,8 +191,8 @@ func FuzzAnswer(f *testing.F) {
 			require.NotEmpty(t, r.ID)
 			require.NotEqual(t, r.Result == nil, r.Error == nil, "%s", reply)
 		}
-		if refused {
-			require.Contains(t, []int{ParseError, InvalidRequest}, responses[0].Error.Code)
+		if status != 200 {
+			require.NotNil(t, responses[0].Error)
 		}
 	})
 }
@@ -190,6 +207,6 @@ type response struct {
 func BenchmarkAnswer(b *testing.B) {
 	server, host := newKiosk(), &kiosk{}
 	for i := 0; b.Loop(); i++ {
-		server.Answer([]byte(`{"jsonrpc":"2.0","id":`+strconv.Itoa(i)+`,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x"}}}`), host)
+		server.Answer(Head{}, []byte(`{"jsonrpc":"2.0","id":`+strconv.Itoa(i)+`,"method":"tools/call","params":{"name":"get_card","arguments":{"cardId":"x"}}}`), host)
 	}
 }

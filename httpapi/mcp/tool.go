@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,11 +12,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Tool is a tool of the server. Its schema is made of its arguments, and calls are checked against
-// them.
+// Tool is a tool of the server, which only reads. Its schema is made of its arguments, and calls are
+// checked against them. Answer is the schema of its answer, an object.
 type Tool struct {
-	Name, Description string
-	Arguments         []Argument
+	Name, Title, Description string
+	Arguments                []Argument
+	Answer                   json.RawMessage
 }
 
 // Argument is a named argument: a string, or an integer when Max is not 0.
@@ -46,9 +48,9 @@ func (t *Tool) Schema() map[string]any {
 		"additionalProperties": false}
 }
 
-// readArguments checks the arguments of a call. It accepts the values that the schema accepts,
-// except integers in another notation (1.0, 1e2) and U+0000 in a string. It fails with
-// InvalidParams for a missing, unknown or bad argument.
+// readArguments checks the arguments of a call. An optional argument that is null counts as absent.
+// It accepts the values that the schema accepts, except integers in another notation (1.0, 1e2) and
+// U+0000 in a string. It fails with InvalidParams for a missing, unknown or bad argument.
 func (t *Tool) readArguments(arguments jsontext.Value) (map[string]string, error) {
 	var given map[string]jsontext.Value
 	switch arguments.Kind() {
@@ -63,10 +65,11 @@ func (t *Tool) readArguments(arguments jsontext.Value) (map[string]string, error
 	read := map[string]string{}
 	for _, a := range t.Arguments {
 		value, isGiven := given[a.Name]
-		if !isGiven {
-			if a.Required {
-				return nil, invalidParams(a.Name + " is required")
-			}
+		delete(given, a.Name)
+		switch {
+		case !isGiven && a.Required:
+			return nil, invalidParams(a.Name + " is required")
+		case !isGiven, value.Kind() == 'n' && !a.Required:
 			continue
 		}
 		text, problem := a.readValue(value)
@@ -75,7 +78,7 @@ func (t *Tool) readArguments(arguments jsontext.Value) (map[string]string, error
 		}
 		read[a.Name] = text
 	}
-	if len(read) < len(given) {
+	if len(given) > 0 {
 		return nil, invalidParams("an argument is not known; " + t.argumentNames())
 	}
 	return read, nil

@@ -113,7 +113,8 @@ func TestNullablesAreObjectsOrEnumerations(t *testing.T) {
 
 func isRPC(variants []string) bool {
 	return slices.ContainsFunc(variants, func(ref string) bool {
-		return slices.Contains([]string{"#/components/schemas/RpcRequest", "#/components/schemas/RpcError"}, ref)
+		return slices.Contains([]string{"#/components/schemas/RpcRequest", "#/components/schemas/RpcError",
+			"#/components/schemas/RpcRevisions"}, ref)
 	})
 }
 

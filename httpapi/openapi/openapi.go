@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ type body struct {
 // concurrent use.
 type Document struct {
 	json   []byte
+	tree   map[string]any
 	bodies map[Operation]*body
 }
 
@@ -67,7 +69,7 @@ func compileDocument() (*Document, error) {
 	if err := compiler.AddResource(location, tree); err != nil {
 		return nil, fmt.Errorf("openapi: %w", err)
 	}
-	d := &Document{json: text, bodies: map[Operation]*body{}}
+	d := &Document{json: text, tree: tree, bodies: map[Operation]*body{}}
 	schemas := asObject(asObject(tree["components"])["schemas"])
 	for path, item := range asObject(tree["paths"]) {
 		for method, operation := range asObject(item) {
@@ -136,6 +138,48 @@ func asObject(v any) map[string]any {
 
 // JSON returns the description as JSON. The caller must not change it.
 func (d *Document) JSON() []byte { return d.json }
+
+// schemaRef begins a reference to a named schema.
+const schemaRef = "#/components/schemas/"
+
+// AnswerSchema returns the schema of an operation's 200 in JSON, which is an object. The schemas that
+// it refers to are among its $defs.
+func (d *Document) AnswerSchema(op Operation) json.RawMessage {
+	answer := d.tree
+	for _, name := range []string{"paths", op.Path, strings.ToLower(op.Method), "responses", "200", "content",
+		"application/json", "schema"} {
+		answer = asObject(answer[name])
+	}
+	definitions := map[string]any{}
+	d.collectRefs(answer, definitions)
+	schema := map[string]any{"type": "object", "$defs": definitions}
+	maps.Copy(schema, answer)
+	text, err := json.Marshal(schema)
+	if err != nil {
+		panic("BUG: a schema that was JSON is none: " + err.Error())
+	}
+	return bytes.ReplaceAll(text, []byte(schemaRef), []byte("#/$defs/"))
+}
+
+// collectRefs adds the named schemas that a part of the description refers to, and those that they
+// refer to.
+func (d *Document) collectRefs(part any, into map[string]any) {
+	switch v := part.(type) {
+	case map[string]any:
+		for _, member := range v {
+			d.collectRefs(member, into)
+		}
+	case []any:
+		for _, item := range v {
+			d.collectRefs(item, into)
+		}
+	case string:
+		if name, isRef := strings.CutPrefix(v, schemaRef); isRef && into[name] == nil {
+			into[name] = asObject(asObject(d.tree["components"])["schemas"])[name]
+			d.collectRefs(into[name], into)
+		}
+	}
+}
 
 // Decode parses a body strictly, validates it against the operation's schema and decodes it into a
 // struct, which must have every field of the schema. An optional member that is null counts as

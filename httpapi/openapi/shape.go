@@ -38,7 +38,7 @@ func shapeOf(schema, schemas map[string]any, depth int) *shape {
 // its variants. shapeOf calls it.
 func (s *shape) addSchema(schema, schemas map[string]any, depth int) {
 	if ref, ok := schema["$ref"].(string); ok {
-		s.addSchema(asObject(schemas[strings.TrimPrefix(ref, "#/components/schemas/")]), schemas, depth)
+		s.addSchema(asObject(schemas[strings.TrimPrefix(ref, schemaRef)]), schemas, depth)
 	}
 	for _, keyword := range []string{"oneOf", "anyOf", "allOf"} {
 		variants, _ := schema[keyword].([]any)
