@@ -18,13 +18,6 @@ import (
 	"purser/httpapi/openapi"
 )
 
-func sharedDescription(t testing.TB) *openapi.Document {
-	t.Helper()
-	d, err := openapi.Load()
-	require.NoError(t, err)
-	return d
-}
-
 func TestTheTableAndTheDescriptionAgree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
