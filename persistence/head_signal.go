@@ -25,7 +25,7 @@ func (t *HeadSignal) Head() Head {
 }
 
 // Advance publishes a durable head and wakes the readers in Wait. An older position or epoch
-// changes nothing. Journals call it after each commit and Raise.
+// changes nothing.
 func (t *HeadSignal) Advance(h Head) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

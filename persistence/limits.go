@@ -17,8 +17,7 @@ const (
 
 // Check returns ErrTooLarge, naming the limit, when the batch exceeds a limit, and ErrRefused when
 // a name in it cannot be stored by every store. It panics when an item of the batch belongs to
-// another shard: this is a bug of the caller, and no read would find the item again. Both journals
-// call it for each batch of an Append.
+// another shard: this is a bug of the caller, and no read would find the item again.
 func (b *Batch) Check(shard ident.Shard) error {
 	if len(b.Events) > MaxBatchEvents {
 		return tooLarge("events", len(b.Events), MaxBatchEvents)

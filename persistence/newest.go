@@ -15,8 +15,7 @@ import (
 const newestReaders = 8
 
 // NewestEventTime returns the latest time of the last events of all shards, zero when the journal
-// has no event. It fails only when the journal cannot be read. The server calls it at its start, to
-// keep its time from being before that event.
+// has no event. It fails only when the journal cannot be read.
 func NewestEventTime(ctx context.Context, j Journal) (time.Time, error) {
 	var times [ident.Shards]time.Time
 	var errs [ident.Shards]error

@@ -37,7 +37,7 @@ type recentEvent struct {
 
 // Add caches events of one shard, in the order of their positions, and evicts the oldest events of
 // all shards beyond recentBytes. It copies the payloads. A gap before an event discards the shard's
-// earlier events. Journals call it after each commit.
+// earlier events.
 func (r *RecentEvents) Add(shard ident.Shard, events ...Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

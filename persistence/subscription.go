@@ -113,8 +113,8 @@ func (noopListener) Repeated(ident.Shard, int)                          {}
 func (noopListener) Gap(ident.Shard, uint64, uint64)                    {}
 func (noopListener) Failed(shard ident.Shard, _ error, _ time.Duration) {}
 
-// Subscribe returns a subscription that reads the journal, with one goroutine per shard. The server
-// uses it for its consumers unless they read Kafka. It fails only for invalid options.
+// Subscribe returns a subscription that reads the journal, with one goroutine per shard. It fails
+// only for invalid options.
 func Subscribe(o SubscriptionOptions) (Subscription, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -228,7 +228,7 @@ func (f *Feed) At() uint64 { return f.at }
 
 // CatchUp delivers events from the journal through its head at the time of the call. It fails with
 // ErrAhead, which is permanent, and with the errors of the journal and the handler; the next call
-// begins at the handler's position again. Subscriptions call it.
+// begins at the handler's position again.
 func (f *Feed) CatchUp(ctx context.Context) error {
 	head := f.o.Journal.Head(f.shard).Position
 	return f.deliverFromPosition(ctx, func() error { return f.deliverFromJournal(ctx, head) })
@@ -236,7 +236,6 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 
 // Offer delivers events of another source, in any order and number. It drops applied events and
 // reads events that are missing before an offered event from the journal. It fails as CatchUp does.
-// The subscription that reads Kafka calls it.
 func (f *Feed) Offer(ctx context.Context, events []Event) error {
 	return f.deliverFromPosition(ctx, func() error { return f.deliverOffered(ctx, events) })
 }

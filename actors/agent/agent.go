@@ -66,8 +66,8 @@ type View struct {
 	CreatedAt     decision.Stamp `json:"createdAt"`
 }
 
-// View returns a copy of the agent as the interface shows it. It never fails. The decisions reply
-// it to the agents' routes.
+// View returns a copy of the agent as the interface shows it. The decisions reply it to the agents'
+// routes.
 func (s *State) View() View {
 	return View{ID: s.ID, AgentName: s.AgentName, Description: s.Description, Protocols: slices.Clone(s.Protocols),
 		State: s.State, PublicKeyPem: s.PublicKeyPem, KeyID: intent.KeyID(s.PublicKey),

@@ -45,8 +45,7 @@ func (s *State) clone() State {
 }
 
 // registerAgent creates the agent and counts it against MaxPerWorkspace, which the commit checks.
-// It fails with invalid_body for a wrong field or public key. A second Register panics. Decide
-// calls it, for the POST route of agents.
+// It fails with invalid_body for a wrong field or public key. A second Register panics.
 func (s *State) registerAgent(m decision.Meta, c Register) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: agent registered twice")
@@ -70,7 +69,7 @@ func (s *State) registerAgent(m decision.Meta, c Register) (decision.Decision, e
 }
 
 // validate fails with invalid_body and the field's name for a name, description, protocol or key
-// out of bounds. registerAgent calls it.
+// out of bounds.
 func (c Register) validate() error {
 	if n := utf8.RuneCountInString(c.AgentName); n < 1 || n > MaxName {
 		return invalidBody("agentName must have 1 to %d characters", MaxName)
@@ -97,8 +96,7 @@ func invalidBody(format string, args ...any) *fault.Error {
 }
 
 // changeState sets the state. Setting the present state writes nothing. It fails with invalid_body
-// for an unknown state, and with agent_terminated for any other state of a terminated agent. Decide
-// calls it, for the PATCH route of agents.
+// for an unknown state, and with agent_terminated for any other state of a terminated agent.
 func (s *State) changeState(m decision.Meta, c ChangeState) (decision.Decision, error) {
 	moved := Moved{Agent: s.ID, Workspace: s.Workspace, At: decision.StampOf(m.At)}
 	switch {
@@ -127,7 +125,6 @@ func (s *State) agentDecision(events ...decision.Event) decision.Decision {
 
 // acceptIntent logs an accepted intent, which the caller has judged. It fails with the Refusal of a
 // frozen or terminated agent, because the state may have changed since. A malformed intent panics.
-// Decide calls it, for the route that submits an intent.
 func (s *State) acceptIntent(m decision.Meta, c Accept) (decision.Decision, error) {
 	if s.State != StateActive {
 		return decision.Decision{}, s.inactiveReason().Refusal()
@@ -147,8 +144,7 @@ func (s *State) refuseIntent(m decision.Meta, c Refuse) (decision.Decision, erro
 	return s.logDecision(e, n, LogEntry{LogID: c.LogID, RejectionReason: &reason, ReceivedAt: at}, c.Submission), nil
 }
 
-// logDecision adds an entry to the log, and deletes the oldest entry of a full log. It never fails.
-// acceptIntent and refuseIntent call it.
+// logDecision adds an entry to the log, and deletes the oldest entry of a full log.
 func (s *State) logDecision(e decision.Event, n int64, entry LogEntry, c Submission) decision.Decision {
 	given := func(text string) *string {
 		if text == "" {

@@ -33,7 +33,6 @@ const (
 
 // Judge returns the first reason against accepting the submission at a time, or "" when there is
 // none. It never returns IntentReplay. It does not change the state, which must be a committed one.
-// The route that submits an intent calls it before it sends Accept or Refuse.
 func (s *State) Judge(c Submission, at time.Time) Reason {
 	switch {
 	case c.Parsed == nil || c.Parsed.AgentID != s.ID:
@@ -72,8 +71,7 @@ func (r Reason) publicReason() Reason {
 	return r
 }
 
-// Refusal returns the fault that the submitter of a refused intent gets. It never returns nil. The
-// route that submits an intent and acceptIntent call it.
+// Refusal returns the fault that the submitter of a refused intent gets. It never returns nil.
 func (r Reason) Refusal() *fault.Error {
 	f := fault.New(fault.Code(r), "")
 	switch r {

@@ -162,7 +162,7 @@ func Run(ctx context.Context, s Sources) (Report, error) {
 // auditShards audits some shards and adds them to r. While the stores are in use it reads those
 // with differences again. The last look reports the differences that the look before has shown too:
 // an operation in progress shows one, such as its reservation, and has ended by the next look. It
-// fails when a store cannot be read. Run calls it.
+// fails when a store cannot be read.
 func (s *Sources) auditShards(ctx context.Context, shards []ident.Shard, r *Report) error {
 	before := map[difference]bool{}
 	for look := 1; ; look++ {
@@ -212,7 +212,7 @@ func repeatedFindings(findings []Finding, before map[difference]bool) []Finding 
 // has everything that the ones before it refer to: the book, the journal, the authorizer. Then it
 // sums the journal's events, compares its records, adds the events that the authorizer has followed
 // beyond the journal's snapshot and the rest of its log, and compares the authorizer. It fails when
-// a store cannot be read. auditShards calls it.
+// a store cannot be read.
 func (s *Sources) readShards(ctx context.Context, shards []ident.Shard) (all map[ident.Shard]*shardTotals, err error) {
 	all = make(map[ident.Shard]*shardTotals, len(shards))
 	for _, shard := range shards {
@@ -263,8 +263,7 @@ func (s *Sources) readShard(
 	return b.readLog(authorizer)
 }
 
-// addShard adds the counts, the findings and the losses of a shard, up to MaxFindings. It never
-// fails. auditShards calls it.
+// addShard adds the counts, the findings and the losses of a shard, up to MaxFindings.
 func (r *Report) addShard(b *shardTotals) {
 	r.Events += int64(b.position)
 	r.Transfers += int64(len(b.transfers))
@@ -284,8 +283,7 @@ func (r *Report) addShard(b *shardTotals) {
 	r.Findings = append(r.Findings, b.findings[:min(room, len(b.findings))]...)
 }
 
-// sleep waits for d, or fails with the context's error when ctx ends first. The looks at busy
-// shards and the pauses between reads call it.
+// sleep waits for d, or fails with the context's error when ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

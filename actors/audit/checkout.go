@@ -20,7 +20,6 @@ type checkoutSession struct {
 const tallyOpenLinks = "tally_checkout_open"
 
 // checkoutEvent folds an event of a checkout session. It fails when the payload does not decode.
-// foldEvent calls it.
 func (b *shardTotals) checkoutEvent(e *persistence.Event) error {
 	switch e.Type {
 	case "checkout.created.v1":
@@ -45,7 +44,8 @@ func (b *shardTotals) checkoutEvent(e *persistence.Event) error {
 	return nil
 }
 
-// sessionCreated takes the terms of a new link, and counts it as open. It fails when the payload does not decode. checkoutEvent calls it.
+// sessionCreated takes the terms of a new link, and counts it as open. It fails when the payload
+// does not decode.
 func (b *shardTotals) sessionCreated(e *persistence.Event) error {
 	var p struct {
 		linkTerms
@@ -61,7 +61,6 @@ func (b *shardTotals) sessionCreated(e *persistence.Event) error {
 }
 
 // sessionCancelled folds the cancellation of a link. It fails when the payload does not decode.
-// checkoutEvent calls it.
 func (b *shardTotals) sessionCancelled(e *persistence.Event) error {
 	var p struct{ At string }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -72,7 +71,7 @@ func (b *shardTotals) sessionCancelled(e *persistence.Event) error {
 }
 
 // sessionMoved folds the new status of a link, and counts a link that it opens or closes. It fails
-// when the payload does not decode. checkoutEvent calls it.
+// when the payload does not decode.
 func (b *shardTotals) sessionMoved(e *persistence.Event) error {
 	var p struct{ To string }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -82,8 +81,7 @@ func (b *shardTotals) sessionMoved(e *persistence.Event) error {
 	return nil
 }
 
-// moveLink gives a link a status, and counts it in or out of the tally of open links. It never
-// fails.
+// moveLink gives a link a status, and counts it in or out of the tally of open links.
 func (b *shardTotals) moveLink(e *persistence.Event, status string) {
 	l := b.linkOf(e.Stream)
 	was, is := isOpenLink(l.Status), isOpenLink(status)
@@ -101,8 +99,7 @@ func isOpenLink(status string) bool {
 }
 
 // sessionCompleted folds the completion of a link, and compares it with an earlier one, with the
-// link's terms and with its payments. It fails when the payload does not decode. checkoutEvent
-// calls it.
+// link's terms and with its payments. It fails when the payload does not decode.
 func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
 	b.moveLink(e, "completed")
 	var p struct {
@@ -124,7 +121,7 @@ func (b *shardTotals) sessionCompleted(e *persistence.Event) error {
 
 // checkCompletion checks that a completed link's shortfall is within its tolerance, and that its
 // confirmed payments cover the rest of its amount. A simulated completion needs no payments.
-// Differences are findings. sessionCompleted calls it.
+// Differences are findings.
 func (b *shardTotals) checkCompletion(session string, l *checkoutLink) {
 	if l.ShortfallCents < 0 || l.ShortfallCents > l.ToleranceCents {
 		b.expectEqual("checkout", session, "shortfall", fmt.Sprintf("0 to %d", l.ToleranceCents), l.ShortfallCents)
@@ -143,7 +140,7 @@ func (b *shardTotals) checkCompletion(session string, l *checkoutLink) {
 }
 
 // checkoutCredited folds the credit of a paid link to the stablecoin balance. A wrong amount or
-// posting is a finding. It fails when the payload does not decode. foldEvent calls it.
+// posting is a finding. It fails when the payload does not decode.
 func (b *shardTotals) checkoutCredited(e *persistence.Event) error {
 	var p struct {
 		Session        string
@@ -163,7 +160,7 @@ func (b *shardTotals) checkoutCredited(e *persistence.Event) error {
 }
 
 // sessionCredited folds the link's own record of its credit, and compares it with the completion.
-// It fails when the payload does not decode. checkoutEvent calls it.
+// It fails when the payload does not decode.
 func (b *shardTotals) sessionCredited(e *persistence.Event) error {
 	var p struct {
 		AmountUsdCents, ShortfallCents money.Cents
@@ -182,7 +179,7 @@ func (b *shardTotals) sessionCredited(e *persistence.Event) error {
 }
 
 // stablecoinReceived folds a deposit of stablecoins and checks its postings. It fails when the
-// payload does not decode. foldEvent calls it.
+// payload does not decode.
 func (b *shardTotals) stablecoinReceived(e *persistence.Event) error {
 	var p struct {
 		AmountUsdCents money.Cents
@@ -197,7 +194,7 @@ func (b *shardTotals) stablecoinReceived(e *persistence.Event) error {
 }
 
 // checkoutRecord compares the record of a session with its events; differences are findings. It
-// fails when the document does not decode. compareStates calls it for each session.
+// fails when the document does not decode.
 func (b *shardTotals) checkoutRecord(r *persistence.Record) error {
 	var got checkoutLink
 	if err := json.Unmarshal(r.Document, &got); err != nil {

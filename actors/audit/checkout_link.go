@@ -86,7 +86,7 @@ func (b *shardTotals) linkOf(session string) *checkoutLink {
 
 // paymentSeen folds a payment that was found in a block: a new one, or a known one in another
 // block. Beyond maxSightings the oldest withdrawn block is dropped. It fails when the payload does
-// not decode. checkoutEvent calls it.
+// not decode.
 func (b *shardTotals) paymentSeen(e *persistence.Event) error {
 	var p struct{ Payment linkPayment }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -114,8 +114,7 @@ func (b *shardTotals) paymentSeen(e *persistence.Event) error {
 }
 
 // sightingChanged folds a change of the block that holds a payment. A block without the payment is
-// a finding. It fails when the payload does not decode. checkoutEvent calls it for confirmations
-// and withdrawals.
+// a finding. It fails when the payload does not decode.
 func (b *shardTotals) sightingChanged(e *persistence.Event, change func(s *linkSighting, shown int)) error {
 	var p struct {
 		linkPayment
@@ -139,7 +138,7 @@ func (p *linkPayment) sightingIndex(blockHash string) int {
 }
 
 // paymentInBlock returns the payment with q's chain, transaction and index that a block holds; nil
-// without one. The folds of payments call it.
+// without one.
 func (l *checkoutLink) paymentInBlock(q *linkPayment, blockHash string) *linkPayment {
 	for i := range l.Payments {
 		p := &l.Payments[i]
@@ -151,7 +150,7 @@ func (l *checkoutLink) paymentInBlock(q *linkPayment, blockHash string) *linkPay
 }
 
 // paymentWithContents returns the payment with q's chain, transaction, index and amount, in any
-// block; nil without one. paymentSeen calls it.
+// block; nil without one.
 func (l *checkoutLink) paymentWithContents(q *linkPayment) *linkPayment {
 	for i := range l.Payments {
 		p := &l.Payments[i]
@@ -170,15 +169,13 @@ func (p *linkPayment) isConfirmed() bool {
 	})
 }
 
-// accepts reports whether the link accepts the asset of a payment on its chain. confirmedCents
-// calls it.
+// accepts reports whether the link accepts the asset of a payment on its chain.
 func (l *checkoutLink) accepts(p *linkPayment) bool {
 	return slices.ContainsFunc(l.Pairs, func(q linkPair) bool { return q.Asset == p.Asset && q.Chain == p.Chain })
 }
 
 // confirmedCents is the worth of the confirmed payments at the link's prices, rounded down once for
 // each asset, at most money.MaxAmount. It fails for units or a price that are not a number.
-// checkCompletion calls it.
 func (l *checkoutLink) confirmedCents() (money.Cents, error) {
 	units := map[string]*big.Int{}
 	for i := range l.Payments {
@@ -210,7 +207,7 @@ func (l *checkoutLink) confirmedCents() (money.Cents, error) {
 }
 
 // worthOf is the worth of units of an asset in cents, rounded down. It fails for an asset whose
-// price is not a number. confirmedCents calls it.
+// price is not a number.
 func (l *checkoutLink) worthOf(asset string, units *big.Int) (*big.Int, error) {
 	price, decimals := "1", int64(6)
 	switch asset {

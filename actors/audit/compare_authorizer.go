@@ -18,8 +18,7 @@ type authorizerCheck struct {
 
 // compareAuthorizer compares funds, holds, rules and spend counters with the totals; differences
 // are findings. Every reservation is a finding: a settled or refused one is removed, and one in
-// progress is gone at the next look. It fails when the authorizer cannot be read. readShards calls
-// it.
+// progress is gone at the next look. It fails when the authorizer cannot be read.
 func compareAuthorizer(a AuthorizerSnapshot, all map[ident.Shard]*shardTotals) error {
 	c := &authorizerCheck{totals: all, reserved: map[ident.UUID]money.Cents{}, due: map[ident.UUID]int64{}}
 	for shard, b := range all {
@@ -50,7 +49,7 @@ func (c *authorizerCheck) totalsOf(id ident.UUID) *shardTotals { return c.totals
 
 // compareReservation adds a reservation to its workspace's sum and reports it as a finding: with
 // the server at rest none may be open. Its error is always nil, as the authorizer's iterator of
-// reservations requires. compareAuthorizer calls it for each reservation.
+// reservations requires.
 func (c *authorizerCheck) compareReservation(r Reservation) error {
 	b := c.totalsOf(r.Workspace)
 	if b == nil {
@@ -73,8 +72,7 @@ func (c *authorizerCheck) markSeen(id ident.UUID) {
 }
 
 // visitUnseen visits the ids in the totals that were not marked seen since the last call. An id
-// that does not parse is a finding. Its error is always nil. The searches for missing funds, holds,
-// rules and spends call it.
+// that does not parse is a finding. Its error is always nil.
 func visitUnseen[V any](c *authorizerCheck, prefix string, of func(*shardTotals) map[string]V,
 	visit func(b *shardTotals, id string, v V)) error {
 	for _, b := range c.totals {
@@ -94,7 +92,7 @@ func visitUnseen[V any](c *authorizerCheck, prefix string, of func(*shardTotals)
 }
 
 // compareFunds compares the funds of a workspace with its totals; differences are findings. Its
-// error is always nil. compareAuthorizer calls it for each workspace.
+// error is always nil.
 func (c *authorizerCheck) compareFunds(f Funds) error {
 	b := c.totalsOf(f.Workspace)
 	if b == nil {
@@ -111,7 +109,7 @@ func (c *authorizerCheck) compareFunds(f Funds) error {
 }
 
 // missingFunds reports the workspaces of the totals without funds in the authorizer, unless their
-// sums are zero. Its error is always nil. compareAuthorizer calls it after the walk over funds.
+// sums are zero. Its error is always nil.
 func (c *authorizerCheck) missingFunds() error {
 	return visitUnseen(c, ident.Workspace, func(b *shardTotals) map[string]*account { return b.accounts },
 		func(b *shardTotals, id string, a *account) {
@@ -122,8 +120,7 @@ func (c *authorizerCheck) missingFunds() error {
 }
 
 // compareHold compares a hold with its authorization in the totals; differences are findings. It
-// notes the expiry for compareDue. Its error is always nil. compareAuthorizer calls it for each
-// hold.
+// notes the expiry for compareDue. Its error is always nil.
 func (c *authorizerCheck) compareHold(h Hold) error {
 	b := c.totalsOf(h.ID)
 	if b == nil {
@@ -152,7 +149,7 @@ func (c *authorizerCheck) compareHold(h Hold) error {
 }
 
 // missingHolds reports the authorizations of the totals without a hold in the authorizer, unless
-// nothing is held. Its error is always nil. compareAuthorizer calls it after the walk over holds.
+// nothing is held. Its error is always nil.
 func (c *authorizerCheck) missingHolds() error {
 	return visitUnseen(c, ident.Authorization,
 		func(b *shardTotals) map[string]*authorization { return b.authorizations },
@@ -168,7 +165,7 @@ func formatID(prefix string, id ident.UUID) string {
 }
 
 // compareDue matches a line of the expiry index with the expiry of its hold; a line without an
-// authorization is a finding. Its error is always nil. compareAuthorizer calls it for each line.
+// authorization is a finding. Its error is always nil.
 func (c *authorizerCheck) compareDue(d Due) error {
 	b := c.totalsOf(d.Hold)
 	if b == nil {
@@ -193,7 +190,7 @@ func (c *authorizerCheck) missingDue() error {
 }
 
 // compareSpend compares a card's monthly spend with the totals; a difference is a finding. Its
-// error is always nil. compareAuthorizer calls it for each card.
+// error is always nil.
 func (c *authorizerCheck) compareSpend(s Spend) error {
 	b := c.totalsOf(s.Card)
 	if b == nil {
@@ -207,7 +204,7 @@ func (c *authorizerCheck) compareSpend(s Spend) error {
 }
 
 // missingSpends reports the cards of the totals without a spend in the authorizer, unless it is
-// zero. Its error is always nil. compareAuthorizer calls it after the walk over spends.
+// zero. Its error is always nil.
 func (c *authorizerCheck) missingSpends() error {
 	return visitUnseen(c, ident.Card, func(b *shardTotals) map[string]*cardTotals { return b.cards },
 		func(b *shardTotals, id string, known *cardTotals) {

@@ -75,7 +75,7 @@ func (p postingPosition) String() string {
 }
 
 // openBook reads the book's position and accounts of a shard; nil without a book. It fails when the
-// book cannot be read. readShards calls it before the journal's snapshot.
+// book cannot be read.
 func openBook(ctx context.Context, b Book, shard ident.Shard) (*bookReader, error) {
 	if b == nil {
 		return nil, nil
@@ -89,7 +89,7 @@ func openBook(ctx context.Context, b Book, shard ident.Shard) (*bookReader, erro
 }
 
 // summary counts the accounts and postings compared so far and the events that the book lags behind
-// head. addShard calls it.
+// head.
 func (l *bookReader) summary(head uint64) BookSummary {
 	lag := int64(0)
 	if head > l.standing.Position {
@@ -108,7 +108,7 @@ func (l *bookReader) accountOf(key bookAccount) *accountTotal {
 }
 
 // nextLine returns the next posting of the book without taking it; nil after the last. It fails
-// when the book cannot be read. takeBookedPosting calls it.
+// when the book cannot be read.
 func (l *bookReader) nextLine(ctx context.Context) (*book.Entry, error) {
 	if len(l.lines) == 0 && !l.ended {
 		lines, err := l.book.Lines(ctx, l.shard, l.last.position, l.last.leg, l.standing.Position, recordsPerRead)
@@ -128,7 +128,7 @@ func (l *bookReader) nextLine(ctx context.Context) (*book.Entry, error) {
 
 // compareBookedEvent compares the book's postings of an event with the event's, unless the book
 // lags behind it. Differences, and a payload that does not decode, are findings. It fails when the
-// book cannot be read. readEvents calls it for each event.
+// book cannot be read.
 func (b *shardTotals) compareBookedEvent(ctx context.Context, e *persistence.Event) error {
 	if b.bookReader == nil || e.Kind != "balance" || e.Position > b.bookReader.standing.Position {
 		return nil
@@ -147,7 +147,7 @@ func (b *shardTotals) compareBookedEvent(ctx context.Context, e *persistence.Eve
 }
 
 // compareBookedPosting compares one posting of an event with the book's; differences are findings.
-// It fails when the book cannot be read. compareBookedEvent calls it.
+// It fails when the book cannot be read.
 func (b *shardTotals) compareBookedPosting(ctx context.Context, e *persistence.Event, leg int, p posting) error {
 	if p.Currency == "" {
 		p.Currency = "USD"
@@ -177,7 +177,6 @@ func (b *shardTotals) compareBookedPosting(ctx context.Context, e *persistence.E
 
 // takeBookedPosting takes the book's posting at a position; nil when there is none. Each earlier
 // posting belongs to no event and is a finding. It fails when the book cannot be read.
-// compareBookedPosting and compareBook call it.
 func (b *shardTotals) takeBookedPosting(ctx context.Context, at postingPosition) (*book.Entry, error) {
 	for {
 		line, err := b.bookReader.nextLine(ctx)
@@ -197,8 +196,7 @@ func (b *shardTotals) takeBookedPosting(ctx context.Context, at postingPosition)
 }
 
 // compareBook compares the rest of the book's postings and its accounts with the totals;
-// differences are findings. It fails when the book cannot be read. readShard calls it after the
-// shard's events.
+// differences are findings. It fails when the book cannot be read.
 func (b *shardTotals) compareBook(ctx context.Context) error {
 	if b.bookReader == nil {
 		return nil

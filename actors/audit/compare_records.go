@@ -14,7 +14,7 @@ import (
 type recordCheck struct{ *shardTotals }
 
 // compareRecords compares all records of the shard with the totals; differences are findings. It
-// fails when the journal cannot be read. readShard calls it.
+// fails when the journal cannot be read.
 func (k *recordCheck) compareRecords(ctx context.Context, journal persistence.Snapshot) error {
 	for kind, row := range stateKinds {
 		if err := k.compareStates(ctx, journal, kind, row.compare); err != nil {
@@ -41,7 +41,7 @@ func (k *recordCheck) compareRecords(ctx context.Context, journal persistence.Sn
 }
 
 // compareDocuments compares the kinds that have one record per thing in the totals; differences are
-// findings. It fails when the journal cannot be read. compareRecords calls it.
+// findings. It fails when the journal cannot be read.
 func (k *recordCheck) compareDocuments(ctx context.Context, journal persistence.Snapshot) error {
 	if err := matchAll(ctx, k.shardTotals, journal, "deposit", maps.Clone(k.deposits)); err != nil {
 		return err
@@ -99,7 +99,7 @@ type monthSpend struct {
 }
 
 // compareIndex compares the authorization indexes with the totals: each authorization is listed
-// once. It fails when the journal cannot be read. compareDocuments calls it.
+// once. It fails when the journal cannot be read.
 func (k *recordCheck) compareIndex(ctx context.Context, journal persistence.Snapshot) error {
 	named := make(map[string]int, len(k.authorizations))
 	err := k.eachRecord(ctx, journal, "authorization_index",
@@ -116,7 +116,7 @@ func (k *recordCheck) compareIndex(ctx context.Context, journal persistence.Snap
 }
 
 // indexRecord compares an index record with the authorizations that it lists, and counts them in
-// named. It fails when the document does not decode. compareIndex calls it for each record.
+// named. It fails when the document does not decode.
 func (k *recordCheck) indexRecord(r *persistence.Record, named map[string]int) error {
 	var run struct{ AuthorizationIDs []string } // the authorizations of a run
 	if err := json.Unmarshal(r.Document, &run); err != nil {
@@ -140,7 +140,7 @@ func (k *recordCheck) indexRecord(r *persistence.Record, named map[string]int) e
 }
 
 // eachRecord visits all records of a kind in the shard. An error of visit is a finding. It fails
-// when the journal cannot be read. The comparisons of records call it.
+// when the journal cannot be read.
 func (b *shardTotals) eachRecord(ctx context.Context, journal persistence.Snapshot, kind string,
 	visit func(*persistence.Record) error) error {
 	after := ""
@@ -163,7 +163,6 @@ func (b *shardTotals) eachRecord(ctx context.Context, journal persistence.Snapsh
 
 // compareStates compares the states of a kind of actor: each stream has one, at the stream's
 // version. compare, if not nil, compares the document. It fails when the journal cannot be read.
-// compareRecords calls it for each kind.
 func (k *recordCheck) compareStates(ctx context.Context, journal persistence.Snapshot, kind string,
 	compare func(*recordCheck, *persistence.Record) error) error {
 	seen := map[string]bool{}
@@ -187,7 +186,7 @@ func (k *recordCheck) compareStates(ctx context.Context, journal persistence.Sna
 }
 
 // cardRecord compares a card's terms with those of its last event. It fails when the document does
-// not decode. compareStates calls it for each card.
+// not decode.
 func (k *recordCheck) cardRecord(r *persistence.Record) error {
 	var t cardTerms
 	if err := json.Unmarshal(r.Document, &t); err != nil {
@@ -198,7 +197,7 @@ func (k *recordCheck) cardRecord(r *persistence.Record) error {
 }
 
 // balanceRecord compares a workspace's balance with the totals, term by term; differences are
-// findings. It fails when the document does not decode. compareStates calls it for each balance.
+// findings. It fails when the document does not decode.
 func (k *recordCheck) balanceRecord(r *persistence.Record) error {
 	var d struct {
 		UsdCents, HoldCents, CardCents, LedgerCents, SuspenseCents, MonthSpend, ReservedCents,
@@ -237,7 +236,7 @@ func (k *recordCheck) balanceRecord(r *persistence.Record) error {
 }
 
 // ledgerRecord compares a ledger line with its transfer, and marks the transfer in seen. It fails
-// when the document does not decode. compareRecords calls it for each line.
+// when the document does not decode.
 func (k *recordCheck) ledgerRecord(r *persistence.Record, seen map[string]bool) error {
 	var line struct {
 		Direction, TransferGroup string
@@ -272,8 +271,7 @@ func orNone(cents *money.Cents) any {
 	return *cents
 }
 
-// checkDirection reports a line of a ledger that is neither a debit nor a credit. The comparisons
-// of ledger lines and of activity lines call it.
+// checkDirection reports a line of a ledger that is neither a debit nor a credit.
 func (b *shardTotals) checkDirection(kind, id, direction string) {
 	if direction != "debit" {
 		b.expectEqual(kind, id, "direction", "credit", direction)
@@ -282,7 +280,7 @@ func (b *shardTotals) checkDirection(kind, id, direction string) {
 
 // matchAll compares the records of a kind with the expected documents, one record each; differences
 // are findings. It removes the matched ones from expected. It fails when the journal cannot be
-// read. The comparisons of deposits, payouts, cards and other documents call it.
+// read.
 func matchAll[D comparable](ctx context.Context, b *shardTotals, journal persistence.Snapshot, kind string,
 	expected map[string]D) error {
 	err := b.eachRecord(ctx, journal, kind, func(r *persistence.Record) error {

@@ -26,8 +26,7 @@ type conversionQuote struct {
 	CreatedAt     string `json:"createdAt"`
 }
 
-// conversionQuoted folds a new quote. It fails when the payload does not decode. foldEvent calls
-// it.
+// conversionQuoted folds a new quote. It fails when the payload does not decode.
 func (cb *currencyTotals) conversionQuoted(e *persistence.Event) error {
 	var p struct{ Quote conversionQuote }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -40,7 +39,7 @@ func (cb *currencyTotals) conversionQuoted(e *persistence.Event) error {
 }
 
 // useQuote marks the quote of a new conversion as used. A conversion of other amounts than the
-// quote's is a finding. conversionCreated calls it.
+// quote's is a finding.
 func (cb *currencyTotals) useQuote(id string, c conversion) {
 	q := cb.quotes[id]
 	cb.expectEqual("conversion", c.ID, "quote used before", "", cb.users[id])
@@ -68,7 +67,7 @@ func conversionMoveAllowed(from, to string) bool {
 }
 
 // conversionCreated folds a new conversion: its sale is held and its purchase is expected. It fails
-// when the payload does not decode. foldEvent calls it.
+// when the payload does not decode.
 func (cb *currencyTotals) conversionCreated(e *persistence.Event) error {
 	var p struct {
 		Conversion struct {
@@ -95,7 +94,7 @@ func (cb *currencyTotals) conversionCreated(e *persistence.Event) error {
 }
 
 // conversionMoved folds a move: the held amount is sold or freed; an abandoned conversion can still
-// sell. It fails when the payload does not decode. foldEvent calls it.
+// sell. It fails when the payload does not decode.
 func (cb *currencyTotals) conversionMoved(e *persistence.Event) error {
 	var p struct {
 		Conversion, From, To string

@@ -30,7 +30,6 @@ type currencyTotals struct {
 type incomingAmounts struct{ pending, buying money.Minor }
 
 // addIncoming adds a to a balance's pending pay-ins, or to its purchases. An overflow is a finding.
-// The folds of conversions and pay-ins call it.
 func (cb *currencyTotals) addIncoming(workspace string, a amount, payin bool) {
 	key := currencyHolding{workspace, a.Currency}
 	sums := cb.incoming[key]
@@ -98,7 +97,7 @@ func (cb *currencyTotals) amountsOf(workspace, currency string) *holdingAmounts 
 }
 
 // currencyOpened folds the opening of a balance in a currency. It fails when the payload does not
-// decode. foldEvent calls it.
+// decode.
 func (cb *currencyTotals) currencyOpened(e *persistence.Event) error {
 	var p struct{ Currency string }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -110,8 +109,7 @@ func (cb *currencyTotals) currencyOpened(e *persistence.Event) error {
 	return nil
 }
 
-// payinAnnounced folds a pending pay-in. It fails when the payload does not decode. foldEvent calls
-// it.
+// payinAnnounced folds a pending pay-in. It fails when the payload does not decode.
 func (cb *currencyTotals) payinAnnounced(e *persistence.Event) error {
 	var p struct{ Payin payin }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -125,7 +123,7 @@ func (cb *currencyTotals) payinAnnounced(e *persistence.Event) error {
 }
 
 // payinArrived folds an arrived pay-in and checks its postings. It fails when the payload does not
-// decode. foldEvent calls it.
+// decode.
 func (cb *currencyTotals) payinArrived(e *persistence.Event) error {
 	var p struct {
 		Payin    string
@@ -147,8 +145,7 @@ func (cb *currencyTotals) payinArrived(e *persistence.Event) error {
 }
 
 // expectCurrencyPostings adds postings of currencies and compares the sums by account with the
-// expected ones. Each transfer must sum to zero in each currency. Differences are findings. The
-// folds of conversions and pay-ins call it.
+// expected ones. Each transfer must sum to zero in each currency. Differences are findings.
 func (cb *currencyTotals) expectCurrencyPostings(e *persistence.Event, postings []posting,
 	want map[bookAccount]money.Minor) {
 	sums, got := map[transferCurrency]money.Minor{}, map[bookAccount]money.Minor{}
@@ -184,7 +181,7 @@ func (cb *currencyTotals) expectCurrencyPostings(e *persistence.Event, postings 
 }
 
 // compareHoldings compares the currency balances of a workspace's record with the events;
-// differences are findings. It fails when the document does not decode. balanceRecord calls it.
+// differences are findings. It fails when the document does not decode.
 func (cb *currencyTotals) compareHoldings(r *persistence.Record) error {
 	var d struct {
 		Currencies []struct {
@@ -221,7 +218,7 @@ func (cb *currencyTotals) compareHoldings(r *persistence.Record) error {
 
 // compareCurrencies compares the records of balances in currencies with the events. The activity
 // lines must show every change of an available balance, and nothing else. Differences are findings.
-// It fails when the journal cannot be read. compareDocuments calls it.
+// It fails when the journal cannot be read.
 func (cb *currencyTotals) compareCurrencies(ctx context.Context, journal persistence.Snapshot) error {
 	left := maps.Clone(cb.lines)
 	err := cb.eachRecord(ctx, journal, "currency_activity", func(r *persistence.Record) error {

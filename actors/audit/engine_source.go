@@ -24,7 +24,7 @@ func FromEngine(e Engine) Authorizer { return engineSource{e} }
 type engineSource struct{ engine Engine }
 
 // Snapshot reads the durable ends of the logs first, so that the snapshot has those entries. The
-// caller closes it. readShards calls it.
+// caller closes it.
 func (e engineSource) Snapshot() AuthorizerSnapshot {
 	s := &engineSnapshot{}
 	for i := range s.synced {
@@ -48,7 +48,7 @@ const entriesPerRead = 1000
 
 // Log visits the entries of a shard after a sequence number, encoded as the journal stores them, so
 // that an audit decodes one format only. It fails with visit's error, or when the log cannot be
-// read. readLog calls it.
+// read.
 func (e *engineSnapshot) Log(shard ident.Shard, after uint64, visit func(entry []byte) error) error {
 	for {
 		entries, err := e.ReadLog(shard, after, entriesPerRead)
@@ -69,7 +69,7 @@ func (e *engineSnapshot) Log(shard ident.Shard, after uint64, visit func(entry [
 }
 
 // WalkFunds visits the funds of every workspace. It fails with visit's error, or when the engine's
-// store cannot be read. compareAuthorizer calls it.
+// store cannot be read.
 func (e *engineSnapshot) WalkFunds(visit func(Funds) error) error {
 	return e.Snapshot.WalkFunds(func(workspace ident.UUID, f authorizer.Funds, sequence uint64) error {
 		return visit(Funds{Workspace: workspace, Ledger: f.LedgerCents, Card: f.CardCents, Reserved: f.ReservedCents,
@@ -78,7 +78,7 @@ func (e *engineSnapshot) WalkFunds(visit func(Funds) error) error {
 }
 
 // WalkHolds visits every hold. It fails with visit's error, or when the engine's store cannot be
-// read. compareAuthorizer calls it.
+// read.
 func (e *engineSnapshot) WalkHolds(visit func(Hold) error) error {
 	return e.Snapshot.WalkHolds(func(h *hold.Hold) error {
 		return visit(Hold{ID: h.ID, Card: h.Card, Workspace: h.Workspace, Held: h.Held, Cleared: h.Cleared,
@@ -88,13 +88,13 @@ func (e *engineSnapshot) WalkHolds(visit func(Hold) error) error {
 }
 
 // WalkDue visits the lines of the expiry index. It fails with visit's error, or when the engine's
-// store cannot be read. compareAuthorizer calls it.
+// store cannot be read.
 func (e *engineSnapshot) WalkDue(visit func(Due) error) error {
 	return e.Snapshot.WalkDue(func(h ident.UUID, at int64) error { return visit(Due{Hold: h, At: at}) })
 }
 
 // Lost returns the decisions of the shard that the last rebuild found lost. It fails when the
-// engine's store cannot be read. readShard calls it.
+// engine's store cannot be read.
 func (e *engineSnapshot) Lost(shard ident.Shard) ([]Loss, error) {
 	var all []Loss
 	lost, err := e.Snapshot.Lost(shard)
@@ -105,7 +105,7 @@ func (e *engineSnapshot) Lost(shard ident.Shard) ([]Loss, error) {
 }
 
 // WalkSpends visits the monthly spend of every card. It fails with visit's error, or when the
-// engine's store cannot be read. compareAuthorizer calls it.
+// engine's store cannot be read.
 func (e *engineSnapshot) WalkSpends(visit func(Spend) error) error {
 	return e.Snapshot.WalkSpends(func(card ident.UUID, s hold.Spend) error {
 		return visit(Spend{Card: card, Month: uint32(s.Month), Cents: s.Cents})
@@ -113,7 +113,7 @@ func (e *engineSnapshot) WalkSpends(visit func(Spend) error) error {
 }
 
 // WalkReservations visits the open reservations. It fails with visit's error, or when the engine's
-// store cannot be read. compareAuthorizer calls it.
+// store cannot be read.
 func (e *engineSnapshot) WalkReservations(visit func(Reservation) error) error {
 	return e.Snapshot.WalkReservations(func(workspace, reservation ident.UUID, cents money.Cents) error {
 		return visit(Reservation{Workspace: workspace, ID: reservation, Cents: cents})

@@ -75,8 +75,7 @@ func (a *authorization) expiryMillis() int64 {
 }
 
 // foldEntry adds an entry to its workspace, its authorization and its card, and checks its own
-// amounts; differences are findings. foldRelayed calls it for entries of the journal, and readLog
-// for later ones.
+// amounts; differences are findings.
 func (b *shardTotals) foldEntry(e *logEntry) {
 	a := b.accountOf(e.Workspace)
 	b.expectEqual("entry", e.logPosition(), "workspace sequence", a.wsSeq+1, e.WsSeq)
@@ -106,7 +105,7 @@ func (b *shardTotals) foldEntry(e *logEntry) {
 }
 
 // foldSpend adds an entry to its card's monthly spend and compares the sum with the entry's own; a
-// difference is a finding. foldEntry calls it.
+// difference is a finding.
 func (b *shardTotals) foldSpend(e *logEntry) {
 	c := b.cardOf(e.Card)
 	if e.Month > c.month {
@@ -118,7 +117,7 @@ func (b *shardTotals) foldSpend(e *logEntry) {
 }
 
 // foldAuthorization adds an entry's amounts to its authorization and compares the sums with the
-// entry's own; differences are findings. foldEntry calls it.
+// entry's own; differences are findings.
 func (b *shardTotals) foldAuthorization(e *logEntry) {
 	id, after := e.Authorization.ID, *e.Authorization
 	sum := b.authorizations[id]
@@ -143,7 +142,7 @@ func (b *shardTotals) foldAuthorization(e *logEntry) {
 
 // readLog folds the log entries that the journal does not have yet. Afterwards the totals reflect
 // the authorizer, and every sequence number up to its last must have been seen: a missing one is a
-// finding. It fails when the log cannot be read or decoded, or with errTooFar. readShard calls it.
+// finding. It fails when the log cannot be read or decoded, or with errTooFar.
 func (b *shardTotals) readLog(authorizer AuthorizerSnapshot) error {
 	err := authorizer.Log(b.shard, b.log.next-1, func(raw []byte) error {
 		var e logEntry
@@ -180,8 +179,7 @@ const maxAhead = 200_000_000
 
 var errTooFar = errors.New("too many entries follow a missing sequence number")
 
-// addNumber adds a number and reports whether it is new and not lost. It never fails. foldRelayed
-// and readLog call it for each entry.
+// addNumber adds a number and reports whether it is new and not lost.
 func (s *logSequence) addNumber(n uint64) bool {
 	if n < s.next || s.above[n] || s.lossEnd(n) > 0 {
 		return false
@@ -200,8 +198,7 @@ func (s *logSequence) addNumber(n uint64) bool {
 	}
 }
 
-// lossEnd returns the last number of the lost run that has n, 0 when no run has it. addNumber calls
-// it.
+// lossEnd returns the last number of the lost run that has n, 0 when no run has it.
 func (s *logSequence) lossEnd(n uint64) uint64 {
 	i, _ := slices.BinarySearchFunc(s.lost, n, func(l Loss, n uint64) int { return cmp.Compare(l.Last, n) })
 	if i < len(s.lost) && s.lost[i].First <= n {

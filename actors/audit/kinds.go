@@ -52,8 +52,7 @@ type tally struct {
 	First string `json:"first"`
 }
 
-// countTallies applies an event to the workspace's tallies, the stored counts that limits use. It
-// never fails. foldEvent calls it for each event.
+// countTallies applies an event to the workspace's tallies, the stored counts that limits use.
 func (b *shardTotals) countTallies(e *persistence.Event) {
 	for _, t := range stateKinds[e.Kind].tallies {
 		switch {
@@ -82,7 +81,7 @@ func (b *shardTotals) decrementTally(kind string, e *persistence.Event) {
 }
 
 // compareTallies compares the counts that limits use with the events; differences are findings. It
-// fails when the journal cannot be read. compareRecords calls it.
+// fails when the journal cannot be read.
 func (k *recordCheck) compareTallies(ctx context.Context, journal persistence.Snapshot) error {
 	for _, kind := range slices.Sorted(maps.Keys(stateKinds)) {
 		for _, t := range stateKinds[kind].tallies {
@@ -95,7 +94,7 @@ func (k *recordCheck) compareTallies(ctx context.Context, journal persistence.Sn
 }
 
 // compareTally compares the records of one tally with the events. It fails when the journal cannot
-// be read. compareTallies calls it.
+// be read.
 func (k *recordCheck) compareTally(ctx context.Context, journal persistence.Snapshot, kind string) error {
 	want := map[string]tally{}
 	for of, t := range k.tallies {

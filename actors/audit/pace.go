@@ -28,7 +28,7 @@ type pacer struct {
 }
 
 // pauseIfDue ends a piece of work and pauses in proportion to it, once the piece is long enough. It
-// fails with the context's error. The paced reads of the journal and the authorizer call it.
+// fails with the context's error.
 func (p *pacer) pauseIfDue() error {
 	worked := p.clock().Sub(p.began)
 	if worked < shortestWork {
@@ -40,7 +40,7 @@ func (p *pacer) pauseIfDue() error {
 }
 
 // countVisit counts a visited item. After every visitsPerRun of them it pauses if a pause is due.
-// It fails only when the context ends in a pause. pacedVisit calls it.
+// It fails only when the context ends in a pause.
 func (p *pacer) countVisit() error {
 	if p.visits++; p.visits%visitsPerRun != 0 {
 		return nil
@@ -60,8 +60,7 @@ type pacedJournal struct {
 	pace *pacer
 }
 
-// Snapshot is Journal's, with pauses. It fails as Journal's does. readShards calls it while a
-// server uses the stores.
+// Snapshot is Journal's, with pauses. It fails as Journal's does.
 func (j pacedJournal) Snapshot(ctx context.Context) (persistence.Snapshot, error) {
 	snapshot, err := j.Journal.Snapshot(ctx)
 	if err != nil {
@@ -76,7 +75,7 @@ type pacedSnapshot struct {
 }
 
 // Events is persistence.Snapshot's, with a pause when one is due. It fails as that does, or with
-// the context's error. readEvents calls it while a server uses the stores.
+// the context's error.
 func (s pacedSnapshot) Events(ctx context.Context, shard ident.Shard, after uint64, limit int) ([]persistence.Event,
 	error) {
 	if err := s.pace.pauseIfDue(); err != nil {
@@ -86,7 +85,7 @@ func (s pacedSnapshot) Events(ctx context.Context, shard ident.Shard, after uint
 }
 
 // Records is persistence.Snapshot's, with a pause when one is due. It fails as that does, or with
-// the context's error. eachRecord calls it while a server uses the stores.
+// the context's error.
 func (s pacedSnapshot) Records(
 	ctx context.Context, shard ident.Shard, kind, after string, limit int,
 ) ([]persistence.Record, error) {
@@ -101,7 +100,7 @@ type pacedAuthorizer struct {
 	pace *pacer
 }
 
-// Snapshot is Authorizer's, with pauses. readShards calls it while a server uses the stores.
+// Snapshot is Authorizer's, with pauses.
 func (a pacedAuthorizer) Snapshot() AuthorizerSnapshot {
 	return pacedWalks{a.Authorizer.Snapshot(), a.pace}
 }
@@ -112,7 +111,7 @@ type pacedWalks struct {
 }
 
 // pacedVisit returns visit that first pauses when a pause is due. The result fails with visit's
-// error or the context's. The walks of pacedWalks call it.
+// error or the context's.
 func pacedVisit[T any](p *pacer, visit func(T) error) func(T) error {
 	return func(item T) error {
 		if err := p.countVisit(); err != nil {

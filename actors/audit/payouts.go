@@ -40,7 +40,7 @@ type fxQuote struct {
 	CreatedAt      string `json:"createdAt"`
 }
 
-// fxQuoteLocked folds a new quote. It fails when the payload does not decode. foldEvent calls it.
+// fxQuoteLocked folds a new quote. It fails when the payload does not decode.
 func (b *shardTotals) fxQuoteLocked(e *persistence.Event) error {
 	var p struct{ Quote fxQuote }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -53,7 +53,7 @@ func (b *shardTotals) fxQuoteLocked(e *persistence.Event) error {
 }
 
 // useFXQuote marks the quote of a new payout as used. Another amount than the quote sells, or a
-// quote that is not locked, is a finding. payoutCreated calls it.
+// quote that is not locked, is a finding.
 func (b *shardTotals) useFXQuote(id string, p payout) {
 	q := b.fxQuotes[id]
 	b.expectEqual("payout", p.ID, "its quote", "locked", q.Status)
@@ -63,7 +63,7 @@ func (b *shardTotals) useFXQuote(id string, p payout) {
 }
 
 // addPaidOut adds cents to the sum of a day's payouts; a later day begins a new sum. Negative cents
-// of a day that is over change nothing. payoutCreated and payoutMoved call it.
+// of a day that is over change nothing.
 func (b *shardTotals) addPaidOut(workspace string, o payoutOrder, cents money.Cents) {
 	a := b.accountOf(workspace)
 	switch {
@@ -80,8 +80,7 @@ func (b *shardTotals) addPaidOut(workspace string, o payoutOrder, cents money.Ce
 	maps.DeleteFunc(a.paidOut.Keys, func(_ string, sum money.Cents) bool { return sum == 0 })
 }
 
-// payoutOpen reports whether dollars are reserved for a payout of a status. payoutCreated and
-// payoutMoved call it.
+// payoutOpen reports whether dollars are reserved for a payout of a status.
 func payoutOpen(status string) bool {
 	switch status {
 	case "held", "reserved", "submitting", "submitted", "outcome_unknown":
@@ -104,7 +103,7 @@ func payoutMoveAllowed(from, to string) bool {
 }
 
 // payoutCreated folds a new payout: its dollars are reserved. It fails when the payload does not
-// decode. foldEvent calls it.
+// decode.
 func (b *shardTotals) payoutCreated(e *persistence.Event) error {
 	var p struct {
 		Payout struct {
@@ -134,7 +133,7 @@ func (b *shardTotals) payoutCreated(e *persistence.Event) error {
 }
 
 // payoutMoved folds a move: a reservation is paid out or freed; a paid amount comes back; a
-// released payout is paid after all. It fails when the payload does not decode. foldEvent calls it.
+// released payout is paid after all. It fails when the payload does not decode.
 func (b *shardTotals) payoutMoved(e *persistence.Event) error {
 	var p struct {
 		Payout, From, To string
@@ -175,8 +174,7 @@ func (b *shardTotals) payoutMoved(e *persistence.Event) error {
 	return nil
 }
 
-// addReserved adds to the reservations of open payouts. An overflow is a finding. payoutCreated and
-// payoutMoved call it.
+// addReserved adds to the reservations of open payouts. An overflow is a finding.
 func (b *shardTotals) addReserved(e *persistence.Event, cents money.Cents) {
 	a := b.accountOf(e.Workspace)
 	addChecked(b, "workspace", e.Workspace, "reserved", &a.reserved, cents)
@@ -188,7 +186,7 @@ func (b *shardTotals) addReserved(e *persistence.Event, cents money.Cents) {
 }
 
 // addLedgerCents adds dollars of a journal event, also to the authorizer's expected sum if it has
-// applied the event. An overflow is a finding. The folds of events that move dollars call it.
+// applied the event. An overflow is a finding.
 func (b *shardTotals) addLedgerCents(e *persistence.Event, cents money.Cents) {
 	a := b.accountOf(e.Workspace)
 	addChecked(b, "workspace", e.Workspace, "ledger cents", &a.ledger, cents)

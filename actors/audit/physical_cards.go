@@ -32,7 +32,7 @@ type orderedCard struct {
 }
 
 // physicalOrdered folds an order of a physical card and its fee. It fails when the payload does not
-// decode. foldEvent calls it.
+// decode.
 func (b *shardTotals) physicalOrdered(e *persistence.Event) error {
 	var p struct {
 		Order    physicalOrder
@@ -54,7 +54,7 @@ func (b *shardTotals) physicalOrdered(e *persistence.Event) error {
 }
 
 // physicalRefused folds the end of an order and the refund of its fee. It fails when the payload
-// does not decode. foldEvent calls it.
+// does not decode.
 func (b *shardTotals) physicalRefused(e *persistence.Event) error {
 	var p struct {
 		Order    string
@@ -71,7 +71,7 @@ func (b *shardTotals) physicalRefused(e *persistence.Event) error {
 }
 
 // feeMoved debits a fee from the workspace's dollars; a negative fee is refunded. Wrong postings
-// are findings. physicalOrdered and physicalRefused call it.
+// are findings.
 func (b *shardTotals) feeMoved(e *persistence.Event, postings []posting, fee money.Cents) {
 	want := map[string]money.Cents{}
 	if fee != 0 {
@@ -91,7 +91,6 @@ func (b *shardTotals) physicalMinted(e *persistence.Event) {
 
 // comparePhysical compares the records of orders with the events, and finds physical cards without
 // an order. An order may precede its card. It fails when the journal cannot be read.
-// compareDocuments calls it.
 func (b *shardTotals) comparePhysical(ctx context.Context, journal persistence.Snapshot) error {
 	unordered := maps.Clone(b.physical.minted)
 	for _, o := range b.physical.orders {

@@ -122,8 +122,7 @@ func (ramp *rampTotals) rampAccountMoved(e *persistence.Event, from, to string) 
 	return nil
 }
 
-// rampWalletAdded folds a new wallet. It fails when the payload does not decode. rampEvent calls
-// it.
+// rampWalletAdded folds a new wallet. It fails when the payload does not decode.
 func (ramp *rampTotals) rampWalletAdded(e *persistence.Event) error {
 	var p struct{ Wallet rampWallet }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -156,7 +155,7 @@ func (ramp *rampTotals) rampWalletMoved(e *persistence.Event, from, to string) e
 	return nil
 }
 
-// rampQuoted folds a new quote. It fails when the payload does not decode. rampEvent calls it.
+// rampQuoted folds a new quote. It fails when the payload does not decode.
 func (ramp *rampTotals) rampQuoted(e *persistence.Event) error {
 	var p struct{ Quote rampQuote }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -169,7 +168,7 @@ func (ramp *rampTotals) rampQuoted(e *persistence.Event) error {
 }
 
 // rampOrdered compares an order with the locked quote that it uses, and a withdrawal with its
-// wallet. Differences are findings. It fails when the payload does not decode. rampEvent calls it.
+// wallet. Differences are findings. It fails when the payload does not decode.
 func (ramp *rampTotals) rampOrdered(e *persistence.Event) error {
 	var p struct {
 		Order    rampOrder
@@ -203,7 +202,7 @@ func rampMoveAllowed(from, to string) bool {
 }
 
 // rampMoved folds a move: the amount is given back, is converted less the fee, or has left for a
-// wallet. It fails when the payload does not decode. rampEvent calls it.
+// wallet. It fails when the payload does not decode.
 func (ramp *rampTotals) rampMoved(e *persistence.Event) error {
 	var p struct {
 		Order, Direction, From, To, TxHash string
@@ -259,7 +258,6 @@ func (ramp *rampTotals) expectRampPostings(e *persistence.Event, postings []post
 }
 
 // rampSessionImported folds an imported session. It fails when the payload does not decode.
-// rampEvent calls it.
 func (ramp *rampTotals) rampSessionImported(e *persistence.Event) error {
 	var p struct{ Session rampSession }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -271,7 +269,7 @@ func (ramp *rampTotals) rampSessionImported(e *persistence.Event) error {
 }
 
 // rampSessionMoved folds the end of an imported session and checks its credit. It fails when the
-// payload does not decode. rampEvent calls it.
+// payload does not decode.
 func (ramp *rampTotals) rampSessionMoved(e *persistence.Event) error {
 	var p struct {
 		Session, Direction, From, To string
@@ -297,7 +295,7 @@ func (ramp *rampTotals) rampSessionMoved(e *persistence.Event) error {
 }
 
 // rampRecord compares the account and the wallets of a workspace's ramp with the events;
-// differences are findings. It fails when the document does not decode. compareStates calls it.
+// differences are findings. It fails when the document does not decode.
 func (ramp *rampTotals) rampRecord(r *persistence.Record) error {
 	var d struct {
 		Account rampAccount
@@ -313,8 +311,8 @@ func (ramp *rampTotals) rampRecord(r *persistence.Record) error {
 	return nil
 }
 
-// compareOpenRamp compares a workspace's balance of open ramp orders with the events;
-// differences are findings. It fails when the document does not decode. balanceRecord calls it.
+// compareOpenRamp compares a workspace's balance of open ramp orders with the events; differences
+// are findings. It fails when the document does not decode.
 func (ramp *rampTotals) compareOpenRamp(r *persistence.Record) error {
 	var d struct {
 		RampCents      money.Cents
@@ -329,7 +327,7 @@ func (ramp *rampTotals) compareOpenRamp(r *persistence.Record) error {
 }
 
 // compareRamp compares the ramp's records with the events; differences are findings. It fails when
-// the journal cannot be read. compareDocuments calls it.
+// the journal cannot be read.
 func (ramp *rampTotals) compareRamp(ctx context.Context, journal persistence.Snapshot) error {
 	if err := matchAll(ctx, ramp.shardTotals, journal, "ramp_account", maps.Clone(ramp.accounts)); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 )
 
 // Print writes the report as a text: the amounts read, then a table of the differences. It fails
-// when w fails. `purser audit` calls it.
+// when w fails.
 func (r *Report) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "read %d events: %d transfers, %d workspaces, %d cards, %d authorizations\n",
 		r.Events, r.Transfers, r.Workspaces, r.Cards, r.Authorizations)

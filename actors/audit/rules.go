@@ -48,7 +48,7 @@ type Rule struct {
 }
 
 // WalkRules visits the rule of every card. It fails with visit's error, or when the engine's store
-// cannot be read. compareAuthorizer calls it.
+// cannot be read.
 func (e *engineSnapshot) WalkRules(visit func(Rule) error) error {
 	return e.Snapshot.WalkCards(func(r *hold.Rule) error {
 		return visit(Rule{Card: r.Card, Workspace: r.Workspace, Token: r.Token.String(), Version: r.Version,
@@ -59,7 +59,7 @@ func (e *engineSnapshot) WalkRules(visit func(Rule) error) error {
 }
 
 // originalAllowlist is an allowlist as the cardholder wrote it, from its stored form; nil stays
-// nil. It never fails. WalkRules calls it.
+// nil.
 func originalAllowlist[T any](kept []T, form func(T) string) *[]string {
 	if kept == nil {
 		return nil
@@ -84,7 +84,7 @@ func originalMerchant(kept string) string {
 }
 
 // compareRule compares a card's rule with the terms of its last followed event; differences are
-// findings. Its error is always nil. compareAuthorizer calls it for each rule.
+// findings. Its error is always nil.
 func (c *authorizerCheck) compareRule(r Rule) error {
 	b := c.totalsOf(r.Card)
 	if b == nil {
@@ -110,7 +110,7 @@ func (c *authorizerCheck) compareRule(r Rule) error {
 }
 
 // missingRules reports the cards of the totals without a rule in the authorizer. Its error is
-// always nil. compareAuthorizer calls it after the walk over rules.
+// always nil.
 func (c *authorizerCheck) missingRules() error {
 	return visitUnseen(c, ident.Card, func(b *shardTotals) map[string]*cardTotals { return b.cards },
 		func(b *shardTotals, id string, known *cardTotals) {

@@ -74,7 +74,7 @@ type transfer struct {
 	after     *money.Cents
 }
 
-// newShardTotals returns empty totals of a shard. readShards calls it at each look.
+// newShardTotals returns empty totals of a shard.
 func newShardTotals(shard ident.Shard) *shardTotals {
 	b := &shardTotals{shard: shard, versions: map[stream]uint64{}, tallies: map[stream]tally{},
 		accounts: map[string]*account{},
@@ -131,7 +131,7 @@ func (b *shardTotals) cardOf(id string) *cardTotals {
 }
 
 // readEvents folds the shard's events up to its head, and compares the book's postings of each. It
-// fails when the journal or the book cannot be read. readShard calls it.
+// fails when the journal or the book cannot be read.
 func (b *shardTotals) readEvents(ctx context.Context, journal persistence.Snapshot) error {
 	for {
 		events, err := journal.Events(ctx, b.shard, b.position, eventsPerRead)
@@ -151,7 +151,7 @@ func (b *shardTotals) readEvents(ctx context.Context, journal persistence.Snapsh
 }
 
 // readFollowed folds the events after the journal's snapshot that the authorizer has followed. It
-// fails when the journal cannot be read. readShard calls it before it reads the authorizer's log.
+// fails when the journal cannot be read.
 func readFollowed(ctx context.Context, b *shardTotals, journal Journal) error {
 	for b.position < b.followed {
 		events, err := journal.Events(ctx, b.shard, b.position, int(min(b.followed-b.position, eventsPerRead)))
@@ -169,7 +169,7 @@ func readFollowed(ctx context.Context, b *shardTotals, journal Journal) error {
 }
 
 // foldEvent adds an event to the totals by its type and checks its position and version. A payload
-// that does not decode is a finding. readEvents and readFollowed call it for each event.
+// that does not decode is a finding.
 func (b *shardTotals) foldEvent(e *persistence.Event) {
 	b.expectEqual("event", e.ID, "position", b.position+1, e.Position)
 	b.position = e.Position
@@ -225,8 +225,7 @@ func (b *shardTotals) foldEvent(e *persistence.Event) {
 	}
 }
 
-// depositCreated folds a pending deposit. It fails when the payload does not decode. foldEvent
-// calls it.
+// depositCreated folds a pending deposit. It fails when the payload does not decode.
 func (b *shardTotals) depositCreated(e *persistence.Event) error {
 	var p struct{ Deposit deposit }
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
@@ -240,7 +239,7 @@ func (b *shardTotals) depositCreated(e *persistence.Event) error {
 }
 
 // depositSettled folds the arrival of an announced deposit, and compares it with its announcement.
-// It fails when the payload does not decode. foldEvent calls it.
+// It fails when the payload does not decode.
 func (b *shardTotals) depositSettled(e *persistence.Event) error {
 	var p struct {
 		Deposit        string
@@ -261,7 +260,7 @@ func (b *shardTotals) depositSettled(e *persistence.Event) error {
 }
 
 // depositReceived folds a deposit without an announcement. It fails when the payload does not
-// decode. foldEvent calls it.
+// decode.
 func (b *shardTotals) depositReceived(e *persistence.Event) error {
 	var p struct {
 		Deposit  deposit
@@ -283,7 +282,7 @@ func (b *shardTotals) foldBankCredit(e *persistence.Event, cents money.Cents, po
 }
 
 // expectPostings compares the sums that an event's postings added to each account with the expected
-// sums; differences are findings. The folds of events that move dollars or stablecoins call it.
+// sums; differences are findings.
 func (b *shardTotals) expectPostings(e *persistence.Event, got, want map[string]money.Cents) {
 	for _, account := range slices.Sorted(maps.Keys(got)) {
 		if _, known := want[account]; !known {
@@ -296,8 +295,7 @@ func (b *shardTotals) expectPostings(e *persistence.Event, got, want map[string]
 }
 
 // addPostings adds the postings of an event and returns the sum by account. All must be of dollars,
-// and each transfer must sum to zero; differences are findings. The folds of events that move
-// dollars or stablecoins call it.
+// and each transfer must sum to zero; differences are findings.
 func (b *shardTotals) addPostings(e *persistence.Event, postings []posting) (moved map[string]money.Cents) {
 	a, sums, order := b.accountOf(e.Workspace), map[string]money.Cents{}, []string{}
 	moved = map[string]money.Cents{}
@@ -338,7 +336,7 @@ func (b *shardTotals) addPostings(e *persistence.Event, postings []posting) (mov
 
 // foldRelayed folds the log entries that the relay stored in the journal, and checks their
 // postings. An entry that was stored before is a finding. It fails when the payload does not
-// decode. foldEvent calls it.
+// decode.
 func (b *shardTotals) foldRelayed(e *persistence.Event) error {
 	var p struct {
 		Entries  []logEntry
@@ -367,7 +365,7 @@ func (b *shardTotals) foldRelayed(e *persistence.Event) error {
 }
 
 // cardChanged takes the card's terms from the event, and those that the authorizer has followed. It
-// fails when the payload does not decode. foldEvent calls it.
+// fails when the payload does not decode.
 func (b *shardTotals) cardChanged(e *persistence.Event) error {
 	var t cardTerms
 	if err := json.Unmarshal(e.Payload, &t); err != nil {

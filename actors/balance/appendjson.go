@@ -24,7 +24,7 @@ func (e Relayed) AppendJSON(dst []byte) (_ []byte, err error) {
 }
 
 // appendEntries appends the entries as package json would, null for a nil list. It fails when an
-// entry cannot be encoded. Relayed.AppendJSON calls it.
+// entry cannot be encoded.
 func appendEntries(dst []byte, entries []hold.Entry) (_ []byte, err error) {
 	if entries == nil {
 		return append(dst, "null"...), nil
@@ -41,8 +41,7 @@ func appendEntries(dst []byte, entries []hold.Entry) (_ []byte, err error) {
 	return append(dst, ']'), nil
 }
 
-// appendPostings appends the postings as package json would, null for a nil list. It never fails.
-// Relayed.AppendJSON calls it.
+// appendPostings appends the postings as package json would, null for a nil list.
 func appendPostings(dst []byte, postings []Posting) []byte {
 	if postings == nil {
 		return append(dst, "null"...)
@@ -93,8 +92,7 @@ func (a Authorization) AppendJSON(dst []byte) ([]byte, error) {
 	return append(a.At.Append(append(dst, `,"at":`...)), '}'), nil
 }
 
-// appendJSON appends the merchant as package json would. It never fails. Authorization.AppendJSON
-// calls it.
+// appendJSON appends the merchant as package json would.
 func (m Merchant) appendJSON(dst []byte) []byte {
 	dst = append(dst, '{')
 	if m.ID != "" {
@@ -114,8 +112,7 @@ func (x AuthorizationIndex) AppendJSON(dst []byte) ([]byte, error) {
 	return append(appendTexts(append(dst, `{"authorizationIds":`...), x.AuthorizationIDs), '}'), nil
 }
 
-// appendTexts appends the strings as package json would, null for a nil list. It never fails.
-// AuthorizationIndex.AppendJSON calls it.
+// appendTexts appends the strings as package json would, null for a nil list.
 func appendTexts(dst []byte, texts []string) []byte {
 	if texts == nil {
 		return append(dst, "null"...)

@@ -8,8 +8,7 @@ import (
 
 // Credit returns the dollars that an event adds to the authorizer's ledgerCents, and the
 // reservation that it settles ("" for none). Relayed entries add nothing: the authorizer decided
-// them and counts them itself. The result ok is false for an event that concerns no dollars. The
-// follower calls it for each event of a balance, through processes.followBalance. It never fails.
+// them and counts them itself. The result ok is false for an event that concerns no dollars.
 func Credit(e decision.Event) (workspace string, cents money.Cents, settles string, ok bool) {
 	switch e := e.(type) {
 	case DepositSettled:

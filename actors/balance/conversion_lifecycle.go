@@ -12,8 +12,7 @@ import (
 
 // Sides computes both amounts of a conversion at a rate (units of buy for one of sell), given the
 // amount of the fixed side, "sell" or "buy". The other is rounded once: less is bought, more is
-// sold. It fails with invalid_body when the other amount is zero or above money.MaxMinor. A
-// conversion quote and the estimates of GET /api/mca/rates use it.
+// sold. It fails with invalid_body when the other amount is zero or above money.MaxMinor.
 func Sides(rate money.Rate, sell, buy money.Currency, fixed string, minor money.Minor) (sold, bought Amount,
 	err error) {
 	sold, bought = Amount{sell, minor}, Amount{buy, minor}
@@ -120,8 +119,7 @@ func (c Conversion) afterMove(e ConversionMoved) Conversion {
 
 // closingLines adds the money of a move that ends the conversion to t, and returns its activity
 // lines. The held amount is freed first, so that the lines add up to the available balance; a
-// completed conversion then sells it. It never fails. moveConversion calls it for each final
-// status.
+// completed conversion then sells it.
 func (c *Conversion) closingLines(t *currencyTransfer, to string) (lines []Activity) {
 	note := func(kind string, a Amount, sign money.Minor) {
 		line := t.activityLine(kind, a.Currency, sign*a.AmountMinor)

@@ -35,8 +35,7 @@ type ConversionQuote struct {
 // conversions has the decisions and folds of conversions between currencies.
 type conversions struct{ *State }
 
-// StatusAt is the quote's status at a time: locked, expired or used. It never fails.
-// createConversion calls it.
+// StatusAt is the quote's status at a time: locked, expired or used.
 func (q ConversionQuote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.LockExpiresAt, now)
 }
@@ -50,8 +49,7 @@ type QuotePair struct {
 
 // CheckPair checks the pair without regard to a workspace. It fails with invalid_body for a
 // currency that Purser does not serve, a FixedSide other than sell or buy, or an amount out of
-// range. It fails with same_currency for a pair of equal currencies. The route POST /api/mca/quotes
-// calls it before it asks the desk for a rate, and quoteConversion calls it again.
+// range. It fails with same_currency for a pair of equal currencies.
 func (p QuotePair) CheckPair() error {
 	for _, c := range []money.Currency{p.Sell, p.Buy} {
 		if _, served := c.Exponent(); !served {
@@ -147,7 +145,7 @@ func (b conversions) decideConversion(m decision.Meta, command any) (d decision.
 
 // checkQuotable checks that the workspace can convert the pair now. It fails with CheckPair's
 // faults, currency_account_not_found, account_not_ready, onboarding_required, currency_unavailable
-// or account_suspended, checked in this order. quoteConversion calls it.
+// or account_suspended, checked in this order.
 func (b conversions) checkQuotable(p QuotePair) error {
 	if err := p.CheckPair(); err != nil {
 		return err
@@ -208,7 +206,7 @@ func (b conversions) quoteConversion(m decision.Meta, c QuoteConversion) (decisi
 
 // createConversion uses a locked quote and holds the amount sold. It sets the timer that cancels
 // the conversion after UnsentFor. It fails with quote_used for an unknown or used quote, with
-// quote_expired, and with the faults of checkConvertible. decideConversion calls it.
+// quote_expired, and with the faults of checkConvertible.
 func (b conversions) createConversion(m decision.Meta, c CreateConversion) (decision.Decision, error) {
 	q, known := b.orders.conversionQuotes.findOrder(c.Quote.ID)
 	switch {
@@ -242,7 +240,7 @@ func (b conversions) createConversion(m decision.Meta, c CreateConversion) (deci
 // checkConvertible checks that the balances allow the quote's conversion. It fails with
 // insufficient_funds, balance_paused, limit_exceeded (too many open conversions, or no room for the
 // amount bought) or account_suspended. It panics when the workspace has no balance in the currency
-// sold. createConversion calls it.
+// sold.
 func (b conversions) checkConvertible(q ConversionQuote) error {
 	sell := b.Currencies[b.mustCurrencyIndex(q.Sell.Currency)]
 	switch {
@@ -264,8 +262,7 @@ func (b conversions) checkConvertible(q ConversionQuote) error {
 }
 
 // submitConversion moves a held conversion to provider_submitted and replies Send; any other
-// status, or an unknown id, gets an empty reply. So one caller sends the order, once. It never
-// fails. decideConversion calls it, for the process that sends orders to the desk.
+// status, or an unknown id, gets an empty reply. So one caller sends the order, once.
 func (b conversions) submitConversion(m decision.Meta, c SubmitConversion) decision.Decision {
 	v, known := b.orders.conversions.findOrder(c.ID)
 	if !known || v.Status != ConversionHeld {
@@ -279,8 +276,7 @@ func (b conversions) submitConversion(m decision.Meta, c SubmitConversion) decis
 }
 
 // answerConversion records the desk's answer. AnswerTaken changes no status; an answer after a
-// report, or for an unknown id, changes nothing. It never fails. decideConversion calls it, for the
-// process that sends orders to the desk.
+// report, or for an unknown id, changes nothing.
 func (b conversions) answerConversion(m decision.Meta, c AnswerConversion) decision.Decision {
 	v, known := b.orders.conversions.findOrder(c.ID)
 	if !known || v.Status != ConversionSubmitted || c.Answer == AnswerTaken {
@@ -296,8 +292,7 @@ func (b conversions) answerConversion(m decision.Meta, c AnswerConversion) decis
 
 // reportConversion applies the desk's report and frees or moves the held amount. It fails with
 // invalid_body for an EventID of a wrong length, with not_found, with conversion_conflict, and with
-// limit_exceeded when a balance has no room. It panics for an unknown Outcome. decideConversion
-// calls it.
+// limit_exceeded when a balance has no room. It panics for an unknown Outcome.
 func (b conversions) reportConversion(m decision.Meta, c ReportConversion) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -353,8 +348,7 @@ func conversionOverdue(s *State, m decision.Meta, key, id string) (d decision.De
 }
 
 // lapseConversion frees the money of a conversion that the desk does not have. A submitted
-// conversion passes through outcome_unknown first; one in any other status stays as it is. It never
-// fails. decideConversion calls it, after the desk has denied the order.
+// conversion passes through outcome_unknown first; one in any other status stays as it is.
 func (b conversions) lapseConversion(m decision.Meta, c LapseConversion) decision.Decision {
 	v, known := b.orders.conversions.findOrder(c.ID)
 	if !known || v.Status != ConversionSubmitted && v.Status != ConversionUnknown {
@@ -372,7 +366,7 @@ func (b conversions) lapseConversion(m decision.Meta, c LapseConversion) decisio
 }
 
 // moveConversion makes a step that conversionMoves allows, and panics for any other. The end of a
-// conversion books its money and removes its timers. The decisions of this file call it.
+// conversion books its money and removes its timers.
 func (b conversions) moveConversion(m decision.Meta, v Conversion, step conversionStep, eventID string) (Conversion,
 	decision.Decision) {
 	to, allowed := conversionMoves[v.Status][step]
@@ -402,7 +396,7 @@ func (b conversions) applyConversionQuoted(e ConversionQuoted) {
 }
 
 // applyConversionCreated folds the event into the state: it uses the quote and books the hold. It
-// panics when the quote is not loaded or not locked. Apply calls it.
+// panics when the quote is not loaded or not locked.
 func (b conversions) applyConversionCreated(e ConversionCreated) {
 	q, known := b.orders.conversionQuotes.findOrder(e.Conversion.QuoteID)
 	if !known || q.Status != QuoteLocked {
@@ -418,7 +412,7 @@ func (b conversions) applyConversionCreated(e ConversionCreated) {
 }
 
 // applyConversionMoved folds the event into the state: it books the postings and closes a finished
-// conversion. It panics when the conversion is not loaded. Apply calls it.
+// conversion. It panics when the conversion is not loaded.
 func (b conversions) applyConversionMoved(e ConversionMoved) {
 	b.postCurrencies(e.Postings)
 	before, known := b.orders.conversions.findOrder(e.Conversion)
@@ -433,8 +427,7 @@ func (b conversions) applyConversionMoved(e ConversionMoved) {
 	}
 }
 
-// checkConversions panics when the held amounts and the open conversions disagree. Apply calls it
-// after every event.
+// checkConversions panics when the held amounts and the open conversions disagree.
 func (b conversions) checkConversions() {
 	held := money.Minor(0)
 	for _, a := range b.Currencies {

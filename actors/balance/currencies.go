@@ -118,7 +118,7 @@ type CurrenciesView struct {
 type currencies struct{ *State }
 
 // openingRefusal is the code with which the partner refuses to open a balance in a currency; ""
-// when it opens one. openCurrency and Covered call it.
+// when it opens one.
 func openingRefusal(c money.Currency) fault.Code {
 	switch c {
 	case "BRL":
@@ -131,8 +131,8 @@ func openingRefusal(c money.Currency) fault.Code {
 	return ""
 }
 
-// Covered reports whether a balance in a currency can be opened (refusal "") and converted. It
-// never fails. Conversion quotes check it, and the routes under /api/mca show it.
+// Covered reports whether a balance in a currency can be opened (refusal "") and converted.
+// Conversion quotes check it, and the routes under /api/mca show it.
 func Covered(c money.Currency) (refusal fault.Code, converts bool) {
 	refusal = openingRefusal(c)
 	return refusal, refusal == "" && c != "MXN"
@@ -221,7 +221,7 @@ func (b currencies) onboardWorkspace(m decision.Meta, c Onboard) decision.Decisi
 
 // openCurrency opens a balance and sets the timer that makes it active after c.Delay. It fails with
 // invalid_currency for a currency that is not served, currency_account_exists, or the code of
-// openingRefusal. decideCurrency calls it.
+// openingRefusal.
 func (b currencies) openCurrency(m decision.Meta, c OpenCurrency) (decision.Decision, error) {
 	if _, served := c.Currency.Exponent(); !served {
 		return decision.Decision{}, fault.New(fault.InvalidCurrency, "currency: is not served")
@@ -243,8 +243,7 @@ func (b currencies) openCurrency(m decision.Meta, c OpenCurrency) (decision.Deci
 }
 
 // checkActive checks that the workspace has an active balance in the currency. It fails with
-// currency_account_not_found, account_not_ready or account_suspended. Conversions and pay-ins call
-// it before they are decided.
+// currency_account_not_found, account_not_ready or account_suspended.
 func (s *State) checkActive(currency money.Currency) error {
 	i := s.currencyIndex(currency)
 	switch {
@@ -260,7 +259,7 @@ func (s *State) checkActive(currency money.Currency) error {
 
 // announcePayin stores a pending pay-in and sets the timer that settles it at c.ArrivesAt. It fails
 // with invalid_currency, invalid_amount, invalid_body (the reference is too long), checkActive's
-// faults, or limit_exceeded for too many pay-ins or no room. decideCurrency calls it.
+// faults, or limit_exceeded for too many pay-ins or no room.
 func (b currencies) announcePayin(m decision.Meta, c AnnouncePayin) (decision.Decision, error) {
 	switch _, served := c.Amount.Currency.Exponent(); {
 	case !served:
@@ -304,8 +303,7 @@ func (s *State) canCompleteAbandoned(c Conversion) bool {
 }
 
 // canReceiveUpTo reports whether a balance, with its held, pending and bought amounts and more,
-// stays within most. It is false without a balance in the currency. canReceive and
-// canCompleteAbandoned call it.
+// stays within most. It is false without a balance in the currency.
 func (s *State) canReceiveUpTo(more Amount, most money.Minor) bool {
 	i := s.currencyIndex(more.Currency)
 	if i < 0 {
@@ -318,7 +316,7 @@ func (s *State) canReceiveUpTo(more Amount, most money.Minor) bool {
 
 // reportCurrency applies the partner's report to a balance's status and scope. It fails with
 // invalid_body for a wrong EventID, Status or Scope, and with not_found for a balance that is
-// missing or still opening. decideCurrency calls it.
+// missing or still opening.
 func (b currencies) reportCurrency(m decision.Meta, c ReportCurrency) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -393,8 +391,7 @@ func (b currencies) applyCurrencyChanged(e CurrencyChanged) {
 	a.Status, a.Scope = e.Status, e.Scope
 }
 
-// mustCurrencyIndex is the index of a currency's account in Currencies. It panics without one. The
-// folds, and checkConvertible for the currency sold, call it.
+// mustCurrencyIndex is the index of a currency's account in Currencies. It panics without one.
 func (s *State) mustCurrencyIndex(c money.Currency) int {
 	i := s.currencyIndex(c)
 	if i < 0 {
@@ -404,7 +401,7 @@ func (s *State) mustCurrencyIndex(c money.Currency) int {
 }
 
 // applyPayinAnnounced folds the event: it counts the pay-in and reserves its room. An overflow
-// panics. Apply calls it.
+// panics.
 func (b currencies) applyPayinAnnounced(e PayinAnnounced) {
 	b.orders.payins.storeOrder(e.Payin.ID, e.Payin)
 	b.OpenPayins++
@@ -416,7 +413,7 @@ func (b currencies) applyPayinAnnounced(e PayinAnnounced) {
 }
 
 // applyPayinArrived folds the event: it settles the pay-in and books its postings. It panics when
-// the pay-in is not loaded or not pending. Apply calls it.
+// the pay-in is not loaded or not pending.
 func (b currencies) applyPayinArrived(e PayinArrived) {
 	p, known := b.orders.payins.findOrder(e.Payin)
 	if !known || p.Status != PayinPending {
@@ -430,7 +427,7 @@ func (b currencies) applyPayinArrived(e PayinArrived) {
 }
 
 // postCurrencies adds postings to the balances in currencies. The decision checked that they fit;
-// an overflow or a missing balance panics. The folds of pay-ins and conversions call it.
+// an overflow or a missing balance panics.
 func (s *State) postCurrencies(postings []Posting) {
 	for _, p := range postings {
 		switch p.Account {
@@ -473,7 +470,7 @@ func (t *currencyTransfer) balancedPostings() []Posting {
 }
 
 // activityLine is the activity line of the transfer on the balance in a currency; minor is negative
-// for a debit. It never fails. The decisions on pay-ins and conversions store it.
+// for a debit. The decisions on pay-ins and conversions store it.
 func (t *currencyTransfer) activityLine(kind string, c money.Currency, minor money.Minor) Activity {
 	id := ident.Derive(slotOf(t.workspace), t.at, "activity/"+kind+"/"+string(c)+"/"+t.cause).Format(ident.LedgerEntry)
 	a := Activity{ID: id, Currency: c, Kind: kind, Direction: "credit", AmountMinor: minor, Transfer: t.transferGroup(),

@@ -10,9 +10,8 @@ import (
 )
 
 // Decide returns the events, reply, records, claims and timers that follow from a command, and
-// changes no state. The balance actor calls it for each command and commits the result. Its errors
-// are faults (the type of the command lists the codes), except those of Relay. An unknown command
-// panics. decision.Read on the zero State shows a balance of zero.
+// changes no state. Its errors are faults (the type of the command lists the codes), except those
+// of Relay. An unknown command panics. decision.Read on the zero State shows a balance of zero.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	d, err := s.decideCommand(m, command)
 	s.bookLines(m, d.Records)
@@ -20,7 +19,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 }
 
 // decideCommand calls the decision function of the command's type and returns its result and its
-// fault. It panics for an unknown command and for a command of another workspace. Decide calls it.
+// fault. It panics for an unknown command and for a command of another workspace.
 func (s *State) decideCommand(m decision.Meta, command any) (decision.Decision, error) {
 	switch c := command.(type) {
 	case CreateDeposit:
@@ -181,13 +180,12 @@ var catalog = decision.NewCatalog("balance", DepositCreated{}, DepositSettled{},
 	Relayed{}, UnmatchedKept{})
 
 // DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type and for a payload that does not decode. The follower, the rebuild of the authorizer
-// and the processes that react to events call it.
+// unknown type and for a payload that does not decode.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }
 
-// checkTotals panics when the sums of the state disagree. Apply calls it after every event.
+// checkTotals panics when the sums of the state disagree.
 func (s *State) checkTotals() {
 	if s.UsdCents != s.LedgerCents+s.CardCents+s.HoldCents+s.ReservedCents {
 		panic(fmt.Sprintf("BUG: %d dollars are not %d + %d + %d + %d", s.UsdCents, s.LedgerCents, s.CardCents,

@@ -30,8 +30,7 @@ const sourceDeposit = "bank_deposit"
 type deposits struct{ *State }
 
 // createDeposit stores a pending deposit. It fails with invalid_body for a wrong rail or amount,
-// and with limit_exceeded for too many pending deposits or no room in the balance. decideCommand
-// calls it, for the route POST /api/treasury/deposits.
+// and with limit_exceeded for too many pending deposits or no room in the balance.
 func (b deposits) createDeposit(m decision.Meta, c CreateDeposit) (decision.Decision, error) {
 	if err := checkDeposit(c.Rail, c.AmountUsdCents); err != nil {
 		return decision.Decision{}, err
@@ -59,7 +58,7 @@ func (b deposits) createDeposit(m decision.Meta, c CreateDeposit) (decision.Deci
 
 // settleDeposit credits an announced deposit on the bank's report; a settled one is replied again.
 // It fails with invalid_body for an EventID of a wrong length, with not_found, and with
-// limit_exceeded when the balance has no room. decideCommand calls it.
+// limit_exceeded when the balance has no room.
 func (b deposits) settleDeposit(m decision.Meta, c SettleDeposit) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -84,7 +83,7 @@ func (b deposits) settleDeposit(m decision.Meta, c SettleDeposit) (decision.Deci
 
 // receiveDeposit credits a transfer without an announcement, on the bank's report. It fails with
 // invalid_body for a wrong EventID, rail, amount or reference, and with limit_exceeded when the
-// balance has no room. decideCommand calls it.
+// balance has no room.
 func (b deposits) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -114,8 +113,7 @@ func (b deposits) receiveDeposit(m decision.Meta, c ReceiveDeposit) (decision.De
 	}), nil
 }
 
-// bankCredit is the transfer of a deposit from the bank to the workspace's dollars. It never fails.
-// settleDeposit and receiveDeposit call it.
+// bankCredit is the transfer of a deposit from the bank to the workspace's dollars.
 func (b deposits) bankCredit(workspace string, d Deposit, reference string, at time.Time) transfer {
 	return transfer{
 		workspace: workspace, account: AccountUSD, counterpart: AccountBank, cents: d.AmountUsdCents,
@@ -125,7 +123,7 @@ func (b deposits) bankCredit(workspace string, d Deposit, reference string, at t
 }
 
 // depositArrival builds the decision on an arrived deposit: its event, its record, its ledger line
-// and the claim of the bank's event id. It never fails. settleDeposit and receiveDeposit call it.
+// and the claim of the bank's event id.
 func depositArrival(m decision.Meta, eventID string, d Deposit, credit transfer, e decision.Event) decision.Decision {
 	return decision.Decision{
 		Events:  []decision.Event{e},
@@ -143,7 +141,7 @@ func (b deposits) applyDepositCreated(e DepositCreated) {
 }
 
 // applyDepositSettled folds the event: the deposit is no longer pending and its dollars arrive. It
-// panics when the deposit is not loaded or not pending. Apply calls it.
+// panics when the deposit is not loaded or not pending.
 func (b deposits) applyDepositSettled(e DepositSettled) {
 	d, known := b.orders.deposits.findOrder(e.Deposit)
 	if !known || d.Status != DepositPending {
@@ -159,8 +157,7 @@ func (b deposits) applyDepositReceived(e DepositReceived) {
 	b.applyDepositArrival(e.Deposit)
 }
 
-// applyDepositArrival adds a deposit's dollars and stores it as settled. An overflow panics. The
-// folds of DepositSettled and DepositReceived call it.
+// applyDepositArrival adds a deposit's dollars and stores it as settled. An overflow panics.
 func (s *State) applyDepositArrival(d Deposit) {
 	if err := s.addLedgerCents(d.AmountUsdCents); err != nil {
 		panic("BUG: deposit after its check: " + err.Error())
@@ -182,7 +179,7 @@ func (s *State) canAddCents(amounts ...money.Cents) bool {
 }
 
 // checkDeposit fails with invalid_body for a rail other than ach, fednow and wire, or an amount
-// that is not 1 to money.MaxAmount. createDeposit and receiveDeposit call it.
+// that is not 1 to money.MaxAmount.
 func checkDeposit(rail string, cents money.Cents) error {
 	if !slices.Contains([]string{"ach", "fednow", "wire"}, rail) {
 		return fault.New(fault.InvalidBody, "rail: ach, fednow or wire")

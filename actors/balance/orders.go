@@ -48,7 +48,7 @@ func (l loadedOrders[O]) isLoaded(id string) bool {
 }
 
 // loadDocument stores an order's document; a nil document says that no record has the id. It fails
-// when the document does not decode. State.Load calls it.
+// when the document does not decode.
 func (l *loadedOrders[O]) loadDocument(id string, document []byte) error {
 	if *l == nil {
 		*l = make(loadedOrders[O])
@@ -71,7 +71,7 @@ type orderSet interface {
 	loadDocument(id string, document []byte) error
 }
 
-// ofKind returns the orders of a kind of record. An unknown kind panics. Missing and Load call it.
+// ofKind returns the orders of a kind of record. An unknown kind panics.
 func (o *orders) ofKind(kind string) orderSet {
 	switch kind {
 	case RecordDeposit:
@@ -140,7 +140,7 @@ func (c ReportRamp) namedOrder() (decision.Ref, bool) {
 }
 
 // orderReference is the order that a command or a fired timer is about; false for one without an
-// order. It never fails. Missing calls it.
+// order.
 func orderReference(command any) (ref decision.Ref, is bool) {
 	switch c := command.(type) {
 	case orderCommand:
@@ -156,15 +156,14 @@ func orderReference(command any) (ref decision.Ref, is bool) {
 }
 
 // Missing names the record that a decision on the command needs and that is not in memory; false
-// when the decision can be made. It never fails. The balance actor calls it before Decide and reads
-// the record for Load.
+// when the decision can be made.
 func (s *State) Missing(command any) (ref decision.Ref, missing bool) {
 	ref, is := orderReference(command)
 	return ref, is && !s.orders.ofKind(ref.Kind).isLoaded(ref.ID)
 }
 
 // Load adds a record that Missing named, as stored; nil when the workspace has no such record. It
-// fails when the document does not decode. The balance actor calls it before Decide.
+// fails when the document does not decode.
 func (s *State) Load(ref decision.Ref, document []byte) error {
 	if err := s.orders.ofKind(ref.Kind).loadDocument(ref.ID, document); err != nil {
 		return fmt.Errorf("record %s: %w", ref.Kind, err)
@@ -185,7 +184,7 @@ func (s *State) Loaded() int {
 func (s *State) Forget() { s.orders = orders{} }
 
 // addToSum adds a to the sum of its currency, and deletes a sum that becomes zero. A negative sum
-// panics. The folds of pay-ins and conversions call it.
+// panics.
 func addToSum(sums *map[money.Currency]money.Minor, a Amount) {
 	if *sums == nil {
 		*sums = make(map[money.Currency]money.Minor)

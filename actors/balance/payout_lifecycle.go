@@ -137,7 +137,6 @@ func (p *Payout) refuseStep(code fault.Code, step payoutStep) error {
 }
 
 // isRepeat reports whether the payout already made the step, so that a repeat has no effect.
-// directPayout and reportPayout call it before they check that the step is allowed.
 func (p *Payout) isRepeat(step payoutStep) bool {
 	switch step {
 	case stepRelease: // in any later status; a cancelled wire was never released
@@ -154,8 +153,7 @@ func (p *Payout) isRepeat(step payoutStep) bool {
 	return false
 }
 
-// isOpen reports whether dollars are reserved for the payout. The decisions and folds of payouts
-// call it.
+// isOpen reports whether dollars are reserved for the payout.
 func (p *Payout) isOpen() bool {
 	switch p.Status {
 	case PayoutHeld, PayoutReserved, PayoutSubmitting, PayoutSubmitted, PayoutUnknown:
@@ -185,8 +183,7 @@ func effectOfStep(p Payout, step payoutStep) effect {
 }
 
 // effectOfMove is the money that a move between two statuses changes: the reservation of an open
-// payout leaves the workspace or becomes available again. A move without money gives zeros. It
-// never fails. The decisions and folds of payouts and Credit call it.
+// payout leaves the workspace or becomes available again. A move without money gives zeros.
 func effectOfMove(from, to string, cents money.Cents) effect {
 	switch {
 	case to == PayoutReturned:
@@ -220,7 +217,7 @@ func (t DayTotal) onDay(day string) DayTotal {
 }
 
 // addingCents is the total after cents were added to a key; negative cents take them back.
-// PayoutLimits bound the sums, so that they cannot overflow. The folds of payouts call it.
+// PayoutLimits bound the sums, so that they cannot overflow.
 func (t DayTotal) addingCents(key string, cents money.Cents) DayTotal {
 	keys := maps.Clone(t.Keys)
 	if keys == nil {

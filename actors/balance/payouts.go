@@ -26,8 +26,7 @@ type payouts struct{ *State }
 
 // createPayout reserves the dollars and stores the order. A wire abroad waits for its release; any
 // other payout is ready to be sent. It fails with the faults of checkWithRecipient, checkQuote and
-// checkLimits; the runtime refuses dollars that the balance lacks. decideCommand calls it, for the
-// route POST /api/treasury/payouts.
+// checkLimits; the runtime refuses dollars that the balance lacks.
 func (b payouts) createPayout(m decision.Meta, c CreatePayout) (decision.Decision, error) {
 	if err := c.checkWithRecipient(); err != nil {
 		return decision.Decision{}, err
@@ -64,7 +63,7 @@ func (b payouts) createPayout(m decision.Meta, c CreatePayout) (decision.Decisio
 }
 
 // newPayout builds the payout that the command orders: held for a wire abroad, reserved on the
-// other rails. It never fails. createPayout calls it after its checks.
+// other rails.
 func newPayout(m decision.Meta, c CreatePayout) Payout {
 	at := decision.StampOf(m.At)
 	p := Payout{
@@ -82,8 +81,7 @@ func newPayout(m decision.Meta, c CreatePayout) Payout {
 }
 
 // ReservationOf is the id under which the authorizer reserves a payout's dollars until it has
-// applied the payout's event. It panics for a text that is not a payout id. createPayout and Credit
-// call it.
+// applied the payout's event. It panics for a text that is not a payout id.
 func ReservationOf(payout string) string { return reservationOf(ident.Payout, payout) }
 
 // reservationOf is the id of the reservation of an order with this prefix. It panics for a text
@@ -98,8 +96,7 @@ func reservationOf(prefix, id string) string {
 
 // CheckBody fails with invalid_body for an order that no recipient could make valid: a wrong rail,
 // amount or description, sameDay off the rail ach, or a quote off the rail intl_wire. quoted says
-// that a quote is named. The route POST /api/treasury/payouts calls it before it reads the
-// recipient, and createPayout calls it again.
+// that a quote is named.
 func (c *CreatePayout) CheckBody(quoted bool) error {
 	switch {
 	case !slices.Contains([]string{RailACH, RailWire, RailRealtime, RailIntlWire}, c.Rail):
@@ -118,7 +115,7 @@ func (c *CreatePayout) CheckBody(quoted bool) error {
 
 // checkWithRecipient checks the order against its recipient. It fails with CheckBody's faults, with
 // invalid_body for a rail that does not suit the recipient's country, and with limit_exceeded for a
-// same-day payout above MaxSameDayCents. createPayout calls it.
+// same-day payout above MaxSameDayCents.
 func (c *CreatePayout) checkWithRecipient() error {
 	if err := c.CheckBody(c.Quote != nil); err != nil {
 		return err
@@ -133,7 +130,7 @@ func (c *CreatePayout) checkWithRecipient() error {
 }
 
 // checkLimits fails with limit_exceeded for a payout beyond the number of open payouts, the number
-// of paying keys, or the sums of the UTC day. createPayout calls it.
+// of paying keys, or the sums of the UTC day.
 func (b payouts) checkLimits(m decision.Meta, c CreatePayout) error {
 	if b.OpenPayouts >= MaxOpenPayouts {
 		return fault.New(fault.LimitExceeded, fmt.Sprintf("at most %d payouts may be open", MaxOpenPayouts))
@@ -157,8 +154,7 @@ func (b payouts) checkLimits(m decision.Meta, c CreatePayout) error {
 }
 
 // directPayout releases or cancels a held wire; a repeat replies the payout again. It fails with
-// not_found, and with payout_not_held in any other status. decideCommand calls it, for the routes
-// that release and cancel a payout.
+// not_found, and with payout_not_held in any other status.
 func (b payouts) directPayout(m decision.Meta, c DirectPayout) (decision.Decision, error) {
 	step := stepCancel
 	if c.Release {
@@ -181,7 +177,6 @@ func (b payouts) directPayout(m decision.Meta, c DirectPayout) (decision.Decisio
 
 // submitPayout moves a reserved payout to submitting and replies Send; any other status, or an
 // unknown id, gets an empty reply. So one caller sends the order, once. Its error is always nil.
-// decideCommand calls it, for the process that sends orders to the bank.
 func (b payouts) submitPayout(m decision.Meta, c SubmitPayout) (decision.Decision, error) {
 	p, known := b.orders.payouts.findOrder(c.ID)
 	if !known || p.Status != PayoutReserved {
@@ -216,8 +211,7 @@ func (b payouts) answerPayout(m decision.Meta, c AnswerPayout) decision.Decision
 
 // reportPayout applies the bank's report of an outcome. Its reply is ReportedPayout. It fails with
 // invalid_body for an EventID of a wrong length, not_found, unavailable for a return before its
-// settlement, payout_conflict, or limit_exceeded when the balance has no room. decideCommand calls
-// it.
+// settlement, payout_conflict, or limit_exceeded when the balance has no room.
 func (b payouts) reportPayout(m decision.Meta, c ReportPayout) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -268,14 +262,12 @@ func payoutOverdue(s *State, m decision.Meta, key, id string) decision.Decision 
 }
 
 // AwaitsAnswer reports whether the timer of a key waits for the answer to an order of a payout or a
-// conversion. The process of abandoned orders calls it, to find orders whose sender a crash has
-// stopped.
+// conversion.
 func AwaitsAnswer(key string) bool {
 	return strings.HasPrefix(key, timerAnswer) || strings.HasPrefix(key, timerDeskAnswer)
 }
 
-// lapseDue replies that the bank is to be asked about an order, and sets the timer again. It never
-// fails. The timers of payouts, conversions and ramp orders call it.
+// lapseDue replies that the bank is to be asked about an order, and sets the timer again.
 func lapseDue(m decision.Meta, key, kind, id string) decision.Decision {
 	return decision.Decision{Reply: LapseDue{Kind: kind, ID: id},
 		Timers: []decision.Timer{{Key: key, Due: m.At.Add(LapseAskEvery)}}}
@@ -300,8 +292,7 @@ func (b payouts) lapsePayout(m decision.Meta, c LapsePayout) decision.Decision {
 }
 
 // movePayout makes a step that payoutMoves allows: its event, the payout's record after it and its
-// ledger line. The end of a payout removes its timers. A step that is not allowed panics. The
-// decisions of this file call it.
+// ledger line. The end of a payout removes its timers. A step that is not allowed panics.
 func (b payouts) movePayout(m decision.Meta, p Payout, step payoutStep, eventID string) (Payout, decision.Decision) {
 	to, allowed := p.nextStatus(step)
 	if !allowed {
@@ -327,7 +318,7 @@ func (b payouts) movePayout(m decision.Meta, p Payout, step payoutStep, eventID 
 }
 
 // payoutTransfer is the transfer of a payout's dollars to the bank, or back from it for positive
-// usd. It never fails. movePayout calls it.
+// usd.
 func (s *State) payoutTransfer(p Payout, to string, usd money.Cents, at time.Time) transfer {
 	source := sourcePayout
 	if usd > 0 {
@@ -358,7 +349,7 @@ func (s *State) bookEffect(e effect) error {
 }
 
 // applyPayoutCreated folds the event: it reserves the dollars, counts the payout and uses its
-// quote. It panics when a sum overflows or the quote is not locked. Apply calls it.
+// quote. It panics when a sum overflows or the quote is not locked.
 func (b payouts) applyPayoutCreated(e PayoutCreated) {
 	b.Workspace = e.Workspace
 	p := e.Payout
@@ -375,7 +366,7 @@ func (b payouts) applyPayoutCreated(e PayoutCreated) {
 
 // applyPayoutMoved folds the event: it books the money and closes a finished payout. A cancelled or
 // failed payout no longer counts in its day's total. It panics when the payout is not loaded or a
-// sum overflows. Apply calls it.
+// sum overflows.
 func (b payouts) applyPayoutMoved(e PayoutMoved) {
 	if err := b.bookEffect(effectOfMove(e.From, e.To, e.AmountCents)); err != nil {
 		panic("BUG: payout's move after its check: " + err.Error())

@@ -81,8 +81,7 @@ type physicalCards struct{ *State }
 
 // orderPhysical stores the order, and debits the fee or checks the committed balance. It fails with
 // invalid_body for a wrong address, finish or unlock method, and with insufficient_funds. The
-// runtime refuses a fee that the dollars do not cover. decideCommand calls it, for POST
-// /api/physical-cards.
+// runtime refuses a fee that the dollars do not cover.
 func (b physicalCards) orderPhysical(m decision.Meta, c OrderPhysicalCard) (decision.Decision, error) {
 	if err := c.check(); err != nil {
 		return decision.Decision{}, err
@@ -113,7 +112,6 @@ func (b physicalCards) orderPhysical(m decision.Meta, c OrderPhysicalCard) (deci
 }
 
 // check fails with invalid_body and the field's name for a wrong address, finish or unlock method.
-// orderPhysical calls it.
 func (c *OrderPhysicalCard) check() error {
 	to := c.Text.Shipping
 	for _, line := range []struct {
@@ -139,8 +137,7 @@ func (c *OrderPhysicalCard) check() error {
 }
 
 // refusePhysical undoes an order whose card cannot be minted: it refunds the fee, once, and deletes
-// the order's records. It fails with limit_exceeded when the balance has no room. decideCommand
-// calls it, for the process that mints ordered cards.
+// the order's records. It fails with limit_exceeded when the balance has no room.
 func (b physicalCards) refusePhysical(m decision.Meta, c RefusePhysicalCard) (decision.Decision, error) {
 	o := c.Order
 	if !b.canAddCents(o.FeeCents) {
@@ -164,7 +161,7 @@ func (b physicalCards) refusePhysical(m decision.Meta, c RefusePhysicalCard) (de
 }
 
 // feeTransfer is the transfer of a physical card's fee: negative cents debit it, positive cents
-// refund it. It never fails. orderPhysical and refusePhysical call it.
+// refund it.
 func feeTransfer(workspace string, o PhysicalOrder, cents money.Cents, at decision.Stamp) transfer {
 	cause := "physical/ordered/"
 	if cents > 0 {

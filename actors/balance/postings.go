@@ -56,8 +56,7 @@ func (t transfer) ledgerRecord() decision.Record {
 }
 
 // bookLines sets the booking time of the decision's ledger lines. On lines of AccountUSD it also
-// sets the workspace's dollars after each line. Decide calls it on every decision. It panics when a
-// sum overflows.
+// sets the workspace's dollars after each line. It panics when a sum overflows.
 func (s *State) bookLines(m decision.Meta, records []decision.Record) {
 	at, dollars := decision.StampOf(m.At), s.UsdCents
 	for i := range records {
@@ -75,8 +74,7 @@ func (s *State) bookLines(m decision.Meta, records []decision.Record) {
 	}
 }
 
-// mustSumToZero panics when a transfer's postings do not sum to zero in each currency. Every
-// decision that creates postings calls it.
+// mustSumToZero panics when a transfer's postings do not sum to zero in each currency.
 func mustSumToZero(postings []Posting) {
 	type part struct {
 		transfer string

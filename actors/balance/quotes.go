@@ -44,8 +44,7 @@ type Quote struct {
 	CreatedAt      decision.Stamp `json:"createdAt"`
 }
 
-// StatusAt is the quote's status at a time: locked, expired or used. It never fails. checkQuote
-// calls it.
+// StatusAt is the quote's status at a time: locked, expired or used.
 func (q Quote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.LockExpiresAt, now)
 }
@@ -58,8 +57,7 @@ func statusAt(status string, ends decision.Stamp, now time.Time) string {
 }
 
 // CheckBody fails with invalid_currency for dollars or a currency that is not served, and with
-// invalid_amount for an amount out of range. The route POST /api/treasury/fx-quotes calls it before
-// it reads the recipient, and lockQuote calls it again.
+// invalid_amount for an amount out of range.
 func (c *LockQuote) CheckBody() error {
 	if _, served := c.Buy.Currency.Exponent(); !served || c.Buy.Currency == money.USD {
 		return otherCurrency()
@@ -74,10 +72,9 @@ func otherCurrency() error {
 	return fault.New(fault.InvalidCurrency, "currency: the recipient's, and not USD")
 }
 
-// lockQuote stores a firm rate. The amount sold is rounded up to the cent here, once. It
-// fails with CheckBody's faults, invalid_body for a recipient in the US, invalid_currency,
-// invalid_amount for a worth out of range, or limit_exceeded for too many quotes. decideCommand
-// calls it.
+// lockQuote stores a firm rate. The amount sold is rounded up to the cent here, once. It fails with
+// CheckBody's faults, invalid_body for a recipient in the US, invalid_currency, invalid_amount for
+// a worth out of range, or limit_exceeded for too many quotes.
 func (b payouts) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, error) {
 	if err := c.CheckBody(); err != nil {
 		return decision.Decision{}, err
@@ -110,7 +107,7 @@ func (b payouts) lockQuote(m decision.Meta, c LockQuote) (decision.Decision, err
 }
 
 // checkQuote checks the quote that a payout names; without one it passes. It fails with quote_used
-// (also for an unknown quote), quote_expired or quote_mismatch. createPayout calls it.
+// (also for an unknown quote), quote_expired or quote_mismatch.
 func (b payouts) checkQuote(m decision.Meta, c CreatePayout) error {
 	if c.Quote == nil {
 		return nil
@@ -171,7 +168,6 @@ func (b payouts) applyQuoteLocked(e FXQuoteLocked) {
 }
 
 // useQuote marks a payout quote as used. It panics when the quote is not loaded or not locked.
-// applyPayoutCreated calls it.
 func (s *State) useQuote(id string) {
 	q, known := s.orders.quotes.findOrder(id)
 	if !known || q.Status != QuoteLocked {

@@ -70,8 +70,7 @@ var rampReports = map[string]rampStep{RampCompleted: rampComplete, RampFailed: r
 // ramps has the decisions and folds of orders between dollars, USDC and wallets.
 type ramps struct{ *State }
 
-// StatusAt is the quote's status at a time: locked, expired or used. It never fails. checkRampOrder
-// calls it.
+// StatusAt is the quote's status at a time: locked, expired or used.
 func (q RampQuote) StatusAt(now time.Time) string {
 	return statusAt(q.Status, q.ExpiresAt, now)
 }
@@ -86,7 +85,7 @@ func (o RampOrder) afterMove(e RampMoved) RampOrder {
 }
 
 // fundingTransfer debits the order's amount when it is created: dollars for an on-ramp, otherwise
-// stablecoins. It never fails. createRampOrder calls it.
+// stablecoins.
 func (o *RampOrder) fundingTransfer(workspace string) transfer {
 	t := transfer{workspace: workspace, account: AccountStablecoin, counterpart: AccountRamp, cents: -o.AmountCents,
 		source: sourceOfframp, reference: o.ID, cause: "ramp/ordered/" + o.ID, at: o.CreatedAt.Time}
@@ -97,7 +96,6 @@ func (o *RampOrder) fundingTransfer(workspace string) transfer {
 }
 
 // closingTransfer is the transfer that ends an order; moves is false for a withdrawal that arrived.
-// It never fails. moveRamp calls it.
 func (o *RampOrder) closingTransfer(workspace, to string, fee money.Cents, at time.Time) (t transfer, moves bool) {
 	t = o.fundingTransfer(workspace)
 	t.cause, t.at = "ramp/"+to+"/"+o.ID, at
@@ -145,7 +143,7 @@ func travelRuleFault() error {
 
 // quoteRamp stores an offer, locked for RampLock. It fails with invalid_amount, with
 // travel_rule_unsupported for a withdrawal of TravelRuleCents or more, and with limit_exceeded for
-// too many quotes. An unknown direction panics. decideRamp calls it, for POST /api/ramp/quotes.
+// too many quotes. An unknown direction panics.
 func (b ramps) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, error) {
 	known := slices.Contains([]string{RampOn, RampOff, RampWithdraw}, c.Direction)
 	if !known || (c.Direction == RampWithdraw) != (c.WalletID != "") {
@@ -175,8 +173,7 @@ func (b ramps) quoteRamp(m decision.Meta, c QuoteRamp) (decision.Decision, error
 }
 
 // createRampOrder uses a quote, debits its amount, and sets the timer that sends the order to the
-// partner. It fails with checkRampOrder's faults. decideRamp calls it, for the routes of ramp
-// orders and withdrawals.
+// partner. It fails with checkRampOrder's faults.
 func (b ramps) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.Decision, error) {
 	if err := b.checkRampOrder(m, c); err != nil {
 		return decision.Decision{}, err
@@ -203,7 +200,7 @@ func (b ramps) createRampOrder(m decision.Meta, c CreateRampOrder) (decision.Dec
 
 // checkRampOrder checks the quote that an order names. It fails with quote_mismatch,
 // travel_rule_unsupported, quote_used, quote_expired, limit_exceeded or insufficient_funds. The
-// runtime checks the dollars of an on-ramp. createRampOrder calls it.
+// runtime checks the dollars of an on-ramp.
 func (b ramps) checkRampOrder(m decision.Meta, c CreateRampOrder) error {
 	q := c.Quote
 	stored, known := b.orders.rampQuotes.findOrder(q.ID)
@@ -228,7 +225,7 @@ func (b ramps) checkRampOrder(m decision.Meta, c CreateRampOrder) error {
 
 // answerRamp records the partner's answer to an order. A repeat, an answer after a report, or one
 // for an unknown order changes nothing. It fails with limit_exceeded when a refused order's refund
-// does not fit the balance. decideRamp calls it, for the process that sends orders to the ramp.
+// does not fit the balance.
 func (b ramps) answerRamp(m decision.Meta, id string, step rampStep) (decision.Decision, error) {
 	o, known := b.orders.rampOrders.findOrder(id)
 	if !known {
@@ -255,7 +252,7 @@ func rampDue(s *State, m decision.Meta, key, id string) (d decision.Decision) {
 
 // reportRamp applies the partner's report of an order or, with c.Session, of a session. It fails
 // with invalid_body for a wrong EventID or TxHash, not_found, checkReport's faults, or
-// limit_exceeded when the balance has no room. An unknown Outcome panics. decideRamp calls it.
+// limit_exceeded when the balance has no room. An unknown Outcome panics.
 func (b ramps) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -291,7 +288,7 @@ func rampClaim(m decision.Meta, eventID string) []decision.Once {
 }
 
 // isRepeat reports whether a report repeats the outcome of a finished order. A field that the
-// report leaves out counts as equal. reportRamp calls it before checkReport.
+// report leaves out counts as equal.
 func (o *RampOrder) isRepeat(c ReportRamp) bool {
 	same := o.Status == c.Outcome
 	if o.Status == RampCompleted {
@@ -301,7 +298,7 @@ func (o *RampOrder) isRepeat(c ReportRamp) bool {
 }
 
 // checkReport fails with ramp_conflict for a report that the order's status, fee or direction does
-// not allow. reportRamp calls it.
+// not allow.
 func (o *RampOrder) checkReport(c ReportRamp, step rampStep) error {
 	_, allowed := rampMoves[o.Status][step]
 	switch {
@@ -318,7 +315,7 @@ func (o *RampOrder) checkReport(c ReportRamp, step rampStep) error {
 }
 
 // moveRamp makes a step that the caller has checked in rampMoves. A failed order has no fee. It
-// fails with limit_exceeded when the balance has no room. answerRamp and reportRamp call it.
+// fails with limit_exceeded when the balance has no room.
 func (b ramps) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRamp) (decision.Decision, error) {
 	to := rampMoves[o.Status][step]
 	e := RampMoved{Workspace: b.Workspace, Order: o.ID, Direction: o.Direction, From: o.Status, To: to,
@@ -348,8 +345,7 @@ func (b ramps) moveRamp(m decision.Meta, o RampOrder, step rampStep, c ReportRam
 	return d, nil
 }
 
-// canCredit reports whether a transfer's account can take its cents without an overflow. moveRamp
-// and reportRampSession call it.
+// canCredit reports whether a transfer's account can take its cents without an overflow.
 func (b ramps) canCredit(t transfer) bool {
 	if t.account == AccountUSD {
 		return b.canAddCents(t.cents)
@@ -365,7 +361,7 @@ func (b ramps) applyRampQuoted(e RampQuoted) {
 }
 
 // applyRampOrdered folds the event: it uses the quote and books the order's amount. It panics when
-// the quote is not loaded or not locked. Apply calls it.
+// the quote is not loaded or not locked.
 func (b ramps) applyRampOrdered(e RampOrdered) {
 	q, known := b.orders.rampQuotes.findOrder(e.Order.QuoteID)
 	if !known || q.Status != QuoteLocked {
@@ -381,7 +377,7 @@ func (b ramps) applyRampOrdered(e RampOrdered) {
 }
 
 // applyRampMoved folds the event: it books the postings and closes a finished order. It panics when
-// the order is not loaded or not open. Apply calls it.
+// the order is not loaded or not open.
 func (b ramps) applyRampMoved(e RampMoved) {
 	before, known := b.orders.rampOrders.findOrder(e.Order)
 	if !known || !before.isOpen() {
@@ -397,7 +393,6 @@ func (b ramps) applyRampMoved(e RampMoved) {
 }
 
 // postRamp adds postings to the balance. The decision checked that they fit; an overflow panics.
-// The folds of ramp orders and sessions call it.
 func (b ramps) postRamp(postings []Posting) {
 	for _, p := range postings {
 		switch p.Account {
@@ -411,7 +406,7 @@ func (b ramps) postRamp(postings []Posting) {
 	}
 }
 
-// checkRamp panics when the ramp's sums disagree. Apply calls it after every event.
+// checkRamp panics when the ramp's sums disagree.
 func (b ramps) checkRamp() {
 	mustAgree("ramp orders", b.OpenRampOrders, b.RampCents)
 	if b.OpenRampOrders > MaxOpenRampOrders {

@@ -24,8 +24,7 @@ const (
 func (r *RampSession) isOpen() bool { return r.Status == RampCreated || r.Status == RampProcessing }
 
 // Check fails with invalid_body and the field's name for a session that cannot belong to the
-// workspace. The import command of sessions calls it for each line, and importRampSession calls it
-// again.
+// workspace.
 func (r *RampSession) Check(workspace string) error {
 	id, err := ident.Parse(ident.RampSession, r.ID)
 	hosted, errURL := url.Parse(r.HostedURL)
@@ -54,7 +53,6 @@ func (r *RampSession) Check(workspace string) error {
 }
 
 // importRampSession stores a session of an earlier system, once. It fails with Check's fault.
-// decideRamp calls it, for the command that imports ramp sessions.
 func (b ramps) importRampSession(m decision.Meta, c ImportRampSession) (decision.Decision, error) {
 	if err := c.Session.Check(c.Workspace); err != nil {
 		return decision.Decision{}, err
@@ -73,7 +71,7 @@ func (b ramps) importRampSession(m decision.Meta, c ImportRampSession) (decision
 // reportRampSession credits a completed on-ramp and gives a failed off-ramp back; the other
 // outcomes were booked before the import. It fails with not_found, ramp_conflict for an ended
 // session, or limit_exceeded. Of two reports decided on the same record the second fails as stale,
-// so that the partner sends it again. reportRamp calls it.
+// so that the partner sends it again.
 func (b ramps) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decision, error) {
 	r := *c.Session
 	switch {
@@ -108,7 +106,6 @@ func (b ramps) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decisi
 }
 
 // sessionCredit is the ledger source of the credit that ends a session; "" for no credit.
-// reportRampSession calls it.
 func sessionCredit(r RampSession) string {
 	switch r.Direction + " " + r.Status {
 	case RampOn + " " + RampCompleted:

@@ -22,7 +22,7 @@ const (
 
 // relayEntries adds a run of the authorizer's log to the balance as one event. Entries are facts,
 // so no limit of the workspace refuses them. It fails with ErrGap, ErrForeign, ErrUnbalanced or an
-// overflow, as plain errors, and nothing changes. decideCommand calls it, for the relay.
+// overflow, as plain errors, and nothing changes.
 func (s *State) relayEntries(m decision.Meta, c Relay) (decision.Decision, error) {
 	entries, err := s.unrelayedEntries(c.Entries)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *State) relayEntries(m decision.Meta, c Relay) (decision.Decision, error
 // unrelayedEntries drops the leading entries that the balance already has. It fails with ErrGap for
 // a gap, and with ErrForeign for entries of another workspace or more than MaxRelay. The result
 // aliases the run, because entries are large and nothing modifies them after they are read from the
-// log. relayEntries calls it.
+// log.
 func (s *State) unrelayedEntries(entries []hold.Entry) ([]hold.Entry, error) {
 	if len(entries) > MaxRelay {
 		return nil, fmt.Errorf("%w: %d entries", ErrForeign, len(entries))
@@ -80,8 +80,7 @@ func (s *State) unrelayedEntries(entries []hold.Entry) ([]hold.Entry, error) {
 }
 
 // foldEntry adds an entry to the balance and checks every sum. It fails with ErrUnbalanced, or when
-// a sum overflows; the state is then invalid. relayEntries calls it on a copy, and applyRelayed on
-// the state.
+// a sum overflows; the state is then invalid.
 func (s *State) foldEntry(e *hold.Entry) error {
 	if err := checkEntry(e); err != nil {
 		return err
@@ -115,7 +114,7 @@ func (s *State) foldEntry(e *hold.Entry) error {
 
 // checkEntry checks that an entry's amounts sum to zero: the dollars posted are those that leave
 // the card's funds and its hold. An unmatched entry moves no funds. It fails with ErrUnbalanced,
-// also for an amount above money.MaxAmount. foldEntry calls it.
+// also for an amount above money.MaxAmount.
 func checkEntry(e *hold.Entry) error {
 	if e.Posted < -money.MaxAmount || e.Posted > money.MaxAmount {
 		return fmt.Errorf("%w: posts %d", ErrUnbalanced, e.Posted)
@@ -132,8 +131,7 @@ func checkEntry(e *hold.Entry) error {
 }
 
 // clearingTransfer is the transfer of a clearing (dollars to the network) or a refund (dollars from
-// it). For an unknown card the account is AccountSuspense. It never fails. relayEntries calls it
-// for each entry that posts dollars.
+// it). For an unknown card the account is AccountSuspense.
 func clearingTransfer(e *hold.Entry) transfer {
 	t := transfer{
 		workspace: e.Workspace.Format(ident.Workspace), account: AccountUSD, counterpart: AccountNetwork,
@@ -150,8 +148,7 @@ func clearingTransfer(e *hold.Entry) transfer {
 	return t
 }
 
-// cardOf is the id of the entry's card; nil for an unknown card. clearingTransfer and
-// unmatchedEntry call it.
+// cardOf is the id of the entry's card; nil for an unknown card.
 func cardOf(e *hold.Entry) *string {
 	if e.Card.IsZero() {
 		return nil
@@ -191,7 +188,6 @@ func newRelayRecords(entries int) relayRecords {
 }
 
 // allRecords returns the records of the run after all entries were added, the index record last.
-// relayEntries calls it.
 func (d *relayRecords) allRecords() []decision.Record {
 	if len(d.created) == 0 {
 		return d.records
@@ -203,7 +199,7 @@ func (d *relayRecords) allRecords() []decision.Record {
 }
 
 // putRecord stores a record at the first position of its id, so that a later entry replaces an
-// earlier one. It never fails. addEntry and addAuthorization call it.
+// earlier one.
 func (d *relayRecords) putRecord(at map[ident.UUID]int, id ident.UUID, r decision.Record) {
 	if i, there := at[id]; there {
 		r.New = d.records[i].New
@@ -215,7 +211,7 @@ func (d *relayRecords) putRecord(at map[ident.UUID]int, id ident.UUID, r decisio
 }
 
 // addEntry adds the records of an entry: its card's spend, its authorization and an unmatched
-// report. It never fails. relayEntries calls it for each entry.
+// report.
 func (d *relayRecords) addEntry(e *hold.Entry) {
 	if !e.Card.IsZero() {
 		spend := CardSpend{Month: uint32(e.Spend.Month), Cents: e.Spend.Cents}
@@ -230,7 +226,7 @@ func (d *relayRecords) addEntry(e *hold.Entry) {
 }
 
 // addAuthorization adds the record of the authorization as the entry leaves it. A created
-// authorization also joins the run's index record. It never fails. addEntry calls it.
+// authorization also joins the run's index record.
 func (d *relayRecords) addAuthorization(e *hold.Entry) {
 	document := authorizationOf(&e.After)
 	made := createsAuthorization(e)
@@ -256,8 +252,7 @@ func (d *relayRecords) cardID(card ident.UUID) string {
 	return d.cardText
 }
 
-// authorizationOf converts the authorizer's form of an authorization to the stored record. It never
-// fails. addAuthorization calls it.
+// authorizationOf converts the authorizer's form of an authorization to the stored record.
 func authorizationOf(h *hold.Hold) Authorization {
 	a := Authorization{
 		ID: h.ID.Format(ident.Authorization), NetworkID: givenID(h.Workspace, h.NetworkID),
@@ -296,7 +291,7 @@ func merchantOf(m hold.Merchant) Merchant {
 }
 
 // unmatchedEntry is the record of a clearing or refund for an unknown card, which a person
-// resolves. It never fails. addEntry calls it.
+// resolves.
 func unmatchedEntry(e *hold.Entry) decision.Record {
 	body, err := json.Marshal(struct {
 		CardID      *string     `json:"cardId"`
@@ -317,7 +312,7 @@ func unmatchedEntry(e *hold.Entry) decision.Record {
 }
 
 // applyRelayed folds the entries of the event. It panics for an entry that its decision would have
-// refused. Apply calls it.
+// refused.
 func (s *State) applyRelayed(e Relayed) {
 	s.Workspace = e.Workspace
 	for i := range e.Entries {

@@ -8,8 +8,7 @@ import "purser/actors/decision"
 func claimScope(partner string) string { return partner + "_target" }
 
 // claimReport binds the event id to the target. It fails with invalid_body for an EventID of a
-// wrong length. An empty Partner or Target panics. decideCommand calls it, for actors/reports,
-// before the target gets the report.
+// wrong length. An empty Partner or Target panics.
 func claimReport(m decision.Meta, c ClaimReport) (decision.Decision, error) {
 	if c.Partner == "" || c.Target == "" {
 		panic("BUG: a claim of no partner or for no target")

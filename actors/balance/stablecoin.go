@@ -40,8 +40,7 @@ const (
 const maxTxHash = 128
 
 // creditCheckout credits a paid checkout session in stablecoins, once for ever. It fails with
-// limit_exceeded when the balance has no room. An amount out of range panics. decideCommand calls
-// it, for the process that credits completed sessions.
+// limit_exceeded when the balance has no room. An amount out of range panics.
 func (s *State) creditCheckout(m decision.Meta, c CreditCheckout) (decision.Decision, error) {
 	if c.Cents <= 0 || c.Cents > money.MaxAmount {
 		panic(fmt.Sprintf("BUG: a checkout of %d cents", c.Cents))
@@ -60,7 +59,7 @@ func (s *State) creditCheckout(m decision.Meta, c CreditCheckout) (decision.Deci
 
 // receiveStablecoin credits a deposit that the stablecoin partner reports. It fails with
 // invalid_body for a wrong EventID or field, and with limit_exceeded when the balance has no room.
-// The claims of its decision refuse a repeat. decideCommand calls it.
+// The claims of its decision refuse a repeat.
 func (s *State) receiveStablecoin(m decision.Meta, c ReceiveStablecoin) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -103,7 +102,7 @@ func chainCredit(workspace string, cents money.Cents, source, reference, cause s
 }
 
 // checkStablecoin fails with invalid_body and the field's name for a report of another asset or
-// chain, or with an amount or hash out of range. receiveStablecoin calls it.
+// chain, or with an amount or hash out of range.
 func checkStablecoin(c ReceiveStablecoin) error {
 	switch {
 	case !slices.Contains([]string{"USDC", "USDT"}, c.Asset):

@@ -137,7 +137,7 @@ func (s *State) View(now time.Time) View {
 	}
 }
 
-// totalCents is dollars and stablecoins together, capped at math.MaxInt64. View calls it.
+// totalCents is dollars and stablecoins together, capped at math.MaxInt64.
 func (s *State) totalCents() money.Cents {
 	total, err := money.Add(s.UsdCents, s.StablecoinCents)
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *State) totalCents() money.Cents {
 }
 
 // addLedgerCents adds dollars to LedgerCents. It fails when a sum overflows an int64; the state is
-// then invalid. The folds call it, and the checks call it on a copy.
+// then invalid.
 func (s *State) addLedgerCents(cents money.Cents) error {
 	ledger, err := money.Add(s.LedgerCents, cents)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *State) addLedgerCents(cents money.Cents) error {
 }
 
 // recomputeUSD sets UsdCents to the sum of its terms. It fails when spendable dollars overflow an
-// int64, with or without holds. addLedgerCents and foldEntry call it.
+// int64, with or without holds.
 func (s *State) recomputeUSD() error {
 	available, err := money.Add(s.LedgerCents, s.CardCents)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 
 // keepUnmatched stores a partner's report. The event leaves its body out, because the partner's
 // text may name people. It fails with invalid_body for an EventID of a wrong length, and with
-// limit_exceeded for a body above MaxUnmatchedBody bytes. An empty Partner panics. decideCommand
-// calls it.
+// limit_exceeded for a body above MaxUnmatchedBody bytes. An empty Partner panics.
 func (s *State) keepUnmatched(m decision.Meta, c KeepUnmatched) (decision.Decision, error) {
 	if c.Partner == "" {
 		panic("BUG: a report of no partner")
@@ -40,8 +39,7 @@ func (s *State) keepUnmatched(m decision.Meta, c KeepUnmatched) (decision.Decisi
 // its own repeat for every tenant of the system workspace's shard.
 func unmatchedScope(partner string) string { return partner + "_unmatched" }
 
-// bodyOf copies a body for a document. A body that is not JSON becomes a JSON string. It never
-// fails. keepUnmatched calls it.
+// bodyOf copies a body for a document. A body that is not JSON becomes a JSON string.
 func bodyOf(body []byte) json.RawMessage {
 	if json.Valid(body) {
 		return append(json.RawMessage{}, body...)

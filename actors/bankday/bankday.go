@@ -36,12 +36,11 @@ func New() (*Calendar, error) {
 }
 
 // IsBankDay reports whether the New York date of t is a bank day: no weekend and no holiday of the
-// Federal Reserve. SendingDay calls it.
+// Federal Reserve.
 func (c *Calendar) IsBankDay(t time.Time) bool { return isBankDay(c.newYorkDate(t)) }
 
 // BankDayAfter is the n-th bank day after the New York date of t, as midnight UTC. 0 is that date,
-// or the next bank day. It never fails. The arrival days of payouts and physical cards, and the
-// search for overdue orders, call it.
+// or the next bank day.
 func (c *Calendar) BankDayAfter(t time.Time, n int) time.Time {
 	day := c.newYorkDate(t)
 	for !isBankDay(day) {
@@ -56,7 +55,7 @@ func (c *Calendar) BankDayAfter(t time.Time, n int) time.Time {
 }
 
 // SendingDay is the bank day on which an order of time t is sent, for a cut-off in minutes after
-// midnight in New York. It never fails. ArrivalDay and the simulated bank's ACH files call it.
+// midnight in New York.
 func (c *Calendar) SendingDay(t time.Time, cutOff int) time.Time {
 	local := t.In(c.newYork)
 	if c.IsBankDay(t) && local.Hour()*60+local.Minute() >= cutOff {
@@ -69,7 +68,7 @@ func (c *Calendar) SendingDay(t time.Time, cutOff int) time.Time {
 const noon = 17 * time.Hour
 
 // ArrivalDay is the day on which a payment ordered at t arrives by a rail: ach, wire, realtime or
-// intl_wire. An unknown rail panics. The route that creates a payout calls it.
+// intl_wire. An unknown rail panics.
 func (c *Calendar) ArrivalDay(t time.Time, rail string, sameDay bool) time.Time {
 	switch {
 	case rail == "ach" && sameDay:
@@ -97,7 +96,7 @@ func isBankDay(day time.Time) bool {
 }
 
 // isHoliday reports a holiday of the Federal Reserve. A holiday on a Sunday moves to Monday; one on
-// a Saturday does not move. isBankDay calls it.
+// a Saturday does not move.
 func isHoliday(day time.Time) bool {
 	if isFixedHoliday(day) || day.Weekday() == time.Monday && isFixedHoliday(day.AddDate(0, 0, -1)) {
 		return true
@@ -116,8 +115,7 @@ func isHoliday(day time.Time) bool {
 	return true
 }
 
-// isFixedHoliday reports a holiday with a fixed date. Juneteenth is one since 2021. isHoliday calls
-// it.
+// isFixedHoliday reports a holiday with a fixed date. Juneteenth is one since 2021.
 func isFixedHoliday(day time.Time) bool {
 	switch _, m, d := day.Date(); {
 	case m == time.January && d == 1, m == time.July && d == 4, m == time.November && d == 11, m == time.December &&

@@ -70,8 +70,8 @@ type View struct {
 	UpdatedAt            decision.Stamp `json:"updatedAt"`
 }
 
-// View returns a copy of the card as the interface shows it. It never fails. The decisions reply it
-// to the card routes.
+// View returns a copy of the card as the interface shows it. The decisions reply it to the card
+// routes.
 func (s *State) View() View {
 	v := View{
 		ID: s.Card, WorkspaceID: s.Workspace, HolderKind: s.HolderKind, State: s.State, Last4: s.Last4,

@@ -8,8 +8,7 @@ import (
 	"purser/authorizer/hold"
 )
 
-// networkState returns the authorizer's form of a card's state; false for an unknown state. The
-// validation of terms and updates and RuleOf call it.
+// networkState returns the authorizer's form of a card's state; false for an unknown state.
 func networkState(state string) (hold.CardState, bool) {
 	switch state {
 	case StateActive:
@@ -23,7 +22,7 @@ func networkState(state string) (hold.CardState, bool) {
 }
 
 // checkEach fails with invalid_body and the field's name for a list of more than MaxAllowlist
-// items, or with an item that is not good. A nil list passes. checkAllowlists calls it.
+// items, or with an item that is not good. A nil list passes.
 func checkEach(field string, list *[]string, good func(string) bool, want string) error {
 	if list == nil {
 		return nil
@@ -40,7 +39,6 @@ func checkEach(field string, list *[]string, good func(string) bool, want string
 }
 
 // isMCC reports whether the text is four digits, the form of a merchant category code.
-// checkAllowlists calls it.
 func isMCC(s string) bool {
 	if len(s) != 4 {
 		return false

@@ -28,8 +28,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 
 // mintCard issues the card and counts it against MaxPerWorkspace, which the commit checks. It fails
 // with invalid_body for a wrong holder, limit or allowlist. A second Mint of the same physical card
-// is replied again; any other second Mint panics. Decide calls it, for POST /api/cards and the
-// process of physical cards.
+// is replied again; any other second Mint panics.
 func (s *State) mintCard(m decision.Meta, c Mint) (decision.Decision, error) {
 	if s.Card != "" {
 		return s.mintAgain(c)
@@ -53,8 +52,7 @@ func (s *State) mintCard(m decision.Meta, c Mint) (decision.Decision, error) {
 }
 
 // mintAgain answers a second Mint of the same physical card, because fulfilment may crash before it
-// sees the first reply. It never fails, but panics for a card that was minted otherwise. mintCard
-// calls it.
+// sees the first reply. It never fails, but panics for a card that was minted otherwise.
 func (s *State) mintAgain(c Mint) (decision.Decision, error) {
 	if !s.Physical || !c.Physical || s.Card != c.ID || s.Token != c.Token {
 		panic("BUG: card minted twice")
@@ -64,7 +62,7 @@ func (s *State) mintAgain(c Mint) (decision.Decision, error) {
 
 // updateCard changes limits, allowlists or the state. It fails with invalid_body for an empty
 // update or a wrong value, with not_found, and with card_terminated unless the update only
-// terminates the card. Decide calls it, for PATCH /api/cards/{id}.
+// terminates the card.
 func (s *State) updateCard(m decision.Meta, c Update) (decision.Decision, error) {
 	if err := c.validate(); err != nil {
 		return decision.Decision{}, err
@@ -79,7 +77,6 @@ func (s *State) updateCard(m decision.Meta, c Update) (decision.Decision, error)
 }
 
 // stateEvent returns the event that announces the state of the terms. An unknown state panics.
-// changeEvents calls it.
 func stateEvent(terms Terms, at decision.Stamp) decision.Event {
 	switch terms.State {
 	case StateActive:

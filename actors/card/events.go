@@ -70,8 +70,7 @@ var catalog = decision.NewCatalog("card", Minted{}, Frozen{}, Unfrozen{}, Termin
 	ScopesChanged{})
 
 // DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type, for a payload that does not decode, and for terms that make no rule. The
-// authorizer's follower and the rebuild of the authorizer call it.
+// unknown type, for a payload that does not decode, and for terms that make no rule.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	e, err := catalog.Decode(eventType, payload)
 	if err != nil {

@@ -26,7 +26,6 @@ type Terms struct {
 }
 
 // termsOf returns the terms that a card event carries; false for an event of another package.
-// DecodeEvent and RuleOf call it.
 func termsOf(e decision.Event) (Terms, bool) {
 	switch e := e.(type) {
 	case Minted:
@@ -68,7 +67,6 @@ func (t Terms) validate() error {
 }
 
 // validate fails with invalid_body and the field's name for a wrong holder, limit or allowlist.
-// mintCard calls it.
 func (c Mint) validate() error {
 	if c.HolderKind != "agent" && c.HolderKind != "human" {
 		return invalidBody("holderKind: agent or human")
@@ -92,7 +90,7 @@ func (c Mint) terms() Terms {
 }
 
 // validate fails with invalid_body for an update that changes nothing, or for a wrong state, limit
-// or allowlist. updateCard calls it.
+// or allowlist.
 func (c Update) validate() error {
 	if c.State == nil && c.changesNoRule() {
 		return invalidBody("nothing to change")
@@ -109,7 +107,7 @@ func (c Update) validate() error {
 }
 
 // checkLimits fails with invalid_body and the field's name for a limit that is not 1 to MaxLimit
-// cents. A nil limit passes. The validations of terms, Mint and Update call it.
+// cents. A nil limit passes.
 func checkLimits(monthly, perTxn *money.Cents) error {
 	for _, limit := range []struct {
 		field string
@@ -141,8 +139,7 @@ func (c Update) changesNoRule() bool {
 }
 
 // changeEvents returns an event for each difference, the state last, so that the final state is
-// never published with an older rule. It returns none for an update to the present values. It never
-// fails. updateCard calls it.
+// never published with an older rule. It returns none for an update to the present values.
 func (s *State) changeEvents(c Update, at decision.Stamp) []decision.Event {
 	var events []decision.Event
 	terms := s.Terms
@@ -173,8 +170,7 @@ func (s *State) changeEvents(c Update, at decision.Stamp) []decision.Event {
 
 // RuleOf converts an event into the authorizer's rule; version is the event's version in the card's
 // stream. ok is false for an event of another package. The event must come from Decide or
-// DecodeEvent, which have validated its terms; other terms panic. The authorizer's follower calls
-// it for each card event.
+// DecodeEvent, which have validated its terms; other terms panic.
 func RuleOf(e decision.Event, version uint64) (rule hold.Rule, ok bool) {
 	t, ok := termsOf(e)
 	if !ok {
@@ -198,7 +194,7 @@ func RuleOf(e decision.Event, version uint64) (rule hold.Rule, ok bool) {
 }
 
 // mccsOf converts an allowlist of merchant category codes to numbers; nil stays nil. An item that
-// is no number panics. RuleOf calls it.
+// is no number panics.
 func mccsOf(list *[]string) []uint16 {
 	if list == nil {
 		return nil
@@ -213,7 +209,6 @@ func mccsOf(list *[]string) []uint16 {
 }
 
 // merchantsOf normalises an allowlist of merchants as the authorizer compares them; nil stays nil.
-// It never fails. RuleOf calls it.
 func merchantsOf(list *[]string) []string {
 	if list == nil {
 		return nil

@@ -105,8 +105,8 @@ func (p Person) Complete() bool {
 	return p.FirstName != "" && p.LastName != "" && p.Email != "" && p.PhoneNumber != "" && p.ShippingAddress != nil
 }
 
-// View returns the cardholder with the fields of the person that the interface may show. It never
-// fails. createCardholder replies it, and the cardholders' routes show it.
+// View returns the cardholder with the fields of the person that the interface may show.
+// createCardholder replies it, and the cardholders' routes show it.
 func (s *State) View(p Person) View {
 	given := func(text string) *string {
 		if text == "" {

@@ -13,8 +13,7 @@ import (
 const earliestBirthDate = "1900-01-01"
 
 // Check fails with invalid_body and the field's name for a cardholder whose fields are out of
-// bounds. A birth date must be before now. The route that creates a cardholder calls it before the
-// enrolment, and createCardholder calls it again.
+// bounds. A birth date must be before now.
 func Check(kind string, p Person, now time.Time) error {
 	if kind != ControlPerson && kind != Agent && kind != Employee {
 		return invalidBody("kind: control_person, agent or employee")
@@ -50,7 +49,7 @@ func Check(kind string, p Person, now time.Time) error {
 }
 
 // validate fails with invalid_body and the field's name for a line out of bounds or a country that
-// is not two capital letters. A nil address passes. Check calls it.
+// is not two capital letters. A nil address passes.
 func (a *Address) validate() error {
 	if a == nil {
 		return nil

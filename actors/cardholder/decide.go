@@ -25,8 +25,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 }
 
 // createCardholder stores the cardholder with the outcome of its enrolment. It fails with Check's
-// invalid_body. A second Create, or an unknown outcome, panics. Decide calls it, for the POST route
-// of cardholders.
+// invalid_body. A second Create, or an unknown outcome, panics.
 func (s *State) createCardholder(m decision.Meta, c Create) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: cardholder created twice")

@@ -11,8 +11,7 @@ import (
 )
 
 // Check fails with invalid_body and the names of all fields with values that no link can have. It
-// ignores Accepted and the fields that depend on it. PrepareCheckout calls it before it takes
-// addresses for the link, and createLink calls it again.
+// ignores Accepted and the fields that depend on it.
 func (c *Create) Check() error {
 	var reasons fault.Reasons
 	reasons.RequireThat(c.AmountUsdCents >= 1 && c.AmountUsdCents <= MaxAmountCents,

@@ -132,7 +132,7 @@ type Watch struct {
 }
 
 // End returns the time after which no pair can be selected and a new payment is late: the expiry,
-// or the cancellation. The decisions, the views and the hosted page call it.
+// or the cancellation.
 func (s *State) End() time.Time {
 	if s.CancelledAt != nil {
 		return s.CancelledAt.Time
@@ -140,12 +140,11 @@ func (s *State) End() time.Time {
 	return s.ExpiresAt.Time
 }
 
-// Ended reports whether the link is past its end. StatusAt, CustomerView and the hosted page call
-// it.
+// Ended reports whether the link is past its end.
 func (s *State) Ended(now time.Time) bool { return !now.Before(s.End()) }
 
 // StatusAt returns the shown status: an unpaid link is expired from its end, even during the last
-// look. It never fails. The decisions, the views and the hosted page call it.
+// look.
 func (s *State) StatusAt(now time.Time) string {
 	if (s.Status == Pending || s.Status == Awaiting) && s.Ended(now) {
 		return Expired
@@ -165,7 +164,6 @@ func (s *State) clone() *State {
 }
 
 // pairOf returns the accepted pair of an asset and a chain; false when the link does not accept it.
-// selectPair and rejectionReason call it.
 func (s *State) pairOf(asset, chain string) (Pair, bool) {
 	i := slices.IndexFunc(s.Pairs, func(p Pair) bool { return p.Asset == asset && p.Chain == chain })
 	if i < 0 {

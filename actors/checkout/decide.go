@@ -15,9 +15,8 @@ const (
 )
 
 // Decide returns the decision for a command, with the change of the workspace's count of open
-// links. The actor of the checkout session calls it for each command and commits the result. Its
-// errors are the faults of the command's decision; a link that does not exist is not_found. An
-// unknown command panics.
+// links. Its errors are the faults of the command's decision; a link that does not exist is
+// not_found. An unknown command panics.
 func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) {
 	d, err := s.decideCommand(m, command)
 	if err != nil {
@@ -29,7 +28,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 
 // decideCommand calls the decision function of the command's type and returns its result and its
 // fault. Every command but Create is not_found for a link that does not exist. An unknown command
-// panics. Decide calls it.
+// panics.
 func (s *State) decideCommand(m decision.Meta, command any) (decision.Decision, error) {
 	if create, ok := command.(Create); ok {
 		return s.createLink(m, create)
@@ -57,8 +56,7 @@ func (s *State) decideCommand(m decision.Meta, command any) (decision.Decision, 
 }
 
 // createLink creates the link and sets the timer of its end. It fails with Check's invalid_body. It
-// panics for a second Create, and for a pair without an address or a price. decideCommand calls it,
-// for the route POST /api/v1/checkout/sessions.
+// panics for a second Create, and for a pair without an address or a price.
 func (s *State) createLink(m decision.Meta, c Create) (decision.Decision, error) {
 	if s.ID != "" || c.ID == "" || c.Workspace == "" {
 		panic("BUG: session without an id, or created twice")
@@ -91,7 +89,7 @@ func (s *State) createLink(m decision.Meta, c Create) (decision.Decision, error)
 
 // selectPair records the pair that the payer chose and begins the watch for payments. Beyond
 // MaxSelections it records no other choice. It fails with pair_not_supported, with link_ended, and
-// with payment_seen for a link that is being paid. decideCommand calls it, for the payer's page.
+// with payment_seen for a link that is being paid.
 func (s *State) selectPair(m decision.Meta, c Select) (decision.Decision, error) {
 	pair, accepted := s.pairOf(c.Asset, c.Chain)
 	if !accepted {
@@ -120,7 +118,7 @@ func (s *State) selectPair(m decision.Meta, c Select) (decision.Decision, error)
 
 // cancelLink ends the link now. A selected pair gets a last look, as at an end by time. It fails
 // with payment_seen for a link that is paid or being paid, and with link_expired for one that
-// expired; a repeat changes nothing. decideCommand calls it, for the route that cancels a session.
+// expired; a repeat changes nothing.
 func (s *State) cancelLink(m decision.Meta) (decision.Decision, error) {
 	if s.CancelledAt != nil && s.StatusAt(m.At) == Expired {
 		return decision.Decision{Reply: s.View(m.At)}, nil
@@ -147,7 +145,7 @@ func (s *State) cancelLink(m decision.Meta) (decision.Decision, error) {
 
 // simulatePayment completes a sandbox link without a payment. It fails with
 // asset_chain_not_selected before a selection and with link_expired for an ended link; a completed
-// link is replied again. decideCommand calls it, for the sandbox route that simulates a payment.
+// link is replied again.
 func (s *State) simulatePayment(m decision.Meta) (decision.Decision, error) {
 	if _, err := nextStatus(s.StatusAt(m.At), onSimulate); err != nil {
 		return decision.Decision{}, err
@@ -186,7 +184,7 @@ func (s *State) completionBy(m decision.Meta, by Payment) SessionCompleted {
 }
 
 // recordCredit records once that the balance was credited. It panics for a link that is not
-// completed. decideCommand calls it, for the process that credits completed sessions.
+// completed.
 func (s *State) recordCredit(m decision.Meta) decision.Decision {
 	if s.Status != Completed {
 		panic("BUG: a credit of a link in status " + s.Status)
@@ -200,7 +198,6 @@ func (s *State) recordCredit(m decision.Meta) decision.Decision {
 }
 
 // fireTimer decides a fired timer of the link, the end or the watch. A key of another timer panics.
-// decideCommand calls it.
 func (s *State) fireTimer(m decision.Meta, f decision.Fire) decision.Decision {
 	switch f.Key {
 	case timerEnd:
@@ -212,8 +209,7 @@ func (s *State) fireTimer(m decision.Meta, f decision.Fire) decision.Decision {
 }
 
 // fireEnd expires an unpaid link: at its end when no pair was selected, else after the last look. A
-// timer that fires early is set again, and a link in another status stays. It never fails.
-// fireTimer calls it.
+// timer that fires early is set again, and a link in another status stays.
 func (s *State) fireEnd(m decision.Meta) decision.Decision {
 	due := s.End()
 	if s.Status == Awaiting {
@@ -230,8 +226,7 @@ func (s *State) fireEnd(m decision.Meta) decision.Decision {
 
 // fireWatch ends the watch after the grace. A link with unconfirmed or withdrawn payments is
 // watched until StaleAfter past its time to live. A link whose confirmed payments are within its
-// tolerance then completes, because the unconfirmed payment will not be the rest. It never fails.
-// fireTimer calls it.
+// tolerance then completes, because the unconfirmed payment will not be the rest.
 func (s *State) fireWatch(m decision.Meta) decision.Decision {
 	if !s.Watching {
 		return decision.Decision{}
@@ -253,7 +248,7 @@ func (s *State) fireWatch(m decision.Meta) decision.Decision {
 }
 
 // watchUntil returns the time after which no payment can change the present status. A withdrawn
-// payment may return in a later block. The decisions that may end the watch call it.
+// payment may return in a later block.
 func (s *State) watchUntil() time.Time {
 	if s.Status == Confirming || s.Status == Underpaid && s.Payments.hasWithdrawn() {
 		return s.ExpiresAt.Add(StaleAfter)

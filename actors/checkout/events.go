@@ -154,8 +154,7 @@ var catalog = decision.NewCatalog("checkout", Created{}, Selected{}, Cancelled{}
 	PaymentWithdrawn{}, SessionCompleted{}, SessionCredited{}, WatchEnded{})
 
 // DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type and for a payload that does not decode. The processes that credit and announce
-// completed sessions call it.
+// unknown type and for a payload that does not decode.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }
@@ -205,7 +204,7 @@ func (s *State) Apply(e decision.Event) {
 }
 
 // applySeen adds a payment, or another block of a known payment. Beyond MaxSightings it drops the
-// oldest withdrawn block. It never fails. Apply calls it.
+// oldest withdrawn block.
 func (s *State) applySeen(e PaymentSeen) {
 	i := s.Payments.matching(&e.Payment, e.Payment.Sightings[0].BlockHash)
 	if i < 0 {

@@ -11,7 +11,7 @@ import (
 
 // recordObservation records the change that an observation makes, and its consequences for the
 // link. It fails with invalid_body for an observation that no chain makes. Other observations get a
-// Noted reply, also without a change. decideCommand calls it, for the watcher of the chains.
+// Noted reply, also without a change.
 func (s *State) recordObservation(m decision.Meta, o Observed) (decision.Decision, error) {
 	units, err := o.validUnits()
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *State) recordObservation(m decision.Meta, o Observed) (decision.Decisio
 }
 
 // validUnits returns the observation's amount in smallest units. It fails with invalid_body for an
-// observation that no chain makes, such as one without a hash. recordObservation calls it.
+// observation that no chain makes, such as one without a hash.
 func (o *Observed) validUnits() (*big.Int, error) {
 	units, ok := new(big.Int).SetString(o.Amount, 10)
 	switch {
@@ -63,8 +63,7 @@ func (o *Observed) shownConfirmations() int {
 }
 
 // observationEvent returns the event of a change, or nil without one, and the reply. Fewer
-// confirmations than before are no change: the node is behind. It never fails. recordObservation
-// calls it.
+// confirmations than before are no change: the node is behind.
 func (s *State) observationEvent(m decision.Meta, o Observed, units *big.Int) (decision.Event, Noted) {
 	at := decision.StampOf(m.At)
 	observed := Payment{Chain: o.Chain, Asset: o.Asset, Address: o.Address, TxHash: o.TxHash, Index: o.Index,
@@ -100,7 +99,7 @@ func (s *State) observationEvent(m decision.Meta, o Observed, units *big.Int) (d
 
 // newPaymentEvent returns the event of a new payment, or NotedFull when no more are stored. Small
 // payments leave places free, so that a stranger cannot keep the true payment out with dust: to
-// fill the other places takes the link's amount. It never fails. observationEvent calls it.
+// fill the other places takes the link's amount.
 func (s *State) newPaymentEvent(p Payment, at decision.Stamp) (decision.Event, Noted) {
 	strays, small := 0, 0
 	for i := range s.Payments {
@@ -125,8 +124,7 @@ func (s *State) isSmall(p *Payment) bool {
 }
 
 // applyConsequences applies the consequences of the payments to the state, a copy, and returns
-// their events. A link that one observation pays in full is confirming and then completed. It never
-// fails. recordObservation calls it.
+// their events. A link that one observation pays in full is confirming and then completed.
 func (s *State) applyConsequences(m decision.Meta) []decision.Event {
 	var events []decision.Event
 	for {
@@ -139,8 +137,7 @@ func (s *State) applyConsequences(m decision.Meta) []decision.Event {
 	}
 }
 
-// nextConsequence returns the next consequence of the payments, or nil without one. It never fails.
-// applyConsequences calls it until it returns nil.
+// nextConsequence returns the next consequence of the payments, or nil without one.
 func (s *State) nextConsequence(m decision.Meta) decision.Event {
 	st := s.totalPayments()
 	filled := s.isFilled(st)
@@ -166,7 +163,7 @@ func (s *State) nextConsequence(m decision.Meta) decision.Event {
 }
 
 // completing returns the payment that completes the link: the counted, confirmed payment that was
-// observed last. It panics without one. completionByPayments calls it.
+// observed last. It panics without one.
 func (l paymentList) completing() Payment {
 	for i := len(l) - 1; i >= 0; i-- {
 		if p := &l[i]; p.isCounted() && p.Confirmed() {

@@ -10,17 +10,15 @@ import (
 )
 
 // Assets returns the assets that a request may name, in display order. The caller owns the list.
-// Accept and rejectionReason call it.
 func Assets() []string { return []string{"USDC", "USDT", "ETH", "BTC", "SOL"} }
 
 // Chains returns the networks that a request may name, in display order. The caller owns the list.
-// Accept calls it.
 func Chains() []string {
 	return []string{"ethereum", "polygon", "arbitrum", "base", "optimism", "solana", "bitcoin"}
 }
 
 // chainsOf returns the networks on which an asset can be paid. SOL cannot be paid on any network
-// for now. It never fails. addPairs and impliedChains call it.
+// for now.
 func chainsOf(asset string) []string {
 	switch asset {
 	case "USDC":
@@ -38,8 +36,7 @@ func chainsOf(asset string) []string {
 // defaultChains returns the networks of a link whose request lists none.
 func defaultChains() []string { return []string{"ethereum", "polygon", "arbitrum", "base", "solana"} }
 
-// FamilyOf returns the family of accounts that a network's addresses derive from. It never fails.
-// PrepareCheckout and Families call it.
+// FamilyOf returns the family of accounts that a network's addresses derive from.
 func FamilyOf(chain string) address.Family {
 	switch chain {
 	case "bitcoin":
@@ -74,7 +71,7 @@ type Accepted struct {
 // Accept returns the accepted pairs for the assets and chains of a request, in which nil takes the
 // defaults. served reports whether a network has addresses. It fails with invalid_body for an
 // unknown name, and for an asset that none of the networks supports; the message names the networks
-// that do. PrepareCheckout calls it for a new link.
+// that do.
 func Accept(assets, chains []string, served func(chain string) bool) (Accepted, error) {
 	if assets == nil {
 		assets = []string{"USDC"}
@@ -106,7 +103,7 @@ func Accept(assets, chains []string, served func(chain string) bool) (Accepted, 
 }
 
 // addPairs adds the pairs of an asset. It fails with invalid_body when the asset cannot be paid on
-// a served network, or on none of those listed. Accept calls it.
+// a served network, or on none of those listed.
 func (a *Accepted) addPairs(asset string, listed []string, served func(string) bool) error {
 	var can []string
 	for _, chain := range chainsOf(asset) {
@@ -133,7 +130,7 @@ func (a *Accepted) addPairs(asset string, listed []string, served func(string) b
 }
 
 // impliedChains returns the networks of a link whose request lists none: the default ones, and
-// every network of an asset that no default one supports. It never fails. Accept calls it.
+// every network of an asset that no default one supports.
 func impliedChains(assets []string) []string {
 	chains := defaultChains()
 	for _, asset := range assets {
@@ -145,7 +142,7 @@ func impliedChains(assets []string) []string {
 }
 
 // checkListed fails with invalid_body for a list of a wrong length or with an unknown item; the
-// message names the field. Accept calls it.
+// message names the field.
 func checkListed(field string, items, known []string) error {
 	if len(items) < 1 || len(items) > MaxListed {
 		return fault.New(fault.InvalidBody, fmt.Sprintf("%s: 1 to %d items", field, MaxListed))
@@ -169,8 +166,7 @@ func withoutDuplicates(items []string) []string {
 	return out
 }
 
-// Families returns the families that the pairs need an address of, sorted. It never fails.
-// PrepareCheckout calls it to take an address of each family.
+// Families returns the families that the pairs need an address of, sorted.
 func (a *Accepted) Families() []address.Family {
 	var families []address.Family
 	for _, p := range a.Pairs {

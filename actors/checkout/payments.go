@@ -47,14 +47,13 @@ type Sighting struct {
 // paymentList is the payments of a session, in the order of their first observation.
 type paymentList []Payment
 
-// Live reports whether a block of the chain holds the payment. The sums of payments, the views and
-// the hosted page call it.
+// Live reports whether a block of the chain holds the payment.
 func (p *Payment) Live() bool {
 	return slices.ContainsFunc(p.Sightings, func(s Sighting) bool { return !s.Withdrawn })
 }
 
 // Shown returns the payment's confirmations, scaled to ShownConfirmations; 0 when no block holds
-// it. The views and Confirmations call it.
+// it.
 func (p *Payment) Shown() int {
 	most := 0
 	for _, s := range p.Sightings {
@@ -65,12 +64,10 @@ func (p *Payment) Shown() int {
 	return most
 }
 
-// Confirmed reports whether the payment is final on its chain. The sums of payments and the views
-// call it.
+// Confirmed reports whether the payment is final on its chain.
 func (p *Payment) Confirmed() bool { return p.Shown() >= ShownConfirmations }
 
 // Received reports whether the payment is money that the merchant has, whether or not it counts.
-// Money, the hosted page and the receipt call it.
 func (p *Payment) Received() bool { return p.Live() && !p.isStray() }
 
 // isCounted reports whether the payment can complete the link.
@@ -91,7 +88,7 @@ func (l paymentList) inBlock(chain, txHash string, index int, blockHash string) 
 }
 
 // matching returns the index of the payment that was observed in this block or, with equal
-// contents, in another block, or -1. It never fails. observationEvent and applySeen call it.
+// contents, in another block, or -1.
 func (l paymentList) matching(q *Payment, blockHash string) int {
 	if i := l.inBlock(q.Chain, q.TxHash, q.Index, blockHash); i >= 0 {
 		return i
@@ -114,7 +111,7 @@ type Money struct {
 }
 
 // Money returns the sums over the payments. It panics only for a stored amount that is not a
-// number. The views and the hosted page call it.
+// number.
 func (s *State) Money() Money {
 	received := s.worthCents((*Payment).Received)
 	due := s.AmountUsdCents - received
@@ -126,7 +123,7 @@ func (s *State) Money() Money {
 
 // worthCents returns the worth of the selected payments in cents. It adds the units of each asset
 // first and rounds down once. The result is at most money.MaxAmount. It panics for an asset without
-// a price. Money and totalPayments call it.
+// a price.
 func (s *State) worthCents(which func(*Payment) bool) money.Cents {
 	units := map[string]*big.Int{}
 	for i := range s.Payments {
@@ -148,8 +145,7 @@ func (s *State) worthCents(which func(*Payment) bool) money.Cents {
 	return total
 }
 
-// parseUnits parses the units of a stored payment. It panics for a text that is no number. The sums
-// and checks of payments call it.
+// parseUnits parses the units of a stored payment. It panics for a text that is no number.
 func parseUnits(text string) *big.Int {
 	units, ok := new(big.Int).SetString(text, 10)
 	if !ok {
@@ -159,7 +155,7 @@ func parseUnits(text string) *big.Int {
 }
 
 // centsOf returns the worth of units of an asset in cents, rounded down, at most money.MaxAmount.
-// It panics for an asset without a price. The sums and checks of payments call it.
+// It panics for an asset without a price.
 func (s *State) centsOf(asset string, units *big.Int) money.Cents {
 	worth := new(big.Rat).Mul(new(big.Rat).SetInt(units), centsPerUnit(s.Prices, asset))
 	cents := new(big.Int).Quo(worth.Num(), worth.Denom())
@@ -174,8 +170,7 @@ func (s *State) centsOf(asset string, units *big.Int) money.Cents {
 const sendableDecimals = 8
 
 // UnitsOf returns the smallest units of an asset that pay an amount, rounded up to sendableDecimals
-// of the coin. It panics for an asset without a price in the link. selectPair and the hosted page
-// call it.
+// of the coin. It panics for an asset without a price in the link.
 func (s *State) UnitsOf(asset string, cents money.Cents) *big.Int {
 	step := powerOfTen(max(0, unitDecimals(asset)-sendableDecimals))
 	steps := new(big.Rat).Quo(new(big.Rat).SetInt64(int64(cents)), centsPerUnit(s.Prices, asset))
@@ -192,7 +187,7 @@ func CoinsOf(asset string, units *big.Int) string {
 }
 
 // centsPerUnit returns the exact worth of a smallest unit in cents, by the prices of priced assets.
-// It panics for a priced asset without a price above zero. UnitsOf and centsOf call it.
+// It panics for a priced asset without a price above zero.
 func centsPerUnit(prices map[string]string, asset string) *big.Rat {
 	price := "1"
 	if Priced(asset) {
@@ -214,7 +209,7 @@ type paymentTotals struct {
 }
 
 // totalPayments counts the payments that count for the link and sums those that are confirmed. It
-// panics for an asset without a price. fireWatch and nextConsequence call it.
+// panics for an asset without a price.
 func (s *State) totalPayments() paymentTotals {
 	st := paymentTotals{confirmedCents: s.worthCents(func(p *Payment) bool { return p.isCounted() && p.Confirmed() })}
 	for i := range s.Payments {
@@ -234,7 +229,7 @@ func (l paymentList) hasWithdrawn() bool {
 }
 
 // Confirmations returns the least confirmations among the counted payments, scaled to
-// ShownConfirmations; 0 without a payment. It never fails. The views call it.
+// ShownConfirmations; 0 without a payment.
 func (s *State) Confirmations() int {
 	if s.Status == Completed {
 		return ShownConfirmations
@@ -252,8 +247,7 @@ func (s *State) Confirmations() int {
 }
 
 // rejectionReason returns the reason for which a payment first observed at a time does not count,
-// or "". It panics for an accepted asset without a price. observationEvent calls it for each new
-// payment.
+// or "". It panics for an accepted asset without a price.
 func (s *State) rejectionReason(o Observed, units *big.Int, at time.Time) string {
 	_, accepted := s.pairOf(o.Asset, o.Chain)
 	switch {

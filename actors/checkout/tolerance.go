@@ -36,15 +36,14 @@ func ParseTolerance(text string) (Tolerance, error) {
 	return t, nil
 }
 
-// IsValid reports whether the tolerance is within its bounds. ParseTolerance and createLink call
-// it.
+// IsValid reports whether the tolerance is within its bounds.
 func (t Tolerance) IsValid() bool {
 	return t.BasisPoints >= 0 && t.BasisPoints <= MaxToleranceBasisPoints && t.Cents >= 0 &&
 		t.Cents <= MaxToleranceCents
 }
 
 // ShortfallFor returns the largest accepted shortfall, in cents, for a link of an amount. The
-// result is less than the amount. It never fails. createLink calls it.
+// result is less than the amount.
 func (t Tolerance) ShortfallFor(amountCents money.Cents) money.Cents {
 	return min(max(amountCents.BasisPoints(t.BasisPoints), t.Cents), amountCents-1)
 }

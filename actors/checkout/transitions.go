@@ -92,8 +92,7 @@ var (
 
 // nextStatus returns the status that a trigger leads to. It fails with the table's code for a
 // refused step: payment_seen, link_ended, link_expired, asset_chain_not_selected or
-// checkout_conflict. A status or trigger outside the table panics. The decisions of selections,
-// cancellations and simulated payments call it.
+// checkout_conflict. A status or trigger outside the table panics.
 func nextStatus(status string, st trigger) (string, error) {
 	m, known := transitions[status][st]
 	switch {
@@ -121,7 +120,7 @@ func isOpen(status string) bool {
 
 // tallyChanges returns the change that events make to the workspace's count of open links. A new
 // link is refused at the limit. An ended link that a payment opens again is counted without one,
-// because the payment is a fact. It never fails. Decide calls it on every decision.
+// because the payment is a fact.
 func (s *State) tallyChanges(events []decision.Event) []decision.Tally {
 	after := State{ID: s.ID, Status: s.Status}
 	var limit int64

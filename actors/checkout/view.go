@@ -67,7 +67,7 @@ type PaymentView struct {
 }
 
 // View returns the session at a time. A cancelled link ended when it was cancelled. decision.Read
-// replies it, for the merchant's routes of a session. It never fails.
+// replies it, for the merchant's routes of a session.
 func (s *State) View(now time.Time) View {
 	received := s.Money()
 	v := View{ID: s.ID, Status: s.StatusAt(now), AmountUsdCents: s.AmountUsdCents,
@@ -93,8 +93,7 @@ func (s *State) View(now time.Time) View {
 	return v
 }
 
-// paymentView returns the payment as the merchant sees it: confirming, confirmed or withdrawn. It
-// never fails. View calls it.
+// paymentView returns the payment as the merchant sees it: confirming, confirmed or withdrawn.
 func (p *Payment) paymentView() PaymentView {
 	v := PaymentView{Asset: p.Asset, Chain: p.Chain, TxHash: p.TxHash, Index: p.Index, Units: p.Units,
 		From:   nullable(p.From),
@@ -135,8 +134,7 @@ type CustomerView struct {
 	CompletedAt        *decision.Stamp `json:"completedAt"`
 }
 
-// CustomerView returns the session at a time as its payer sees it. It never fails. The hosted page,
-// its stream of statuses and the public status route call it.
+// CustomerView returns the session at a time as its payer sees it.
 func (s *State) CustomerView(now time.Time) CustomerView {
 	received := s.Money()
 	v := CustomerView{Status: s.StatusAt(now), AcceptedAssets: slices.Clone(s.Assets),

@@ -57,8 +57,8 @@ type Guard struct {
 
 // Start makes the Guard of a process. mark is nil on the first start of a deployment. synchronised
 // reports that the kernel calls its clock synchronised with a time server. At a start nothing
-// contradicts such a clock, unless it was suspect before or is behind the mark. It never fails.
-// `purser serve` calls it once.
+// contradicts such a clock, unless it was suspect before or is behind the mark. `purser serve`
+// calls it once.
 func Start(mark *Mark, synchronised bool, r Reading) *Guard {
 	g := &Guard{trusted: r.Wall.Round(0), wall: r.Wall.Round(0), boot: r.Boot}
 	if mark == nil {
@@ -80,8 +80,7 @@ func Start(mark *Mark, synchronised bool, r Reading) *Guard {
 }
 
 // Observe moves trusted time on to the moment of a reading. It judges anew whether the clock is
-// suspect, by the sum of its steps. It never fails. `purser serve` calls it at intervals, and
-// Accept calls it.
+// suspect, by the sum of its steps.
 func (g *Guard) Observe(r Reading) {
 	wall := r.Wall.Round(0)
 	elapsed := max(0, r.Boot-g.boot)
@@ -113,8 +112,7 @@ func (g *Guard) forgiveSteps(elapsed time.Duration) {
 }
 
 // Accept believes the wall clock of a reading. Trusted time still never runs backward: where it is
-// ahead of the wall clock it runs at half speed until the wall clock has caught up. It never fails.
-// `purser clock` has the server call it.
+// ahead of the wall clock it runs at half speed until the wall clock has caught up.
 func (g *Guard) Accept(r Reading) {
 	g.Observe(r)
 	g.steps, g.suspect = 0, false
@@ -122,8 +120,7 @@ func (g *Guard) Accept(r Reading) {
 }
 
 // Committed raises trusted time to the time of a stored decision. A stored time more than Bound
-// ahead of trusted time makes the clock suspect. An earlier time changes nothing. The actor runtime
-// calls it after each commit.
+// ahead of trusted time makes the clock suspect. An earlier time changes nothing.
 func (g *Guard) Committed(at time.Time) {
 	ahead := at.Sub(g.trusted)
 	if ahead <= 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // Normal returns the account in its stored form: IBAN and BIC in capitals, the IBAN without spaces,
-// and an empty Kind as US. It never fails. saveRecipient calls it before Check.
+// and an empty Kind as US.
 func (a Account) Normal() Account {
 	a.IBAN = strings.ToUpper(strings.ReplaceAll(a.IBAN, " ", ""))
 	a.BIC = strings.ToUpper(a.BIC)
@@ -19,7 +19,7 @@ func (a Account) Normal() Account {
 }
 
 // Check fails with invalid_body and the names of all fields that keep an account from being paid
-// to. The account must be in Normal form. saveRecipient calls it.
+// to. The account must be in Normal form.
 func (a *Account) Check() error {
 	var reasons fault.Reasons
 	n := utf8.RuneCountInString(a.Name)
@@ -36,7 +36,7 @@ func (a *Account) Check() error {
 }
 
 // checkUS adds the reasons of a wrong routing number, account number or type, and of fields of an
-// account abroad. Check calls it.
+// account abroad.
 func (a *Account) checkUS(reasons *fault.Reasons) {
 	reasons.RequireThat(a.BIC == "" && a.IBAN == "" && a.Currency == "" && a.Address == nil,
 		"bic, iban, currency, address: only with kind international")
@@ -49,7 +49,7 @@ func (a *Account) checkUS(reasons *fault.Reasons) {
 }
 
 // checkInternational adds the reasons of a wrong currency, address, BIC, IBAN or account number, of
-// both or neither of the last two, and of fields of a US account. Check calls it.
+// both or neither of the last two, and of fields of a US account.
 func (a *Account) checkInternational(reasons *fault.Reasons) {
 	reasons.RequireThat(a.RoutingNumber == "" && a.AccountType == "",
 		"routingNumber, accountType: only of an account in the US")
@@ -74,7 +74,7 @@ func (a *Account) checkInternational(reasons *fault.Reasons) {
 }
 
 // checkAddress adds the reasons of a missing address, of lines out of bounds, and of a country that
-// is not two capital letters. checkInternational calls it.
+// is not two capital letters.
 func (a *Address) checkAddress(reasons *fault.Reasons) {
 	if a == nil {
 		reasons.RequireThat(false, "address: is required")
@@ -95,7 +95,7 @@ func (a *Address) checkAddress(reasons *fault.Reasons) {
 }
 
 // isRoutingNumber checks the form of an ABA routing number: nine digits with weights 3, 7, 1, and
-// an assigned prefix. checkUS calls it.
+// an assigned prefix.
 func isRoutingNumber(text string) bool {
 	if len(text) != 9 || !isDigits(text) {
 		return false

@@ -143,8 +143,7 @@ func (a *Account) payoutCurrency() money.Currency {
 	return a.Currency
 }
 
-// viewOf returns the recipient as the interface shows it. It never fails. saveRecipient stores and
-// replies it.
+// viewOf returns the recipient as the interface shows it. saveRecipient stores and replies it.
 func (a *Account) viewOf(id string, at decision.Stamp) View {
 	v := View{ID: id, Kind: a.Kind, Name: a.Name, AccountLast4: a.lastFour(), Currency: a.payoutCurrency(),
 		Country: a.bankCountry(), CreatedAt: at}

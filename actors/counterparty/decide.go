@@ -38,8 +38,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 }
 
 // saveRecipient stores a new recipient and its account, and counts it against MaxPerWorkspace,
-// which the commit checks. It fails with Check's invalid_body. A second Save panics. Decide calls
-// it, for the POST route of counterparties.
+// which the commit checks. It fails with Check's invalid_body. A second Save panics.
 func (s *State) saveRecipient(m decision.Meta, c Save) (decision.Decision, error) {
 	if s.ID != "" || c.ID == "" || c.Workspace == "" {
 		panic("BUG: counterparty saved twice, or without an id or a workspace")
@@ -64,8 +63,7 @@ func (s *State) saveRecipient(m decision.Meta, c Save) (decision.Decision, error
 }
 
 // finishHandOver deletes the account number once the bank has answered. A second answer changes
-// nothing. It never fails. Decide calls it, for the process that registers recipients with the
-// bank.
+// nothing.
 func (s *State) finishHandOver(e decision.Event) decision.Decision {
 	if s.isHandedOver() {
 		return decision.Decision{Reply: *s}
@@ -83,8 +81,7 @@ func (s *State) finishHandOver(e decision.Event) decision.Decision {
 }
 
 // removeRecipient keeps the account number for RemovedNumberLifetime if the bank has not answered,
-// because a payout may wait for the answer. A repeat changes nothing. It never fails. Decide calls
-// it, for the DELETE route of counterparties.
+// because a payout may wait for the answer. A repeat changes nothing.
 func (s *State) removeRecipient(m decision.Meta) decision.Decision {
 	if s.Removed {
 		return decision.Decision{}
@@ -100,8 +97,7 @@ func (s *State) removeRecipient(m decision.Meta) decision.Decision {
 }
 
 // deleteNumber deletes the account number of a removed recipient, which the bank then never pays
-// to. Once the bank has answered it changes nothing. A key of another timer panics. Decide calls it
-// when RemovedNumberLifetime ends.
+// to. Once the bank has answered it changes nothing. A key of another timer panics.
 func (s *State) deleteNumber(key string) decision.Decision {
 	if key != timerDeleteNumber {
 		panic("BUG: timer of a counterparty " + key)

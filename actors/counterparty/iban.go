@@ -13,7 +13,7 @@ const territories = "GB:GG GB:IM GB:JE FR:BL FR:GF FR:GP FR:MF FR:MQ FR:NC FR:PF
 
 // isIBAN checks the country's length and the checksum: with the first four characters moved to the
 // end and letters as 10 to 35, the number is 1 modulo 97. Check digits 00, 01 and 99 are refused:
-// each is congruent to a valid pair. checkInternational calls it.
+// each is congruent to a valid pair.
 func isIBAN(text string) bool {
 	if len(text) < 4 || !isUpper(text[:2]) || !isDigits(text[2:4]) || !isAlphanumeric(text) {
 		return false

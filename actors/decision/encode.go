@@ -21,8 +21,7 @@ const maxKeptBuffer = 1 << 20
 var encodeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Encode returns the stored form of an event or document, in memory of its own. It is safe for
-// concurrent use. It fails when the value cannot be encoded as JSON. The actor runtime calls it for
-// each event and record of a decision.
+// concurrent use. It fails when the value cannot be encoded as JSON.
 func Encode(v any) ([]byte, error) {
 	a, ok := v.(Appender)
 	if !ok {
@@ -40,6 +39,5 @@ func Encode(v any) ([]byte, error) {
 	return bytes.Clone(written), nil
 }
 
-// Append appends the stamp as MarshalJSON writes it. It never fails. The encoders that write JSON
-// by hand call it.
+// Append appends the stamp as MarshalJSON writes it.
 func (s Stamp) Append(dst []byte) []byte { return s.UTC().AppendFormat(dst, stampLayout) }

@@ -12,8 +12,8 @@ type Stamp struct{ time.Time }
 
 const stampLayout = `"2006-01-02T15:04:05.000Z07:00"`
 
-// StampOf returns the stamp of a time, truncated to milliseconds. It never fails. The domain
-// packages store every time in this form.
+// StampOf returns the stamp of a time, truncated to milliseconds. The domain packages store every
+// time in this form.
 func StampOf(t time.Time) Stamp { return Stamp{t.UTC().Truncate(time.Millisecond)} }
 
 // MarshalJSON writes the time in UTC with milliseconds, as Append does. Its error is always nil.

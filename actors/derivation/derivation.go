@@ -27,7 +27,6 @@ const (
 )
 
 // Epoch returns the time from which the first index of a new incarnation counts seconds.
-// lowestIndex calls it.
 func Epoch() time.Time { return time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC) }
 
 // State is the next index of each family's account: Next, or Floor where that is higher.
@@ -75,8 +74,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 }
 
 // takeIndexes takes the next index of each family. It fails with limit_exceeded when an account has
-// no index left. It panics without a session, without a family, or for a family twice. Decide calls
-// it, for the preparation of a checkout session.
+// no index left. It panics without a session, without a family, or for a family twice.
 func (s *State) takeIndexes(m decision.Meta, c Take) (decision.Decision, error) {
 	taken, floor := Taken{}, s.lowestIndex(m, c)
 	for _, family := range c.Families {
@@ -96,8 +94,7 @@ func (s *State) takeIndexes(m decision.Meta, c Take) (decision.Decision, error) 
 
 // lowestIndex returns the lowest index that c may take. It is 0 in the first incarnation of the
 // journal. The first Take after a restore raises it to the seconds from Epoch to that Take, because
-// the backup may lack taken indexes. Later Takes of the same incarnation keep it. It never fails.
-// takeIndexes calls it.
+// the backup may lack taken indexes. Later Takes of the same incarnation keep it.
 func (s *State) lowestIndex(m decision.Meta, c Take) uint32 {
 	if s.Next == nil && !c.Restored || s.Next != nil && s.Store == c.Store {
 		return s.Floor

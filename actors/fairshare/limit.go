@@ -19,8 +19,8 @@ type Limit struct {
 	turns   []string                   // waiting workspaces, the next one first
 }
 
-// New returns a limit of all places, of which one workspace may have ofWorkspace at a time. It
-// never fails. The processes that call partners and the HTTP server make one for each kind of work.
+// New returns a limit of all places, of which one workspace may have ofWorkspace at a time. The
+// processes that call partners and the HTTP server make one for each kind of work.
 func New(all, ofWorkspace int) *Limit {
 	return &Limit{ofWorkspace: ofWorkspace, free: all, used: make(map[string]int),
 		waiting: make(map[string][]chan struct{})}
@@ -48,8 +48,7 @@ func (l *Limit) Acquire(ctx context.Context, workspace string) (free func(), err
 	return func() { l.releasePlace(workspace) }, nil
 }
 
-// abandonWait gives up waiting. It is false when the place was granted meanwhile. Acquire calls it
-// when its context ends.
+// abandonWait gives up waiting. It is false when the place was granted meanwhile.
 func (l *Limit) abandonWait(workspace string, granted chan struct{}) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,8 +62,7 @@ func (l *Limit) abandonWait(workspace string, granted chan struct{}) bool {
 	return false
 }
 
-// releasePlace gives a place back and grants it to the next waiting workspace. The function free
-// that Acquire returns calls it.
+// releasePlace gives a place back and grants it to the next waiting workspace.
 func (l *Limit) releasePlace(workspace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +74,7 @@ func (l *Limit) releasePlace(workspace string) {
 }
 
 // grantLocked gives free places to the workspaces in turn, one each time, but to none more than its
-// share. The caller holds mu. Acquire and releasePlace call it.
+// share. The caller holds mu.
 func (l *Limit) grantLocked() {
 	for skipped := 0; l.free > 0 && skipped < len(l.turns); {
 		workspace := l.turns[0]
@@ -95,7 +93,6 @@ func (l *Limit) grantLocked() {
 }
 
 // forgetLocked takes a workspace out of the turns when no call of it waits. The caller holds mu.
-// grantLocked and abandonWait call it.
 func (l *Limit) forgetLocked(workspace string) {
 	if len(l.waiting[workspace]) > 0 {
 		return

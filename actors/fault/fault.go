@@ -91,8 +91,7 @@ const (
 	missingScopePrefix Code = "missing_scope:"
 )
 
-// MissingScope returns the code for a key that lacks a scope. The HTTP server and the decisions
-// about keys use it.
+// MissingScope returns the code for a key that lacks a scope.
 func MissingScope(scope string) Code { return missingScopePrefix + Code(scope) }
 
 // Error is the error that the caller sees. Message is for a person and names the field at fault; it
@@ -121,8 +120,7 @@ func (e *Error) Error() string {
 // refusals of the domain packages and of the HTTP server are made with it.
 func New(code Code, message string) *Error { return &Error{Code: code, Message: message} }
 
-// Is reports whether err is a fault of the code, also when it is wrapped. The runtime, the
-// processes and the HTTP server use it.
+// Is reports whether err is a fault of the code, also when it is wrapped.
 func Is(err error, code Code) bool {
 	var f *Error
 	return errors.As(err, &f) && f.Code == code

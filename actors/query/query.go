@@ -79,7 +79,7 @@ func (k Records[D]) Read(ctx context.Context, r Reader, workspace, id string) (D
 
 // ReadRecord returns a workspace's record. It fails with not_found for an id of another kind, for
 // an unknown record and for another workspace's, with unavailable when the journal cannot be read,
-// and with a plain error for a document that does not decode. REST routes and processes call it.
+// and with a plain error for a document that does not decode.
 func (k Records[D]) ReadRecord(ctx context.Context, r Reader, workspace, id string) (Record[D], error) {
 	if !k.names(id) {
 		return Record[D]{}, fault.New(fault.NotFound, "")
@@ -93,7 +93,7 @@ func (k Records[D]) ReadRecord(ctx context.Context, r Reader, workspace, id stri
 
 // ReadPart returns the document of a record that is stored together with another one, such as the
 // label of a card. The caller has read the other one, so every failure is an internal error, also
-// not_found. REST routes call it.
+// not_found.
 func (k Records[D]) ReadPart(ctx context.Context, r Reader, workspace, id string) (D, error) {
 	document, err := k.Read(ctx, r, workspace, id)
 	if err != nil {
@@ -104,8 +104,7 @@ func (k Records[D]) ReadPart(ctx context.Context, r Reader, workspace, id string
 
 // Find returns the document of a record of any workspace, by a key that proves the access to it:
 // the hash of a secret, a token or an email. It fails with not_found without such a record, with
-// unavailable when the journal cannot be read, and for a document that does not decode. Sign-in,
-// sessions and API keys use it.
+// unavailable when the journal cannot be read, and for a document that does not decode.
 func (k Records[D]) Find(ctx context.Context, r Reader, slot ident.Slot, key string) (D, error) {
 	record, err := k.find(ctx, r, slot, key)
 	return record.Document, err
@@ -152,8 +151,7 @@ func (k Records[D]) List(ctx context.Context, r Reader, workspace, parent string
 }
 
 // ListWithin returns a page as List does, and whether more records follow. The page ends with the
-// record that takes its documents beyond maxBytes. It fails as List does. The REST routes of lists
-// call it.
+// record that takes its documents beyond maxBytes. It fails as List does.
 func (k Records[D]) ListWithin(ctx context.Context, r Reader, workspace, parent string, page Page, maxBytes int,
 ) (records []Record[D], more bool, err error) {
 	stored, more, err := k.readWithin(ctx, r, workspace, parent, page, maxBytes)

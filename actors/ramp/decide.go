@@ -87,7 +87,7 @@ func (s *State) stateAfter(e decision.Event) State {
 }
 
 // linkAccount requests the workspace's account at the ramp; a repeat replies the account. It never
-// fails; without an id it panics. Decide calls it, for the route of the ramp account.
+// fails; without an id it panics.
 func (s *State) linkAccount(m decision.Meta, c Link) decision.Decision {
 	if s.Account.ID != "" {
 		return decision.Decision{Reply: s.Account}
@@ -100,8 +100,7 @@ func (s *State) linkAccount(m decision.Meta, c Link) decision.Decision {
 	return d
 }
 
-// confirmLink records that the partner has linked the account; a repeat changes nothing. It never
-// fails. Decide calls it, for the process that calls the ramp.
+// confirmLink records that the partner has linked the account; a repeat changes nothing.
 func (s *State) confirmLink(m decision.Meta) decision.Decision {
 	if s.Account.Status != Pending {
 		return decision.Decision{}
@@ -117,7 +116,7 @@ func (s *State) walletIndex(id string) int {
 
 // addWallet registers a wallet and replies the challenge to sign; a known address is replied again.
 // It fails with capability_unavailable without a linked account, with checkedAddress's
-// invalid_body, and with limit_exceeded. Decide calls it, for the POST route of ramp wallets.
+// invalid_body, and with limit_exceeded.
 func (s *State) addWallet(m decision.Meta, c AddWallet) (decision.Decision, error) {
 	if s.Account.Status != Linked {
 		return decision.Decision{}, fault.New(fault.CapabilityUnavailable, "the ramp account is not linked")
@@ -145,7 +144,7 @@ func (s *State) addWallet(m decision.Meta, c AddWallet) (decision.Decision, erro
 }
 
 // checkedAddress returns the address in its chain's spelling. It fails with invalid_body for an
-// unknown chain, a long label or an invalid address. addWallet calls it.
+// unknown chain, a long label or an invalid address.
 func (c *AddWallet) checkedAddress() (spelled string, err error) {
 	if !slices.Contains(walletChains, c.Chain) {
 		return "", fault.New(fault.InvalidBody, "chain: ethereum, polygon, arbitrum, base, optimism or solana")
@@ -175,7 +174,6 @@ func challengeText(workspace, nonce string, w Wallet) string {
 
 // proveWallet records that the wallet's key has signed its challenge, and has the partner asked for
 // approval; a proven wallet is replied again. It fails with not_found and with signature_invalid.
-// Decide calls it, for the route that proves a wallet.
 func (s *State) proveWallet(m decision.Meta, c ProveWallet) (decision.Decision, error) {
 	i := s.walletIndex(c.ID)
 	if i < 0 {
@@ -199,7 +197,7 @@ func (s *State) proveWallet(m decision.Meta, c ProveWallet) (decision.Decision, 
 }
 
 // approveWallet records the partner's approval of a wallet. An unknown wallet, or one that does not
-// wait for approval, stays. It never fails. Decide calls it, for the process that calls the ramp.
+// wait for approval, stays.
 func (s *State) approveWallet(m decision.Meta, c ApproveWallet) decision.Decision {
 	i := s.walletIndex(c.ID)
 	if i < 0 || s.Wallets[i].Status != PendingApproval {
@@ -211,8 +209,8 @@ func (s *State) approveWallet(m decision.Meta, c ApproveWallet) decision.Decisio
 }
 
 // fireTimer replies Due for the account or the wallet whose id is the key, and sets the timer
-// again, until the partner answers. It never fails. Decide calls it; the process that calls the
-// ramp handles the reply.
+// again, until the partner answers. Decide calls it; the process that calls the ramp handles the
+// reply.
 func (s *State) fireTimer(m decision.Meta, key string) (d decision.Decision) {
 	due := Due{ID: key}
 	switch i := s.walletIndex(key); {

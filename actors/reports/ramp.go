@@ -16,7 +16,7 @@ import (
 // rampReported returns the reader of the reports with a direction and an outcome. A report concerns
 // a ramp order, or a session of the retired routes, which has no fee and no transaction. The reader
 // fails with invalid_body for data of another form, and with not_found, which matches nothing, for
-// an unknown id or another direction. The table of report types calls it.
+// an unknown id or another direction.
 func rampReported(direction, outcome string) func(context.Context, *Processor, Report) (destination, error) {
 	return func(ctx context.Context, p *Processor, r Report) (to destination, err error) {
 		var data struct {
@@ -43,7 +43,7 @@ func rampReported(direction, outcome string) func(context.Context, *Processor, R
 
 // findRamp reads the order or the session of a ramp report, and returns its record and its
 // direction. It sets Session of a session's report. It fails with not_found for an unknown id, or
-// when the record cannot be read or decoded. The readers of rampReported call it.
+// when the record cannot be read or decoded.
 func (p *Processor) findRamp(ctx context.Context, command *balance.ReportRamp) (persistence.Record, string, error) {
 	prefix, _, _ := strings.Cut(command.ID, "_")
 	switch prefix {
@@ -60,7 +60,7 @@ func (p *Processor) findRamp(ctx context.Context, command *balance.ReportRamp) (
 }
 
 // findDocument reads the record that a partner names, and decodes its document. It fails with
-// not_found for an unknown id, or when the record cannot be read or decoded. findRamp calls it.
+// not_found for an unknown id, or when the record cannot be read or decoded.
 func (p *Processor) findDocument(ctx context.Context, t target, into any) (persistence.Record, error) {
 	record, err := p.find(ctx, t)
 	if err != nil {

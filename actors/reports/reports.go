@@ -34,7 +34,7 @@ type Report struct {
 }
 
 // Parse parses the body of a report. The report keeps the body. It fails for a body that is not
-// JSON of a report. The routes of partners' reports call it.
+// JSON of a report.
 func Parse(body []byte) (Report, error) {
 	var r Report
 	if err := json.Unmarshal(body, &r); err != nil {
@@ -44,8 +44,7 @@ func Parse(body []byte) (Report, error) {
 	return r, nil
 }
 
-// BelongsElsewhere reports whether the report's type is accepted on another channel alone. The
-// routes of partners' reports call it to refuse such a report.
+// BelongsElsewhere reports whether the report's type is accepted on another channel alone.
 func (r *Report) BelongsElsewhere(channel Channel) bool {
 	row, known := types[r.Type]
 	return known && row.channel != channel
@@ -85,8 +84,7 @@ type Processor struct {
 	log    *slog.Logger
 }
 
-// NewProcessor returns a processor over the actors. It never fails. The HTTP server makes one at
-// its start.
+// NewProcessor returns a processor over the actors. The HTTP server makes one at its start.
 func NewProcessor(a Actors, log *slog.Logger) *Processor { return &Processor{a, log} }
 
 // Outcome is what became of a report.
@@ -97,8 +95,7 @@ type Outcome struct {
 
 // Process applies a report, or stores it as unmatched. After nil the outcome is durable, and a
 // repeat of the report changes nothing. It fails with unavailable, outcome_unknown or internal, or
-// with the store's error; the partner then sends the report again. The routes of partners' reports
-// call it.
+// with the store's error; the partner then sends the report again.
 func (p *Processor) Process(ctx context.Context, channel Channel, r Report) (Outcome, error) {
 	late, err := p.apply(ctx, channel, r)
 	if matchesNothing(err) {
@@ -109,7 +106,7 @@ func (p *Processor) Process(ctx context.Context, channel Channel, r Report) (Out
 
 // apply sends a report to its balance, once: the report's id is first claimed for its target. It
 // fails with not_found for a type of another channel, and with the faults of the reader, of claim
-// and of the balance. Process calls it.
+// and of the balance.
 func (p *Processor) apply(ctx context.Context, channel Channel, r Report) (late bool, err error) {
 	row := types[r.Type]
 	if row.channel != channel {
@@ -144,8 +141,7 @@ func isLate(reply any) bool {
 }
 
 // matchesNothing reports whether an error is permanent: the report can never be applied. Faults
-// that a repeat may cure, and errors that are no faults, are not permanent. Process and
-// keepUnmatched call it.
+// that a repeat may cure, and errors that are no faults, are not permanent.
 func matchesNothing(err error) bool {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {
@@ -174,7 +170,7 @@ func (p *Processor) claim(ctx context.Context, partner, id, target string) error
 }
 
 // keepUnmatched stores a report that matches nothing in the system workspace. It fails when the
-// store does, and with a plain error when the report cannot be stored at all. Process calls it.
+// store does, and with a plain error when the report cannot be stored at all.
 func (p *Processor) keepUnmatched(ctx context.Context, partner string, r Report) error {
 	_, err := p.askSystem(ctx, balance.KeepUnmatched{EventID: r.ID, Partner: partner, Type: r.Type, Body: r.body})
 	if f, ok := errors.AsType[*fault.Error](err); ok && matchesNothing(err) {

@@ -59,7 +59,6 @@ func workspaceTarget(id string) target {
 // readAs returns the reader of a type of report. The reader decodes the data, asks build for the
 // target and the command, and finds the target's workspace. The reader fails with invalid_body for
 // data of another form, with not_found for an unknown target, and with other errors of Actors.Find.
-// The table of report types calls it.
 func readAs[Data any](build func(eventID string, data Data) (target, any)) func(context.Context, *Processor, Report,
 ) (destination, error) {
 	return func(ctx context.Context, p *Processor, r Report) (to destination, err error) {

@@ -67,8 +67,7 @@ type dataKey struct {
 
 // New returns a Sealer that seals under a data key of KeyBytes bytes, with nonces from entropy. It
 // also opens documents sealed under one of the older keys. It fails without entropy, for a key of
-// another length, and for more than MaxKeys keys. `purser serve` and the commands that read stored
-// secrets call it.
+// another length, and for more than MaxKeys keys.
 func New(key []byte, entropy io.Reader, older ...[]byte) (*Sealer, error) {
 	s := &Sealer{entropy: entropy}
 	if entropy == nil || 1+len(older) > MaxKeys {
@@ -85,7 +84,7 @@ func New(key []byte, entropy io.Reader, older ...[]byte) (*Sealer, error) {
 }
 
 // keyID derives the id of a key, which reveals nothing of the key. It fails for a key that is not
-// KeyBytes long. New calls it.
+// KeyBytes long.
 func keyID(key []byte) (id [keyIDBytes]byte, err error) {
 	if len(key) != KeyBytes {
 		return id, fmt.Errorf("seal: a key of %d bytes is required", KeyBytes)
@@ -95,31 +94,27 @@ func keyID(key []byte) (id [keyIDBytes]byte, err error) {
 }
 
 // Fingerprint derives a fingerprint by which a store recognises a secret of the deployment. Another
-// deployment, name or secret gives another fingerprint. It never fails. The settings call it at a
-// start to detect a changed secret.
+// deployment, name or secret gives another fingerprint.
 func Fingerprint(deployment, name, secret string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(purposeFingerprint + deployment + "|" + name))
 	return hex.EncodeToString(mac.Sum(nil)[:fingerprintBytes])
 }
 
-// KeyID returns the id of the sealing key in hexadecimal digits. The key rotation and its logs use
-// it.
+// KeyID returns the id of the sealing key in hexadecimal digits.
 func (s *Sealer) KeyID() string { return hex.EncodeToString(s.keys[0].id[:]) }
 
 // Rotating reports whether the Sealer has older keys. The process that seals documents under a new
 // key asks it.
 func (s *Sealer) Rotating() bool { return len(s.keys) > 1 }
 
-// Stale reports whether a document is not sealed under the first key. The process that seals
-// documents under a new key calls it for each document.
+// Stale reports whether a document is not sealed under the first key.
 func (s *Sealer) Stale(sealed []byte) bool {
 	return len(sealed) < named || sealed[0] != version || [keyIDBytes]byte(sealed[1:]) != s.keys[0].id
 }
 
 // Seal returns the document sealed for the record of that name: version, key id, nonce, ciphertext.
-// It fails only when entropy does. The actor runtime calls it for each document with personal data,
-// and the HTTP server for the stored answers of idempotent requests.
+// It fails only when entropy does.
 func (s *Sealer) Seal(record string, document []byte) ([]byte, error) {
 	key := &s.keys[0]
 	box, err := key.recordCipher(record)
@@ -137,8 +132,7 @@ func (s *Sealer) Seal(record string, document []byte) ([]byte, error) {
 }
 
 // Open returns the document that was sealed for the record of that name. It fails with ErrSealed
-// for a document that no key opens, or that was sealed for another record. The reads of records
-// with personal data call it.
+// for a document that no key opens, or that was sealed for another record.
 func (s *Sealer) Open(record string, sealed []byte) ([]byte, error) {
 	if len(sealed) < named || sealed[0] != version {
 		return nil, ErrSealed
@@ -164,7 +158,7 @@ func (s *Sealer) Open(record string, sealed []byte) ([]byte, error) {
 }
 
 // recordCipher derives the cipher of a record. It fails only for a key of a wrong length, which New
-// refuses. Seal and Open call it.
+// refuses.
 func (k *dataKey) recordCipher(record string) (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, k.key, nil, purpose+record, KeyBytes)
 	if err != nil {

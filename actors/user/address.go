@@ -21,8 +21,8 @@ type Address struct {
 	Change     int    `json:"change,omitempty"` // EmailChange.Number of the holder's change
 }
 
-// AddressID returns the id of the actor of an email in a slot. It never fails. The route that
-// changes an email calls it, and the decision that releases the email of a sign-up.
+// AddressID returns the id of the actor of an email in a slot. The route that changes an email
+// calls it, and the decision that releases the email of a sign-up.
 func AddressID(slot ident.Slot, emailHash string) string {
 	return ident.Derive(slot, time.UnixMilli(0), "email/"+emailHash).Format(ident.Address)
 }
@@ -97,7 +97,7 @@ func (a *Address) Decide(m decision.Meta, command any) (decision.Decision, error
 }
 
 // claimEmail claims the present generation. The commit refuses one that a sign-up has claimed with
-// email_taken. Decide calls it, for the routes that change an email.
+// email_taken.
 func (a *Address) claimEmail(m decision.Meta, c ClaimEmail) (decision.Decision, error) {
 	if c.EmailHash == "" || c.UserID == "" || c.Change <= 0 {
 		panic("BUG: claim of an email without its hash, user or change")

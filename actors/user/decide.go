@@ -71,7 +71,6 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 
 // registerUser creates the user and claims the email. It fails with invalid_body for a text that is
 // no email address; the commit refuses a taken email with email_taken. A second Register panics.
-// Decide calls it, for the sign-up route.
 func (s *State) registerUser(m decision.Meta, c Register) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: user registered twice")
@@ -101,7 +100,7 @@ func (s *State) registerUser(m decision.Meta, c Register) (decision.Decision, er
 
 // startSession opens a session, and closes the expired ones and the oldest beyond MaxSessions. It
 // fails with invalid_credentials when the password has changed since the caller checked it, and
-// like useFactor. Decide calls it, for the routes of sign-up and login.
+// like useFactor.
 func (s *State) startSession(m decision.Meta, c StartSession) (decision.Decision, error) {
 	if c.Changes != s.PasswordChanges {
 		return decision.Decision{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
@@ -127,8 +126,7 @@ func (s *State) startSession(m decision.Meta, c StartSession) (decision.Decision
 }
 
 // changePassword stores the new credential, closes all sessions and resets, and opens a session. It
-// fails with invalid_credentials when the password has changed since the caller checked it. Decide
-// calls it, for the route that changes a password.
+// fails with invalid_credentials when the password has changed since the caller checked it.
 func (s *State) changePassword(m decision.Meta, c ChangePassword) (decision.Decision, error) {
 	if c.Start.Changes != s.PasswordChanges {
 		return decision.Decision{}, fault.New(fault.InvalidCredentials, "the email or the password is wrong")
@@ -143,9 +141,8 @@ func (s *State) changePassword(m decision.Meta, c ChangePassword) (decision.Deci
 	return d, nil
 }
 
-// replaceCredential adds a new password hash to a decision, and the end of every session and of
-// a link that confirms a new email. It panics
-// for a credential without an email or a password hash. changePassword and resetPassword call it.
+// replaceCredential adds a new password hash to a decision, and the end of every session and of a
+// link that confirms a new email. It panics for a credential without an email or a password hash.
 func (s *State) replaceCredential(d *decision.Decision, email, passwordHash string, at decision.Stamp) {
 	if email == "" || passwordHash == "" {
 		panic("BUG: credential without an email or a password hash")
@@ -184,8 +181,7 @@ func (s *State) openSession(d *decision.Decision, c StartSession, at decision.St
 	d.Timers = append(d.Timers, decision.Timer{Key: timerKey(c.SecretHash), Due: expires.Time})
 }
 
-// endSession closes the session with the hash; a closed one changes nothing. It never fails. Decide
-// calls it, for the routes that log out, sign up and sign in.
+// endSession closes the session with the hash; a closed one changes nothing.
 func (s *State) endSession(m decision.Meta, c EndSession) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	if i := s.sessionIndex(c.SecretHash); i >= 0 {
@@ -195,7 +191,7 @@ func (s *State) endSession(m decision.Meta, c EndSession) decision.Decision {
 }
 
 // fireSessionTimer ends a session that has expired. It removes the timer of a closed session, and
-// resets the timer of a session with a later end. It never fails. Decide calls it.
+// resets the timer of a session with a later end.
 func (s *State) fireSessionTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	at := decision.StampOf(m.At)
@@ -218,8 +214,7 @@ func (s *State) closeSession(d *decision.Decision, old Session, cause string, at
 }
 
 // joinWorkspace adds a workspace to the user's list, or updates its name and role there. It never
-// refuses, because the workspace has already decided. A full list gets no further workspace. Decide
-// calls it, for the process that lists memberships and for the route that creates a workspace.
+// refuses, because the workspace has already decided. A full list gets no further workspace.
 func (s *State) joinWorkspace(m decision.Meta, c Join) decision.Decision {
 	joined := Membership{ID: c.Workspace, Name: c.Name, Role: c.Role, Foreign: c.Foreign}
 	i := s.membershipIndex(c.Workspace)
@@ -244,7 +239,7 @@ func HasRoom(listed []Membership, foreign bool) bool {
 }
 
 // HasRoomForGiven reports whether a key that does not descend from the user may make the user an
-// owner of one more workspace. The route that creates a workspace calls it.
+// owner of one more workspace.
 func HasRoomForGiven(listed []Membership) bool { return countListed(listed, true) < MaxGiven }
 
 func countListed(listed []Membership, foreign bool) (n int) {
@@ -258,8 +253,7 @@ func countListed(listed []Membership, foreign bool) (n int) {
 
 // DefaultWorkspace returns the workspace of a session whose request names none: the user's only own
 // workspace or, without any own, the only foreign one. ok is false when there is no such workspace.
-// Foreign memberships therefore never make an owner's session ambiguous. The HTTP server calls it
-// for requests with a session.
+// Foreign memberships therefore never make an owner's session ambiguous.
 func (v View) DefaultWorkspace() (id string, ok bool) {
 	for _, foreign := range []bool{false, true} {
 		n := 0
@@ -327,8 +321,8 @@ func (s *State) Apply(e decision.Event) {
 	}
 }
 
-// View returns a copy of the user as the interface shows it, without the email. It never fails. The
-// decisions reply it.
+// View returns a copy of the user as the interface shows it, without the email. The decisions reply
+// it.
 func (s *State) View() View {
 	return View{ID: s.ID, CreatedAt: s.CreatedAt, Workspaces: append([]Membership{}, s.Workspaces...), Factor: s.Factor}
 }

@@ -23,6 +23,5 @@ func FoldEmail(email string) (folded string, ok bool) {
 	return folded, true
 }
 
-// EmailHash returns the id of a folded email's user_email record. It never fails. registerUser and
-// the routes that look up a user by email call it.
+// EmailHash returns the id of a folded email's user_email record.
 func EmailHash(folded string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(folded))) }

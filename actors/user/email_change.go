@@ -174,7 +174,7 @@ func (s *State) decideEmail(m decision.Meta, command any) (d decision.Decision, 
 	return d, true, err
 }
 
-// issueEmailLink opens a link and closes an earlier one. It never fails.
+// issueEmailLink opens a link and closes an earlier one.
 func (s *State) issueEmailLink(m decision.Meta, c IssueEmailLink) decision.Decision {
 	at, expires := decision.StampOf(m.At), decision.StampOf(c.Expires)
 	if c.TokenHash == "" || c.Email == "" || !expires.After(at.Time) {
@@ -189,7 +189,7 @@ func (s *State) issueEmailLink(m decision.Meta, c IssueEmailLink) decision.Decis
 	return d
 }
 
-// beginEmailChange begins a change. decideEmail calls it, for the routes that change an email.
+// beginEmailChange begins a change.
 func (s *State) beginEmailChange(m decision.Meta, c BeginEmailChange) (decision.Decision, error) {
 	at, until := decision.StampOf(m.At), decision.StampOf(c.Until)
 	if c.Address == "" || c.EmailHash == "" || !until.After(at.Time) {
@@ -216,7 +216,7 @@ func (s *State) beginEmailChange(m decision.Meta, c BeginEmailChange) (decision.
 // commitEmailChange stores the credential with the new email, closes all sessions, resets and
 // links, and opens a session. It fails with unavailable for a change that has ended, and with
 // invalid_credentials when the credential has changed since the caller read it and for a link that
-// is not open. decideEmail calls it, for the routes that change an email.
+// is not open.
 func (s *State) commitEmailChange(m decision.Meta, c CommitEmailChange) (decision.Decision, error) {
 	at := decision.StampOf(m.At)
 	switch {
@@ -287,7 +287,7 @@ func (s *State) linkIsOpen(hash string, at decision.Stamp) bool {
 }
 
 // fireEmailTimer ends a change that was not committed in time. It removes the timer of an ended
-// change and resets an early timer. It never fails.
+// change and resets an early timer.
 func (s *State) fireEmailTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	switch open := s.EmailChange; {
@@ -302,7 +302,7 @@ func (s *State) fireEmailTimer(m decision.Meta, c decision.Fire) decision.Decisi
 }
 
 // fireLinkTimer ends a link that has expired. It removes the timer of a closed link and resets an
-// early timer. It never fails.
+// early timer.
 func (s *State) fireLinkTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	switch open := s.EmailLink; {
@@ -316,8 +316,7 @@ func (s *State) fireLinkTimer(m decision.Meta, c decision.Fire) decision.Decisio
 	return d
 }
 
-// applyEmail folds an event of a change of email. Apply calls it. It reports whether the event is
-// one.
+// applyEmail folds an event of a change of email. It reports whether the event is one.
 func (s *State) applyEmail(e decision.Event) bool {
 	switch e := e.(type) {
 	case EmailLinkIssued:

@@ -105,7 +105,7 @@ func (FactorUsed) EventType() string { return "user.factor_used.v1" }
 func (FactorDisabled) EventType() string { return "user.factor_disabled.v1" }
 
 // RecoveryHash returns the hash of a user's recovery code. A code has 80 random bits, so the hash
-// needs no salt beside the user. It never fails. The routes that make and check the codes call it.
+// needs no salt beside the user.
 func RecoveryHash(userID, code string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(userID+"|"+code)))
 }
@@ -114,7 +114,7 @@ func factorEnabled() error {
 	return fault.New(fault.SecondFactorEnabled, "the account has a second factor; disable it first")
 }
 
-// beginFactor stores a pending secret. Decide calls it, for the route that begins a second factor.
+// beginFactor stores a pending secret.
 func (s *State) beginFactor(m decision.Meta, c BeginFactor) (decision.Decision, error) {
 	if s.Factor != nil {
 		return decision.Decision{}, factorEnabled()
@@ -127,8 +127,7 @@ func (s *State) beginFactor(m decision.Meta, c BeginFactor) (decision.Decision, 
 	}, nil
 }
 
-// enableFactor stores the secret as the second factor and removes the pending one. Decide calls it,
-// for the route that confirms a second factor.
+// enableFactor stores the secret as the second factor and removes the pending one.
 func (s *State) enableFactor(m decision.Meta, c EnableFactor) (decision.Decision, error) {
 	if s.Factor != nil {
 		return decision.Decision{}, factorEnabled()
@@ -148,8 +147,7 @@ func (s *State) enableFactor(m decision.Meta, c EnableFactor) (decision.Decision
 	}, nil
 }
 
-// disableFactor removes the second factor and its recovery codes. It never fails. Decide calls it,
-// for the route and the operator's command that disable a second factor.
+// disableFactor removes the second factor and its recovery codes.
 func (s *State) disableFactor(m decision.Meta) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	if s.Factor != nil {
@@ -161,7 +159,7 @@ func (s *State) disableFactor(m decision.Meta) decision.Decision {
 
 // useFactor adds the use of a code to the decision of a sign-in. A step is accepted once, and none
 // before it afterwards; a recovery code is accepted once. Without a second factor it adds nothing.
-// It fails with invalid_credentials. startSession calls it.
+// It fails with invalid_credentials.
 func (s *State) useFactor(d *decision.Decision, proof *FactorProof, at decision.Stamp) error {
 	if s.Factor == nil {
 		return nil
@@ -183,8 +181,7 @@ func (s *State) useFactor(d *decision.Decision, proof *FactorProof, at decision.
 	return nil
 }
 
-// applyFactor folds an event of the second factor. Apply calls it. It reports whether the event is
-// one.
+// applyFactor folds an event of the second factor. It reports whether the event is one.
 func (s *State) applyFactor(e decision.Event) bool {
 	switch e := e.(type) {
 	case FactorBegun:

@@ -17,14 +17,12 @@ type Place struct {
 // Places are the known places of a user, the newest last. They are personal data.
 type Places []Place
 
-// PlaceHash returns the hash of an address for a user. It never fails. The login and every new
-// session call it.
+// PlaceHash returns the hash of an address for a user.
 func PlaceHash(userID, address string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(userID+"|"+address)))
 }
 
-// Knows reports whether the user has signed in from a place within PlaceLife. The login route calls
-// it.
+// Knows reports whether the user has signed in from a place within PlaceLife.
 func (p Places) Knows(hash string, at time.Time) bool {
 	for _, place := range p {
 		if place.Hash == hash {
@@ -34,8 +32,7 @@ func (p Places) Knows(hash string, at time.Time) bool {
 	return false
 }
 
-// With returns a copy with a place as the newest. Beyond MaxPlaces the oldest goes. The routes that
-// start a session call it.
+// With returns a copy with a place as the newest. Beyond MaxPlaces the oldest goes.
 func (p Places) With(hash string, at time.Time) Places {
 	var seen Places
 	for _, place := range p {

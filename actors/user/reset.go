@@ -68,8 +68,7 @@ func (ResetIssued) EventType() string { return "user.reset_issued.v1" }
 func (ResetEnded) EventType() string { return "user.reset_ended.v1" }
 
 // issueReset opens a reset, and closes the expired ones. Beyond MaxResets it closes the oldest for
-// an operator, and otherwise fails with limit_exceeded. Decide calls it, for the operator's command
-// and for the process that mails tokens.
+// an operator, and otherwise fails with limit_exceeded.
 func (s *State) issueReset(m decision.Meta, c IssueReset) (decision.Decision, error) {
 	at, expires := decision.StampOf(m.At), decision.StampOf(c.Expires)
 	if c.TokenHash == "" || !expires.After(at.Time) || s.openReset(c.TokenHash, at) {
@@ -100,7 +99,7 @@ func (s *State) issueReset(m decision.Meta, c IssueReset) (decision.Decision, er
 
 // resetPassword stores the new credential and closes all resets and sessions. It fails with
 // invalid_credentials for a reset that is not open, and when the credential has changed since the
-// caller read it. Decide calls it, for the route that resets a password.
+// caller read it.
 func (s *State) resetPassword(m decision.Meta, c ResetPassword) (decision.Decision, error) {
 	at := decision.StampOf(m.At)
 	if !s.openReset(c.TokenHash, at) || c.Changes != s.PasswordChanges {
@@ -118,8 +117,7 @@ func (s *State) resetPassword(m decision.Meta, c ResetPassword) (decision.Decisi
 	return d, nil
 }
 
-// fireResetTimer ends a reset that has expired, and removes the timer of a closed one. It never
-// fails. Decide calls it.
+// fireResetTimer ends a reset that has expired, and removes the timer of a closed one.
 func (s *State) fireResetTimer(m decision.Meta, key, hash string) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	at := decision.StampOf(m.At)

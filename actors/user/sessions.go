@@ -41,8 +41,8 @@ type SessionUsed struct {
 // EventType is the name the event is stored under.
 func (SessionUsed) EventType() string { return "user.session_used.v1" }
 
-// noteSession records a session's use. A session that is not open, or whose use was recorded
-// within UseResolution, changes nothing. It never fails. Decide calls it, for the edge.
+// noteSession records a session's use. A session that is not open, or whose use was recorded within
+// UseResolution, changes nothing.
 func (s *State) noteSession(m decision.Meta, c NoteSession) decision.Decision {
 	d := decision.Decision{Reply: s.View()}
 	at := decision.StampOf(m.At)
@@ -60,7 +60,7 @@ func (s *State) noteSession(m decision.Meta, c NoteSession) decision.Decision {
 	return d
 }
 
-// listSessions replies the sessions that have not expired. It never fails. Decide calls it.
+// listSessions replies the sessions that have not expired.
 func (s *State) listSessions(m decision.Meta) decision.Decision {
 	open := []Session{}
 	for _, session := range s.Sessions {
@@ -71,8 +71,7 @@ func (s *State) listSessions(m decision.Meta) decision.Decision {
 	return decision.Decision{Reply: open}
 }
 
-// endSessions closes one session, or all but one. Decide calls it, for the routes that end
-// sessions.
+// endSessions closes one session, or all but one.
 func (s *State) endSessions(m decision.Meta, c EndSessions) (decision.Decision, error) {
 	at := decision.StampOf(m.At)
 	d, ended := decision.Decision{}, []Session{}

@@ -39,7 +39,7 @@ func (w *Watcher) forgetBases() {
 // is on the chain, and at most lookBack below the highest settled block, so that no lie of a node
 // rewinds further. The cursor follows. Transfers reported from deeper blocks can no longer be
 // withdrawn; transfers in the new blocks are found. It fails when the node does not answer or lacks
-// a block (ErrNode), and with a sinkError. readChain calls it.
+// a block (ErrNode), and with a sinkError.
 func (w *Watcher) checkBase(ctx context.Context) error {
 	if w.settledHash == "" {
 		return nil

@@ -38,7 +38,7 @@ func (w *Watcher) isLocal() bool {
 // standBelow ends a step whose head is below the settled blocks: it always returns an error, and
 // the step reads nothing. At stepsBelow such heads the settled blocks are in doubt, and the next
 // steps read from the head on, for every address. The saved cursor stays, except that of a chain of
-// the sandbox: it has begun anew. readChain calls it.
+// the sandbox: it has begun anew.
 func (w *Watcher) standBelow(ctx context.Context, head partner.Head, places []Address) error {
 	oldest := slices.MinFunc(places, func(a, b Address) int { return a.Since.Compare(b.Since) }).Since
 	if head.At.Before(oldest.Add(-joinTolerance)) {
@@ -68,7 +68,7 @@ func (w *Watcher) standBelow(ctx context.Context, head partner.Head, places []Ad
 // were read meanwhile, the watcher continues from the doubted ones: the low head was false.
 // Otherwise the chain has grown up to them, and the watcher reads on. The stored reports are loaded
 // again, because a read under a false head can have taken one for final. It fails with a sinkError,
-// and the doubt then stays. readChain calls it at each step.
+// and the doubt then stays.
 func (w *Watcher) endDoubt(ctx context.Context, head partner.Head) error {
 	d := w.doubted
 	if d == nil || head.Number < d.settled {

@@ -130,10 +130,9 @@ func New(chain partner.Chain, sink PaymentSink) *Watcher {
 // Progress returns the watcher's counters.
 func (w *Watcher) Progress() Progress { return w.progress }
 
-// Step reads the new blocks of the chain once and reports what changed. Package processes calls it
-// for each chain, every second by default. It fails with ErrNode when the node contradicts itself,
-// with the node's error, and with that of the PaymentSink. The next Step repeats the unfinished
-// work, so an error loses nothing.
+// Step reads the new blocks of the chain once and reports what changed. It fails with ErrNode when
+// the node contradicts itself, with the node's error, and with that of the PaymentSink. The next
+// Step repeats the unfinished work, so an error loses nothing.
 func (w *Watcher) Step(ctx context.Context) error {
 	err := w.readChain(ctx)
 	if err == nil && w.doubted != nil {
@@ -240,7 +239,7 @@ func (w *Watcher) resumeFromCursor(ctx context.Context, head partner.Head) error
 // loadUnsettled takes the stored observations that are neither final nor withdrawn as reported, and
 // returns the block to read on from: settled, or below those that are at most lookBack deeper.
 // withdrawMissing withdraws the older ones if their blocks are gone, as those of a false low head
-// are. It fails with a sinkError. resumeFromCursor and endDoubt call it.
+// are. It fails with a sinkError.
 func (w *Watcher) loadUnsettled(ctx context.Context, settled uint64) (from uint64, err error) {
 	open, err := w.sink.Unsettled(ctx, w.chain.Name())
 	if err != nil {
@@ -280,7 +279,7 @@ func (w *Watcher) watchedAddresses(places []Address) (all []string, since time.T
 // skipToHead settles the old blocks under the head without a read, when no address is watched. It
 // settles at least saveEvery blocks at once, and first asks the node for the last of them. A false
 // head would otherwise hide all blocks up to it. It fails when the node lacks that block, and with
-// the errors of the node and the PaymentSink. readChain calls it.
+// the errors of the node and the PaymentSink.
 func (w *Watcher) skipToHead(ctx context.Context, head partner.Head) error {
 	w.addresses, w.head, w.readTo, w.behind = nil, partner.Head{}, head.Number, false
 	clear(w.reported)
@@ -482,7 +481,7 @@ func (w *Watcher) blocksOfReports() map[string]map[string][]transferID {
 
 // withdrawFromOtherBlocks withdraws the reports of the same transaction in other blocks, before the
 // transaction is reported from this one. A transaction is in one block, and its transfers may have
-// other indexes there. It fails with a sinkError. reportNew calls it.
+// other indexes there. It fails with a sinkError.
 func (w *Watcher) withdrawFromOtherBlocks(ctx context.Context, o *partner.Observation,
 	blocks map[string][]transferID) error {
 	for block, keys := range blocks {
@@ -514,7 +513,7 @@ func (w *Watcher) withdrawOne(ctx context.Context, key transferID, o partner.Obs
 }
 
 // checkOnChain fails with ErrNode when the block of an observation is not in the node's chain.
-// Other failures are the node's. reportNew calls it.
+// Other failures are the node's.
 func (w *Watcher) checkOnChain(ctx context.Context, observations []partner.Observation) error {
 	looked := make(map[uint64]string)
 	for i := range observations {
@@ -542,7 +541,7 @@ func (w *Watcher) confirmationStage(o *partner.Observation) int {
 // reports a node that still has the block but not the transfer. Once the block is as deep as a
 // settled one, the node has had the time to index it, and a transfer that is missing under
 // headsMissing heads in a row was never there. It also fails with the errors of the node and the
-// PaymentSink. readThrough calls it.
+// PaymentSink.
 func (w *Watcher) withdrawMissing(ctx context.Context, head partner.Head, through uint64, found []partner.Observation,
 	addresses []string) error {
 	there := make(map[transferID]bool, len(found))

@@ -50,7 +50,7 @@ func (s *State) requireActive() error {
 
 // registerEndpoint creates the endpoint and counts it against MaxPerWorkspace, which the commit
 // checks. It fails with invalid_body for wrong events or a wrong length of the URL. A second
-// Register panics. Decide calls it, for POST /api/webhooks/endpoints.
+// Register panics.
 func (s *State) registerEndpoint(m decision.Meta, c Register) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: endpoint registered twice")
@@ -97,8 +97,7 @@ func CheckEvents(events []string) error {
 }
 
 // removeEndpoint removes the endpoint and the timers of its pending deliveries. It fails with
-// not_found for an endpoint that never existed; a repeat replies true. Decide calls it, for the
-// DELETE route and for the process that ends the endpoints of former members.
+// not_found for an endpoint that never existed; a repeat replies true.
 func (s *State) removeEndpoint(m decision.Meta) (decision.Decision, error) {
 	switch s.State {
 	case "":
@@ -119,8 +118,7 @@ func (s *State) removeEndpoint(m decision.Meta) (decision.Decision, error) {
 }
 
 // adoptEndpoint makes c.By the maker of the endpoint; a repeat changes nothing. It fails with
-// not_found for a removed endpoint. An empty By, or the record of another endpoint, panics. Decide
-// calls it, for the process that keeps the endpoints of former members.
+// not_found for a removed endpoint. An empty By, or the record of another endpoint, panics.
 func (s *State) adoptEndpoint(m decision.Meta, c Adopt) (decision.Decision, error) {
 	if err := s.requireActive(); err != nil {
 		return decision.Decision{}, err
@@ -141,8 +139,7 @@ func (s *State) adoptEndpoint(m decision.Meta, c Adopt) (decision.Decision, erro
 }
 
 // enqueueDelivery queues a delivery of a subscribed event. With MaxPending deliveries pending it
-// records the delivery as failed; without a subscription it does nothing. It never fails. Decide
-// calls it, for the process that announces events.
+// records the delivery as failed; without a subscription it does nothing.
 func (s *State) enqueueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 	if !s.Subscribes(c.Event) {
 		return decision.Decision{}
@@ -157,8 +154,7 @@ func (s *State) enqueueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 }
 
 // enqueuePing queues a test delivery. It fails with not_found for a removed endpoint, and with
-// limit_exceeded when MaxPending deliveries wait. Decide calls it, for the route POST
-// /api/webhooks/endpoints/{id}/test.
+// limit_exceeded when MaxPending deliveries wait.
 func (s *State) enqueuePing(m decision.Meta, c Ping) (decision.Decision, error) {
 	if err := s.requireActive(); err != nil {
 		return decision.Decision{}, err
@@ -169,8 +165,7 @@ func (s *State) enqueuePing(m decision.Meta, c Ping) (decision.Decision, error) 
 	return s.queueDelivery(m, Enqueue{ID: c.ID, Event: PingEvent, Body: c.Body}), nil
 }
 
-// requireCapacity fails with limit_exceeded when MaxPending deliveries wait. enqueuePing and
-// replayDelivery call it.
+// requireCapacity fails with limit_exceeded when MaxPending deliveries wait.
 func (s *State) requireCapacity() error {
 	if len(s.Pending) >= MaxPending {
 		return fault.New(fault.LimitExceeded,
@@ -180,7 +175,7 @@ func (s *State) requireCapacity() error {
 }
 
 // queueDelivery creates a delivery whose first attempt is due now. It panics for a bad body or a
-// missing id. enqueueDelivery and enqueuePing call it.
+// missing id.
 func (s *State) queueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 	doc := s.newDelivery(m, c)
 	d := s.deliveryDecision(doc, Queued{Delivery: doc.ID, Workspace: s.Workspace, Event: doc.Event, Due: doc.CreatedAt,
@@ -190,7 +185,7 @@ func (s *State) queueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 }
 
 // newDelivery builds the record of a delivery that is due now. It panics without an id, and for a
-// body that is not JSON or exceeds MaxBody bytes. queueDelivery and enqueueDelivery call it.
+// body that is not JSON or exceeds MaxBody bytes.
 func (s *State) newDelivery(m decision.Meta, c Enqueue) Delivery {
 	if c.ID == "" || len(c.Body) > MaxBody || !json.Valid([]byte(c.Body)) {
 		panic("BUG: a delivery without an id or with a bad body")
@@ -209,7 +204,7 @@ func (s *State) deliveryDecision(doc Delivery, e decision.Event) decision.Decisi
 
 // recordAttempt stores the result of an attempt and sets the timer of the next. The result of an
 // attempt that is not the newest changes nothing: another sender was faster, or the endpoint is
-// removed. It never fails. Decide calls it, for the process that sends webhooks.
+// removed.
 func (s *State) recordAttempt(c Attempted) decision.Decision {
 	p, ok := s.pendingDelivery(c.Delivery.ID)
 	if !ok || p.Attempts != len(c.Delivery.Attempts) {
@@ -240,7 +235,7 @@ func (s *State) finishDelivery(doc Delivery, e decision.Event) decision.Decision
 
 // replayDelivery starts a new run of a finished delivery; a pending one is replied again. It fails
 // with not_found, with stale for an outdated record, and with limit_exceeded for too many attempts
-// or pending deliveries. Decide calls it, for the route that replays a delivery.
+// or pending deliveries.
 func (s *State) replayDelivery(m decision.Meta, c Replay) (decision.Decision, error) {
 	doc := c.Delivery
 	if err := s.requireActive(); err != nil || doc.EndpointID != s.ID {
@@ -276,7 +271,7 @@ func (s *State) replayDelivery(m decision.Meta, c Replay) (decision.Decision, er
 
 // fireRetryTimer replies with Due when the attempt is due. It sets the timer again, so that an
 // attempt without a reported result is repeated after resendAfter. A finished delivery changes
-// nothing. It never fails. Decide calls it; the process that sends webhooks handles the reply.
+// nothing. Decide calls it; the process that sends webhooks handles the reply.
 func (s *State) fireRetryTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	p, ok := s.pendingDelivery(c.Key)
 	if !ok {

@@ -72,7 +72,7 @@ const (
 )
 
 // pauseAfter returns the pause after the nth attempt of a run, from 5 seconds to an hour and
-// jitter. It never fails. recordAttempt calls it.
+// jitter.
 func pauseAfter(n int, jitter time.Duration) time.Duration {
 	switch n {
 	case 1:
@@ -131,8 +131,7 @@ type View struct {
 	CreatedAt decision.Stamp `json:"createdAt"`
 }
 
-// MadeBy reports whether a user made or adopted the endpoint. The members' routes and the process
-// that handles departed members call it.
+// MadeBy reports whether a user made or adopted the endpoint.
 func (v View) MadeBy(user string) bool { return v.CreatedBy == user }
 
 // Delivery is the record of one event on its way to one endpoint. Body is sent byte for byte.
@@ -158,7 +157,7 @@ type Attempt struct {
 	DurationMs int64          `json:"durationMs"`
 }
 
-// Delivered reports whether the receiver answered with a 2xx status. recordAttempt calls it.
+// Delivered reports whether the receiver answered with a 2xx status.
 func (a Attempt) Delivered() bool {
 	return a.StatusCode != nil && *a.StatusCode >= 200 && *a.StatusCode <= 299
 }
@@ -176,8 +175,8 @@ type DeliveryView struct {
 	CreatedAt     decision.Stamp  `json:"createdAt"`
 }
 
-// View returns the delivery as the interface shows it. It never fails. The decisions reply it, and
-// the routes of deliveries show it.
+// View returns the delivery as the interface shows it. The decisions reply it, and the routes of
+// deliveries show it.
 func (d Delivery) View() DeliveryView {
 	v := DeliveryView{ID: d.ID, EndpointID: d.EndpointID, Event: d.Event, Status: d.Status,
 		Payload:  json.RawMessage(d.Body),
@@ -188,8 +187,7 @@ func (d Delivery) View() DeliveryView {
 	return v
 }
 
-// DueAt reports whether an attempt may be made now. The process that sends webhooks calls it before
-// each attempt.
+// DueAt reports whether an attempt may be made now.
 func (d Delivery) DueAt(now decision.Stamp) bool {
 	return d.Status == StatusPending && !d.NextAttemptAt.After(now.Time)
 }
@@ -235,8 +233,7 @@ type Replay struct{ Delivery Delivery }
 // Due is the reply to a timer that fired: the attempt to make now.
 type Due struct{ Workspace, Endpoint, Delivery string }
 
-// Subscribes reports whether the endpoint is active and gets events of a kind. enqueueDelivery
-// calls it.
+// Subscribes reports whether the endpoint is active and gets events of a kind.
 func (s *State) Subscribes(event string) bool {
 	return s.State == StateActive && (slices.Contains(s.Events, AllEvents) || slices.Contains(s.Events, event))
 }

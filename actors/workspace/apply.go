@@ -57,7 +57,7 @@ func (s *State) Apply(e decision.Event) {
 }
 
 // applyCreated makes the state of a new workspace: its owners, its first key, and a placeholder
-// bank account. It never fails. Apply calls it.
+// bank account.
 func (s *State) applyCreated(e WorkspaceCreated) {
 	*s = State{
 		ID: e.ID, Name: e.Name, Plan: e.Plan, Mode: e.Mode, KYBStatus: e.KYBStatus, BankStatus: Placeholder,
@@ -69,8 +69,7 @@ func (s *State) applyCreated(e WorkspaceCreated) {
 	}
 }
 
-// applyRevoked removes the keys and remembers their ids, at most MaxRevoked. It never fails. Apply
-// calls it.
+// applyRevoked removes the keys and remembers their ids, at most MaxRevoked.
 func (s *State) applyRevoked(e KeysRevoked) {
 	s.Keys = slices.DeleteFunc(s.Keys, func(k Key) bool { return slices.Contains(e.Keys, k.ID) })
 	s.RevokedKeys = append(s.RevokedKeys, e.Keys...)

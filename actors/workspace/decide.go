@@ -63,8 +63,7 @@ func (s *State) Decide(m decision.Meta, command any) (decision.Decision, error) 
 }
 
 // createWorkspace creates the workspace with its owners and first key. It fails with the faults of
-// Create.validate. A second Create, or one without an id, panics. Decide calls it, for POST
-// /api/workspaces.
+// Create.validate. A second Create, or one without an id, panics.
 func (s *State) createWorkspace(m decision.Meta, c Create) (decision.Decision, error) {
 	if s.ID != "" {
 		panic("BUG: workspace created twice")
@@ -95,7 +94,7 @@ func (s *State) createWorkspace(m decision.Meta, c Create) (decision.Decision, e
 }
 
 // validate fails with invalid_body for a wrong name, plan or label or without an owner, and with
-// limit_exceeded for more than MaxMembers owners. createWorkspace calls it.
+// limit_exceeded for more than MaxMembers owners.
 func (c Create) validate() error {
 	if err := checkName(c.Name); err != nil {
 		return err
@@ -115,8 +114,7 @@ func (c Create) validate() error {
 	return nil
 }
 
-// checkName fails with invalid_body for a name that is too short or too long. The decisions that
-// create and rename a workspace call it.
+// checkName fails with invalid_body for a name that is too short or too long.
 func checkName(name string) error {
 	if n := utf8.RuneCountInString(name); n < MinName || n > MaxName {
 		return invalidBody("name: %d to %d characters", MinName, MaxName)
@@ -126,7 +124,6 @@ func checkName(name string) error {
 
 // renameWorkspace changes the name; the present name changes nothing. It fails with requireRole's
 // faults for a caller who is neither owner nor admin, and with invalid_body for a wrong name.
-// Decide calls it, for PATCH /api/dashboard/workspace.
 func (s *State) renameWorkspace(m decision.Meta, c Rename) (decision.Decision, error) {
 	if err := s.requireRole(c.By, Owner, Admin); err != nil {
 		return decision.Decision{}, err
@@ -161,8 +158,7 @@ func (s *State) setMode(m decision.Meta, c SetMode) (decision.Decision, error) {
 
 // setKYB sets the status of the business verification, and opens the real bank account when the
 // verification is submitted. The account stays open, also after a rejection. It fails with
-// invalid_body for an unknown status. Decide calls it, for the onboarding route of currency
-// accounts in the sandbox.
+// invalid_body for an unknown status.
 func (s *State) setKYB(m decision.Meta, c SetKYB) (decision.Decision, error) {
 	if !slices.Contains([]string{NotStarted, Pending, Approved, Rejected}, c.Status) {
 		return decision.Decision{}, invalidBody("status: not_started, pending, approved or rejected")
@@ -188,8 +184,8 @@ func (s *State) workspaceDecision(events ...decision.Event) decision.Decision {
 	return decision.Decision{Events: events, Reply: after.View()}
 }
 
-// View returns a copy of the workspace as the interface shows it. It never fails. The decisions
-// reply it to the workspace routes.
+// View returns a copy of the workspace as the interface shows it. The decisions reply it to the
+// workspace routes.
 func (s *State) View() View {
 	return View{
 		ID: s.ID, Name: s.Name, Plan: s.Plan, Mode: s.Mode, KYBStatus: s.KYBStatus,

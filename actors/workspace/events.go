@@ -181,8 +181,7 @@ var catalog = decision.NewCatalog("workspace", WorkspaceCreated{}, KeyCreated{},
 	ModeChanged{}, WorkspaceRenamed{}, KYBChanged{})
 
 // DecodeEvent decodes an event of any version that this package ever stored. It fails for an
-// unknown type and for a payload that does not decode. The processes that follow memberships and
-// departures of members call it.
+// unknown type and for a payload that does not decode.
 func DecodeEvent(eventType string, payload []byte) (decision.Event, error) {
 	return catalog.Decode(eventType, payload)
 }

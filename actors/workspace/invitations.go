@@ -102,7 +102,7 @@ func (l invitationList) pendingForOthers(emailHash string, at decision.Stamp) in
 }
 
 // oldestAnswered returns the index of the answered invitation to drop for one more, or -1 below
-// MaxAnswered. It never fails. noteAnswer calls it.
+// MaxAnswered.
 func (l invitationList) oldestAnswered() int {
 	oldest, n := -1, 0
 	for i := range l {
@@ -122,7 +122,6 @@ func (l invitationList) oldestAnswered() int {
 // inviteMember invites an email. It fails with requireRole's faults unless the caller is an owner,
 // with invalid_body, with already_member, and with limit_exceeded for too many pending invitations.
 // A role needs the invitation's token, because an account may have taken another person's email.
-// Decide calls it, for POST /api/dashboard/members.
 func (s *State) inviteMember(m decision.Meta, c Invite) (decision.Decision, error) {
 	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
@@ -165,7 +164,7 @@ func (s *State) inviteMember(m decision.Meta, c Invite) (decision.Decision, erro
 }
 
 // listInvitations replies the pending invitations. It fails with requireRole's faults unless the
-// caller is an owner. Decide calls it, for GET /api/dashboard/invitations.
+// caller is an owner.
 func (s *State) listInvitations(m decision.Meta, c ListInvitations) (decision.Decision, error) {
 	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
@@ -180,8 +179,7 @@ func (s *State) listInvitations(m decision.Meta, c ListInvitations) (decision.De
 }
 
 // withdrawInvitation ends a pending invitation. It fails with requireRole's faults unless the
-// caller is an owner, and with not_found for an invitation that is not pending. Decide calls it,
-// for DELETE /api/dashboard/invitations/{id}.
+// caller is an owner, and with not_found for an invitation that is not pending.
 func (s *State) withdrawInvitation(m decision.Meta, c WithdrawInvitation) (decision.Decision, error) {
 	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
@@ -198,8 +196,7 @@ func (s *State) withdrawInvitation(m decision.Meta, c WithdrawInvitation) (decis
 
 // findPresented returns the invitation of a token for its invitee. It fails with not_found for a
 // token that is unknown, ended, for another email or answered differently, and for an accepted
-// token whose member was removed. The decisions that show, accept and decline an invitation call
-// it.
+// token whose member was removed.
 func (s *State) findPresented(m decision.Meta, by Invitee, statuses ...string) (Invitation, error) {
 	for _, invitation := range s.Invitations {
 		if invitation.TokenHash != by.TokenHash || invitation.EmailHash != by.EmailHash {
@@ -219,8 +216,7 @@ func (s *State) showInvitation(m decision.Meta, c ShowInvitation) (decision.Deci
 }
 
 // acceptInvitation makes the invitee a member; a repeat replies the same. It fails with
-// findPresented's not_found, and with limit_exceeded for a full workspace. Decide calls it, for
-// POST /api/dashboard/invitations/accept.
+// findPresented's not_found, and with limit_exceeded for a full workspace.
 func (s *State) acceptInvitation(m decision.Meta, c AcceptInvitation) (decision.Decision, error) {
 	invitation, err := s.findPresented(m, c.Invitee, InvitationPending, InvitationAccepted)
 	if err != nil {
@@ -242,7 +238,7 @@ func (s *State) acceptInvitation(m decision.Meta, c AcceptInvitation) (decision.
 }
 
 // declineInvitation records the refusal; a repeat replies the same. It fails with findPresented's
-// not_found. Decide calls it, for POST /api/dashboard/invitations/decline.
+// not_found.
 func (s *State) declineInvitation(m decision.Meta, c DeclineInvitation) (decision.Decision, error) {
 	invitation, err := s.findPresented(m, c.Invitee, InvitationPending, InvitationDeclined)
 	if err != nil {
@@ -254,8 +250,7 @@ func (s *State) declineInvitation(m decision.Meta, c DeclineInvitation) (decisio
 	return s.noteAnswer(m, invitation, c.Invitee, InvitationDeclined), nil
 }
 
-// noteAnswer records the answer. The email is deleted; the token is remembered for a repeat. It
-// never fails. acceptInvitation and declineInvitation call it.
+// noteAnswer records the answer. The email is deleted; the token is remembered for a repeat.
 func (s *State) noteAnswer(m decision.Meta, invitation Invitation, by Invitee, status string) decision.Decision {
 	at := decision.StampOf(m.At)
 	invitation.Status, invitation.AnsweredBy = status, by.UserID
@@ -275,7 +270,7 @@ func (s *State) viewInvited(invitation Invitation) Invited {
 }
 
 // fireTimer ends an expired invitation. It removes the timer of an ended invitation and resets an
-// early timer. It never fails. Decide calls it when an invitation's timer fires.
+// early timer.
 func (s *State) fireTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	at := decision.StampOf(m.At)
 	id := strings.TrimPrefix(c.Key, invitationTimerPrefix)
@@ -291,8 +286,7 @@ func (s *State) fireTimer(m decision.Meta, c decision.Fire) decision.Decision {
 	return d
 }
 
-// endInvitationsOf ends the pending invitations sent by a user. It never fails. changeRole and
-// removeMember call it.
+// endInvitationsOf ends the pending invitations sent by a user.
 func (s *State) endInvitationsOf(d *decision.Decision, userID string, at decision.Stamp) {
 	for _, invitation := range s.Invitations {
 		if invitation.InvitedBy == userID && invitation.Status == InvitationPending {
@@ -302,7 +296,7 @@ func (s *State) endInvitationsOf(d *decision.Decision, userID string, at decisio
 }
 
 // endInvitation adds the end of an invitation to a decision: its event, the deletion of its records
-// and of its timer. It never fails. The decisions on invitations call it.
+// and of its timer.
 func (s *State) endInvitation(d *decision.Decision, old Invitation, cause string, at decision.Stamp) {
 	d.Events = append(d.Events, InvitationEnded{Workspace: s.ID, Invitation: old.ID, Cause: cause, At: at})
 	if old.Status == InvitationPending {

@@ -20,8 +20,8 @@ func (r keyring) find(matches func(*Key) bool) int {
 	return -1
 }
 
-// descendants returns a live key and every key made by it, directly or not. It never fails.
-// revokeKey calls it, because a revoked key takes its descendants with it.
+// descendants returns a live key and every key made by it, directly or not. revokeKey calls it,
+// because a revoked key takes its descendants with it.
 func (r keyring) descendants(id string) []string {
 	ids := []string{id}
 	in := map[string]bool{id: true}
@@ -36,7 +36,7 @@ func (r keyring) descendants(id string) []string {
 
 // divide splits the keys that descend from a user and may not stay in the user's role, "" for none.
 // It returns the keys that end, and the kept keys whose maker ends or is the user. keep lists the
-// keys to keep. It never fails. endKeysOf calls it.
+// keys to keep.
 func (r keyring) divide(userID, role string, keep []string) (ended, adopted []string) {
 	descends, gone := map[string]bool{userID: true}, map[string]bool{}
 	kept := make(map[string]bool, len(keep))
@@ -63,7 +63,7 @@ func (r keyring) divide(userID, role string, keep []string) (ended, adopted []st
 
 // checkKept fails with not_found when a key to keep is not live, because the owner relies on
 // keeping it, and with invalid_body for too many keys. own reports that the asking owner is the
-// member; then keys or endpoints to keep are invalid_body. changeRole and removeMember call it.
+// member; then keys or endpoints to keep are invalid_body.
 func (r keyring) checkKept(keys, endpoints []string, own bool) error {
 	if own && len(keys) > 0 {
 		return invalidBody("keepKeys: only keys of another member are kept")

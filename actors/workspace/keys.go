@@ -10,7 +10,7 @@ import (
 
 // createKey creates a key with the asked scopes. It fails with requireKeyManager's faults,
 // invalid_body for a wrong label or scope, the missing-scope fault for a scope that the calling key
-// lacks, and limit_exceeded. Decide calls it, for POST /api/auth/keys.
+// lacks, and limit_exceeded.
 func (s *State) createKey(m decision.Meta, c CreateKey) (decision.Decision, error) {
 	held, err := s.requireKeyManager(c.By)
 	if err != nil {
@@ -46,8 +46,7 @@ func (s *State) createKey(m decision.Meta, c CreateKey) (decision.Decision, erro
 
 // requireKeyManager checks that a principal may create and revoke keys. For a key it returns the
 // scopes, which bound the keys that it creates and revokes. An owner's or admin's session is not
-// bound by scopes. It fails with the faults of keyScopes or requireRole. createKey and revokeKey
-// call it.
+// bound by scopes. It fails with the faults of keyScopes or requireRole.
 func (s *State) requireKeyManager(by Principal) ([]string, error) {
 	if by.KeyID == "" {
 		return nil, s.requireRole(by, Owner, Admin)
@@ -57,7 +56,6 @@ func (s *State) requireKeyManager(by Principal) ([]string, error) {
 
 // keyScopes returns the scopes of a calling key. It fails with unauthorized for a key revoked since
 // its authentication, and with the missing-scope fault for a key without write:api_keys.
-// requireKeyManager calls it.
 func (s *State) keyScopes(by Principal) ([]string, error) {
 	i := s.Keys.index(by.KeyID)
 	if i < 0 {
@@ -71,7 +69,7 @@ func (s *State) keyScopes(by Principal) ([]string, error) {
 
 // revokeKey revokes a key and its descendants; a repeat revokes nothing. It fails with
 // requireKeyManager's faults, not_found, and the missing-scope fault when the key holds a scope
-// that the calling key lacks. Decide calls it, for the DELETE routes of keys.
+// that the calling key lacks.
 func (s *State) revokeKey(m decision.Meta, c RevokeKey) (decision.Decision, error) {
 	held, err := s.requireKeyManager(c.By)
 	if err != nil {
@@ -96,7 +94,7 @@ func (s *State) revokeKey(m decision.Meta, c RevokeKey) (decision.Decision, erro
 }
 
 // revokeKeys ends live keys in one event and deletes the records of their secrets. It panics for an
-// id that is not live. revokeKey and endKeysOf call it.
+// id that is not live.
 func (s *State) revokeKeys(d *decision.Decision, ids []string, by Principal, at decision.Stamp) {
 	for _, id := range ids {
 		key := s.Keys[s.Keys.index(id)]
@@ -110,8 +108,7 @@ func (s *State) revokeKeys(d *decision.Decision, ids []string, by Principal, at 
 }
 
 // Descendants returns the live keys that a key made, directly or not, in the order of their
-// creation: those that end with it. It is empty for a key that is not live. The route that shows
-// one key calls it.
+// creation: those that end with it. It is empty for a key that is not live.
 func (s *State) Descendants(keyID string) []APIKey {
 	made := []APIKey{}
 	if s.Keys.index(keyID) < 0 {
@@ -123,8 +120,7 @@ func (s *State) Descendants(keyID string) []APIKey {
 	return made
 }
 
-// OwnersBehind returns the owners, and the owner from whom a live key descends, "" without one. It
-// never fails. POST /api/workspaces calls it to choose the owners of the new workspace.
+// OwnersBehind returns the owners, and the owner from whom a live key descends, "" without one.
 func (s *State) OwnersBehind(keyID string) (owners []string, founder string) {
 	maker := keyID
 	for i := len(s.Keys) - 1; i >= 0; i-- { // a key's maker comes before the key
@@ -145,7 +141,7 @@ func (s *State) OwnersBehind(keyID string) (owners []string, founder string) {
 }
 
 // noteUse records the use of a key, at most once in UseResolution. It fails with not_found for a
-// key that is not live. Decide calls it, for the authentication of API requests.
+// key that is not live.
 func (s *State) noteUse(m decision.Meta, c NoteUse) (decision.Decision, error) {
 	at := decision.StampOf(m.At)
 	i := s.Keys.index(c.KeyID)
@@ -165,7 +161,7 @@ func (s *State) noteUse(m decision.Meta, c NoteUse) (decision.Decision, error) {
 }
 
 // authenticateKey replies the Access of the key with the secret's hash. It fails with unauthorized
-// when no live key has it. Decide calls it, for each API request with a key.
+// when no live key has it.
 func (s *State) authenticateKey(m decision.Meta, c Authenticate) (decision.Decision, error) {
 	i := s.Keys.find(func(k *Key) bool { return k.SecretHash == c.SecretHash })
 	if i < 0 || c.SecretHash == "" {
@@ -190,7 +186,6 @@ func (s *State) keyRecords(key Key) []decision.Record {
 }
 
 // liveKey returns the key to store. It panics for a key without an id, a prefix or a secret's hash.
-// createWorkspace and createKey call it.
 func (k NewKey) liveKey(scopes []string, at decision.Stamp) Key {
 	if k.ID == "" || k.SecretHash == "" || k.Prefix == "" {
 		panic("BUG: key without an id or secret")
@@ -201,8 +196,8 @@ func (k NewKey) liveKey(scopes []string, at decision.Stamp) Key {
 	}
 }
 
-// apiKey returns the key as the interface shows it, without its secret's hash. It never fails. The
-// decisions about keys store and reply it.
+// apiKey returns the key as the interface shows it, without its secret's hash. The decisions about
+// keys store and reply it.
 func (k Key) apiKey() APIKey {
 	v := APIKey{
 		ID: k.ID, Label: k.Label, Scopes: append([]string{}, k.Scopes...), Prefix: k.Prefix, CreatedBy: k.CreatedBy,

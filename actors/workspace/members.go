@@ -28,8 +28,7 @@ func (l memberList) isLastOwner(i int) bool {
 }
 
 // memberAccess replies the Access of a user with the user's role. It fails with not_found unless
-// the user is a member. Decide calls it, for each request with a session and for deliveries of
-// webhooks.
+// the user is a member.
 func (s *State) memberAccess(c LookUpRole) (decision.Decision, error) {
 	i := s.Members.index(c.UserID)
 	if i < 0 {
@@ -47,7 +46,7 @@ func (s *State) listMembers(c ListMembers) (decision.Decision, error) {
 	return decision.Decision{Reply: []Person(slices.Clone(s.Members))}, nil
 }
 
-// checkRole fails with invalid_body unless the text is a role. inviteMember and changeRole call it.
+// checkRole fails with invalid_body unless the text is a role.
 func checkRole(role string) error {
 	if !slices.Contains([]string{Owner, Admin, Member}, role) {
 		return invalidBody("role: owner, admin or member")
@@ -58,7 +57,7 @@ func checkRole(role string) error {
 // changeRole gives a member another role. Keys that descend from the member and hold a scope beyond
 // the role end or become the owner's. It ends the pending invitations of a former owner. It fails
 // with requireRole's faults unless the caller is an owner, with invalid_body, not_found, last_owner
-// and checkKept's faults. Decide calls it, for PATCH of a member.
+// and checkKept's faults.
 func (s *State) changeRole(m decision.Meta, c ChangeRole) (decision.Decision, error) {
 	if err := s.requireRole(c.By, Owner); err != nil {
 		return decision.Decision{}, err
@@ -93,8 +92,7 @@ func (s *State) changeRole(m decision.Meta, c ChangeRole) (decision.Decision, er
 }
 
 // removeMember removes a member, by an owner or by the member itself. It fails with requireRole's
-// faults, not_found, last_owner and checkKept's faults. Decide calls it, for the routes that remove
-// a member and leave a workspace.
+// faults, not_found, last_owner and checkKept's faults.
 func (s *State) removeMember(m decision.Meta, c RemoveMember) (decision.Decision, error) {
 	leaves := c.By.UserID == c.UserID
 	roles := []string{Owner}
@@ -124,8 +122,7 @@ func (s *State) removeMember(m decision.Meta, c RemoveMember) (decision.Decision
 }
 
 // endKeysOf ends the keys that descend from a user and may not stay in the user's new role, "" for
-// none, and returns them, oldest first. The maker of the kept ones becomes by. It never fails.
-// changeRole and removeMember call it.
+// none, and returns them, oldest first. The maker of the kept ones becomes by.
 func (s *State) endKeysOf(d *decision.Decision, userID, role string, keep []string, by Principal,
 	at decision.Stamp) []string {
 	ended, adopted := s.Keys.divide(userID, role, keep)
@@ -144,8 +141,7 @@ func (s *State) endKeysOf(d *decision.Decision, userID, role string, keep []stri
 }
 
 // requireRole checks that a principal is a user in one of the roles. It fails with session_required
-// for a key, not_found for a user outside the workspace, and role_required for another role. The
-// decisions about members, invitations and keys call it.
+// for a key, not_found for a user outside the workspace, and role_required for another role.
 func (s *State) requireRole(by Principal, roles ...string) error {
 	if by.UserID == "" {
 		return fault.New(fault.SessionRequired, "")

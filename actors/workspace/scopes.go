@@ -17,7 +17,7 @@ const (
 const allScopes = "*"
 
 // Scopes lists every scope that a key can be given, in the interface's order. The caller owns the
-// list. checkScopes and the routes of keys call it.
+// list.
 func Scopes() []string {
 	return []string{
 		"read:treasury", "write:treasury", "write:counterparties", "write:payouts", WriteRamps, "read:cards",
@@ -28,16 +28,13 @@ func Scopes() []string {
 }
 
 // FirstKeyScopes lists the scopes of a workspace's first key. The caller owns the list.
-// createWorkspace calls it.
 func FirstKeyScopes() []string { return []string{ReadKeys, WriteKeys} }
 
-// Manages reports whether a role may make keys and webhook endpoints. The members' route and the
-// process that handles departed members call it.
+// Manages reports whether a role may make keys and webhook endpoints.
 func Manages(role string) bool { return role == Owner || role == Admin }
 
 // RoleScopes lists the scopes that a key may keep when its maker has a role: those of the routes
 // that a session of the role can call. It is empty for an unknown role. The caller owns the list.
-// isWithinRole calls it.
 func RoleScopes(role string) []string {
 	switch role {
 	case Owner, Admin:
@@ -59,14 +56,13 @@ func isWithinRole(role string, scopes []string) bool {
 }
 
 // Holds reports whether a key's scopes grant a scope. A stored * grants every scope except
-// write:ramps, which must be on the key itself. The HTTP server calls it for each request with a
-// key, and the decisions about keys call it.
+// write:ramps, which must be on the key itself.
 func Holds(scopes []string, scope string) bool {
 	return slices.Contains(scopes, scope) || scope != WriteRamps && slices.Contains(scopes, allScopes)
 }
 
 // checkScopes returns the asked scopes without duplicates. It fails with invalid_body for none, for
-// an unknown scope and for *. createKey calls it.
+// an unknown scope and for *.
 func checkScopes(asked []string) ([]string, error) {
 	if len(asked) == 0 {
 		return nil, invalidBody("scopes: at least one")
@@ -88,7 +84,6 @@ func checkScopes(asked []string) ([]string, error) {
 }
 
 // checkHeld fails with the missing-scope fault for the first asked scope that is not held.
-// createKey and revokeKey call it for a calling key.
 func checkHeld(held, asked []string) error {
 	for _, scope := range asked {
 		if !Holds(held, scope) {

@@ -51,7 +51,7 @@ func (b *Budget) Refused() int64 { return b.refused.Load() }
 func (b *Budget) filledShare() float64 { return float64(b.used.Load()) / float64(b.max) }
 
 // claimBytes takes n bytes of the budget before they are allocated. It returns false, takes nothing
-// and counts a refusal when fewer are free. The readers of request bodies call it.
+// and counts a refusal when fewer are free.
 func (b *Budget) claimBytes(n int) bool {
 	for {
 		used := b.used.Load()
@@ -167,7 +167,7 @@ func Arrived(ctx *fasthttp.RequestCtx) []byte {
 
 // readBody returns the body of a request of at most limit bytes, and first sends 100 Continue to a
 // peer that expects it. It fails when the peer sends a longer, malformed or cut body, or sends too
-// slowly. ReadBody calls it.
+// slowly.
 func (c *connection) readBody(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
 	if c.body.expects && len(c.ahead) == 0 {
 		if err := c.limitWrite(); err != nil {
@@ -188,7 +188,7 @@ func (c *connection) readBody(ctx *fasthttp.RequestCtx, limit int) ([]byte, erro
 // gatherBody reads up to limit bytes into memory that it claims as they come. It ends after want
 // bytes, or at the end of the reader when want is -1; one byte over the limit is too much. It fails
 // with ErrBodyTooLarge for that byte, with ErrBudget when all bodies together have too much memory,
-// and with the connection's error. readBody and readChunks call it.
+// and with the connection's error.
 func (c *connection) gatherBody(from io.Reader, want, limit int) ([]byte, error) {
 	var text []byte
 	for len(text) != want {
@@ -220,7 +220,7 @@ func (c *connection) gatherBody(from io.Reader, want, limit int) ([]byte, error)
 
 // growBody doubles the memory of a body, to one byte over the limit at most. The first size holds
 // the bytes that have arrived, and at least firstBytes. It fails with ErrBudget when the budget of
-// all bodies is used up. gatherBody calls it.
+// all bodies is used up.
 func (c *connection) growBody(text []byte, limit int) ([]byte, error) {
 	size := min(max(firstBytes, len(c.ahead), 2*cap(text)), limit+1)
 	if c.body.length > 0 {
@@ -242,7 +242,7 @@ type onward struct{ *connection }
 func (o onward) Read(b []byte) (int, error) { return o.readOn(b) }
 
 // readChunks reads a chunked body and its trailer, which has at most pieceBytes. It fails with the
-// errors of gatherBody, and for malformed chunks or trailers. readBody calls it.
+// errors of gatherBody, and for malformed chunks or trailers.
 func (c *connection) readChunks(ctx *fasthttp.RequestCtx, limit int) ([]byte, error) {
 	source := bufio.NewReaderSize(onward{c}, pieceBytes)
 	text, err := c.gatherBody(httputil.NewChunkedReader(source), -1, limit)

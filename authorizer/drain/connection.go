@@ -204,7 +204,6 @@ func (c *connection) dropAhead(n int) {
 }
 
 // readOn reads the next bytes, of a head or of a body. It fails with the connection's error.
-// skipSome and the readers of bodies call it.
 func (c *connection) readOn(b []byte) (n int, err error) {
 	if len(c.ahead) > 0 {
 		n = copy(b, c.ahead)
@@ -215,7 +214,6 @@ func (c *connection) readOn(b []byte) (n int, err error) {
 }
 
 // skipSome discards at most pieceBytes of an unread body. It fails with the connection's error.
-// Read calls it.
 func (c *connection) skipSome() error {
 	var piece [pieceBytes]byte
 	n, err := c.readOn(piece[:min(c.skip, pieceBytes)])

@@ -1,7 +1,6 @@
 // Package drain serves HTTP with fasthttp within named limits, and so that it can be shut at any
 // moment: before Serve has begun, with idle keep-alive connections, and with connections that have
-// not sent a byte. It does not know the interfaces that it serves. Every HTTP port of Purser uses
-// it.
+// not sent a byte. It does not know the interfaces that it serves.
 //
 //	drain.go        a server, its Serve and its Shutdown
 //	accept.go       accepting: exhaustion is waited out, a connection over a limit is refused

@@ -48,7 +48,7 @@ type preface struct {
 func (p *preface) NetConn() net.Conn { return p.Conn }
 
 // Read implements net.Conn. It fails with errHandshakeLong when a handshake has more than
-// handshakeBytes, and with the socket's error. The TLS connection calls it.
+// handshakeBytes, and with the socket's error.
 func (p *preface) Read(b []byte) (int, error) {
 	if p.over {
 		return p.readInTurn(b)
@@ -70,7 +70,7 @@ func (p *preface) readInTurn(b []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. It fails with the socket's error. The TLS connection calls it.
+// Write implements net.Conn. It fails with the socket's error.
 func (p *preface) Write(b []byte) (int, error) {
 	if !p.over && b[0] == handshakeRecord {
 		p.answered = true
@@ -122,8 +122,7 @@ func (c *connection) passPreface() error {
 }
 
 // readProxyHead makes the client that a PROXY head names the peer of the connection. It fails for a
-// malformed head, and with errOverPeer when the client has too many connections. passPreface calls
-// it for trusted proxies.
+// malformed head, and with errOverPeer when the client has too many connections.
 func (c *connection) readProxyHead() error {
 	client, err := forwarded.ReadProxyHead(c.socket)
 	if err != nil {
@@ -143,7 +142,7 @@ func (c *connection) readProxyHead() error {
 }
 
 // shakeHands runs the TLS handshake. A peer that speaks HTTP gets an answer that says so. It fails
-// with the handshake's error. passPreface calls it.
+// with the handshake's error.
 func (c *connection) shakeHands() error {
 	if err := c.limitWrite(); err != nil {
 		return err
@@ -165,7 +164,7 @@ func (c *connection) shakeHands() error {
 }
 
 // limitWrite gives a write that fasthttp does not see the server's write timeout. It fails when the
-// connection is closed. The TLS handshake and 100 Continue use it.
+// connection is closed.
 func (c *connection) limitWrite() error {
 	within := c.server.http.WriteTimeout
 	if within == 0 {

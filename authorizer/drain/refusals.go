@@ -131,9 +131,9 @@ func (r *refusals) notePeerProven(peer Peer) {
 	r.proven[peer] = now + int64(provenFor)
 }
 
-// CountRefusal counts a request that was refused before its caller was authenticated. A handler
-// calls it after it has written the answer. When the peer's bucket is more than half full, the
-// connection ends with that answer. A request counts once, however often this is called for it.
+// CountRefusal counts a request that was refused before its caller was authenticated. When the
+// peer's bucket is more than half full, the connection ends with that answer. A request counts
+// once, however often this is called for it.
 func CountRefusal(ctx *fasthttp.RequestCtx) {
 	if c, ok := ctx.Conn().(*connection); ok && !c.refused {
 		if c.refused = true; c.countRefusal() {

@@ -64,8 +64,7 @@ func (t *turns) grantNext() {
 	first <- struct{}{}
 }
 
-// EndTurn ends the bound that Options.AtOnce sets, for the rest of a request. A handler calls it
-// when its checks of an unauthenticated caller are over, and before it waits for anything.
+// EndTurn ends the bound that Options.AtOnce sets, for the rest of a request.
 func EndTurn(ctx *fasthttp.RequestCtx) {
 	if c, ok := ctx.Conn().(*connection); ok {
 		c.giveTurn()

@@ -51,7 +51,7 @@ const mappedBits = 96
 
 // parseNetwork parses an address or a network such as 10.0.0.0/8. An IPv4-mapped IPv6 address
 // counts as IPv4. It fails for other texts, for a network of every address, and for bits behind the
-// prefix. ParseNetworks calls it.
+// prefix.
 func parseNetwork(text string) (netip.Prefix, error) {
 	if address, err := netip.ParseAddr(text); err == nil && address.Zone() == "" {
 		address = address.Unmap()

@@ -79,8 +79,7 @@ func ReadProxyHead(r io.Reader) (client netip.Addr, err error) {
 }
 
 // addressBytes returns how many bytes of addresses follow the prefix; 0 when none are to be read.
-// It fails with ErrProxyHead for an unknown command and for a family other than TCP. ReadProxyHead
-// calls it.
+// It fails with ErrProxyHead for an unknown command and for a family other than TCP.
 func addressBytes(command, family byte) (int, error) {
 	switch {
 	case command == commandLocal:

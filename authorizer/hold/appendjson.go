@@ -15,8 +15,7 @@ import (
 // like package json with entryJSON, which documents and decodes them.
 
 // AppendJSON appends the entry for the journal to dst, in the form of MarshalJSON and without
-// reflection. A time that RFC 3339 cannot represent and a value without a name are errors. The
-// relay calls it for each entry.
+// reflection. A time that RFC 3339 cannot represent and a value without a name are errors.
 func (e *Entry) AppendJSON(dst []byte) ([]byte, error) {
 	w := writer{dst: dst}
 	w.writeCount(`{"seq":`, e.Seq)
@@ -172,8 +171,8 @@ func (w *writer) writeHold(h *Hold) {
 	w.dst = append(w.dst, '}')
 }
 
-// AppendJSON appends the compared amounts, in the encoding of package json. It never fails. The
-// journal's entries and the authorizations of the API contain it.
+// AppendJSON appends the compared amounts, in the encoding of package json. The journal's entries
+// and the authorizations of the API contain it.
 func (c Checked) AppendJSON(dst []byte) []byte {
 	w := writer{dst: dst}
 	w.writeCents(`{"limitCents":`, c.LimitCents)

@@ -22,8 +22,7 @@ const (
 // ErrCorrupt means that bytes are not an encoding of the requested type.
 var ErrCorrupt = errors.New("corrupt encoding")
 
-// AppendEntry appends the binary form of e, which the authorizer's decision log stores. It never
-// fails.
+// AppendEntry appends the binary form of e, which the authorizer's decision log stores.
 func AppendEntry(dst []byte, e *Entry) []byte {
 	dst = append(dst, entryVersion)
 	dst = binary.AppendUvarint(dst, e.Seq)
@@ -79,7 +78,7 @@ func DecodeEntry(b []byte, e *Entry) error {
 	return d.endOfValue()
 }
 
-// AppendHold appends the binary form of h, which the authorizer's store keeps. It never fails.
+// AppendHold appends the binary form of h, which the authorizer's store keeps.
 func AppendHold(dst []byte, h *Hold) []byte { return appendHold(append(dst, holdVersion), h) }
 
 // DecodeHold reads exactly the output of AppendHold. Any other bytes are ErrCorrupt. h does not
@@ -91,7 +90,7 @@ func DecodeHold(b []byte, h *Hold) error {
 	return d.endOfValue()
 }
 
-// AppendSpend appends the binary form of s, which the authorizer's store keeps. It never fails.
+// AppendSpend appends the binary form of s, which the authorizer's store keeps.
 func AppendSpend(dst []byte, s *Spend) []byte { return appendSpend(append(dst, spendVersion), s) }
 
 // DecodeSpend reads exactly the output of AppendSpend. Any other bytes are ErrCorrupt.
@@ -102,7 +101,7 @@ func DecodeSpend(b []byte, s *Spend) error {
 	return d.endOfValue()
 }
 
-// appendHold appends an authorization without a version byte. AppendHold and AppendEntry call it.
+// appendHold appends an authorization without a version byte.
 func appendHold(dst []byte, h *Hold) []byte {
 	dst = append(dst, h.ID[:]...)
 	dst = append(dst, h.Card[:]...)

@@ -32,8 +32,7 @@ func Decide(v *View, m *Message, e *Entry) {
 }
 
 // Expire makes the entry that releases v.Hold, which expired at v.Now. v.Spend is the counter of
-// its card. It never fails; a hold of 0 stays as it is. The authorizer calls it for holds that are
-// due.
+// its card. It never fails; a hold of 0 stays as it is.
 func Expire(v *View, e *Entry) {
 	*e = Entry{At: v.Now, Kind: Expiry, Decision: Applied, Amount: v.Hold.Held, Currency: usd}
 	resumeHold(v, e)
@@ -45,8 +44,7 @@ func Expire(v *View, e *Entry) {
 
 // TakeBack makes the entry of kind TimeoutReturn. It undoes an approval that was answered "timeout"
 // because its sync was late. v.Hold is the current authorization; cents that were cleared or
-// released since then stay. It never fails. The authorizer calls it after it has answered the
-// timeout.
+// released since then stay.
 func TakeBack(v *View, approval, e *Entry) {
 	*e = Entry{
 		At: v.Now, Kind: TimeoutReturn, Decision: Applied, Reason: ReasonTimeout, NetworkID: approval.NetworkID,

@@ -8,7 +8,7 @@ import (
 // Sum returns the fingerprint that distinguishes a repeat from another message with the same
 // network id. Kind, card, amount, currency and authorization are compared; the merchant's spelling
 // and the options are not. The store keeps it with the decision, so it must never change.
-// network.Scan calls it for every message. It never fails.
+// network.Scan calls it for every message.
 func (m *Message) Sum() [16]byte {
 	var buffer [160 + 4*MaxNetworkID]byte
 	b := append(buffer[:0], 1, byte(m.Kind))

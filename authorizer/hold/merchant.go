@@ -12,8 +12,8 @@ import (
 const rawSeparator = "\x00"
 
 // NormalizeMerchant converts an entry of an allowlist into the form that MatchMerchant reads. Call
-// it once, when the rule is made. It never fails. The card's actor calls it; the audit checks that
-// stored entries have the form.
+// it once, when the rule is made. The card's actor calls it; the audit checks that stored entries
+// have the form.
 func NormalizeMerchant(entry string) string {
 	folded := string(appendFolded(make([]byte, 0, len(entry)), entry))
 	if folded == entry {
@@ -25,7 +25,7 @@ func NormalizeMerchant(entry string) string {
 // MatchMerchant reports whether an allowlist of normalised entries allows a merchant: nil allows
 // all, an empty list none. An entry matches the exact id of the merchant, or its name after case
 // folding and collapsing of spaces. An entry with a trailing * matches the beginning of either. It
-// does not allocate. It never fails.
+// does not allocate.
 func MatchMerchant(allowed []string, m *Merchant) bool {
 	if allowed == nil {
 		return true

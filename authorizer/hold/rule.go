@@ -27,7 +27,7 @@ type Rule struct {
 // ruleVersion is the version of the binary form of a Rule.
 const ruleVersion = 1
 
-// AppendRule appends the binary form of r, which the authorizer's store keeps. It never fails.
+// AppendRule appends the binary form of r, which the authorizer's store keeps.
 func AppendRule(dst []byte, r *Rule) []byte {
 	dst = append(dst, ruleVersion)
 	dst = append(dst, r.Token[:]...)
@@ -74,8 +74,7 @@ func DecodeRule(b []byte, r *Rule) error {
 }
 
 // Stricter returns a rule that allows no more than either of two rules of one card. It has the
-// version of the first, so the card's next change replaces it. It never fails. A repair calls it
-// when the journal has lost changes of a card.
+// version of the first, so the card's next change replaces it.
 func Stricter(r, other *Rule) Rule {
 	s := *r
 	s.State = max(r.State, other.State)

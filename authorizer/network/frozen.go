@@ -35,7 +35,7 @@ type pulse struct {
 	awake atomic.Int64 // the first beat after the last gap; 0: no gap
 	slept atomic.Int64 // the machine's sleep in the last gap, in nanoseconds
 	gap   atomic.Int64 // the length of the last gap with that sleep, in nanoseconds
-	// asleep is the machine's sleep since boot at the last beat. Only recordBeat uses it.
+	// asleep is the machine's sleep since boot at the last beat.
 	asleep time.Duration
 
 	once   sync.Once
@@ -69,7 +69,7 @@ func (p *pulse) start() {
 	})
 }
 
-// stop ends the beats, and keeps a later start from starting them. Server.Shutdown calls it.
+// stop ends the beats, and keeps a later start from starting them.
 func (p *pulse) stop() {
 	p.once.Do(func() {})
 	if p.cancel != nil {

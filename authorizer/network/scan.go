@@ -105,7 +105,7 @@ type body struct {
 // It returns "" or the refusal of the body. In an authorization, a wrong type or a bad value in a
 // field other than the id is no refusal but m.Invalid, which makes a decline. Scan allocates
 // nothing for a valid body. The strings of m alias text, which Scan overwrites when it unescapes in
-// place. The network's server calls it for each request.
+// place.
 func Scan(kind hold.Kind, text []byte, now int64, m *hold.Message) (refusal string) {
 	*m = hold.Message{Kind: kind}
 	if !utf8.Valid(text) {
@@ -167,7 +167,7 @@ func (b *body) readObject() {
 	}
 }
 
-// fieldOf returns the field of a member's name, or 0 for an unknown name. readObject calls it.
+// fieldOf returns the field of a member's name, or 0 for an unknown name.
 func fieldOf(name string) field {
 	switch name {
 	case "id":
@@ -410,8 +410,7 @@ func (b *body) readMerchant() {
 	}
 }
 
-// merchantField returns the field of a member of "merchant", or 0 for an unknown name. readMerchant
-// calls it.
+// merchantField returns the field of a member of "merchant", or 0 for an unknown name.
 func merchantField(name string) field {
 	switch name {
 	case "id":

@@ -19,7 +19,7 @@ type secrets struct {
 }
 
 // newSecrets hashes the secrets that the network may show. It fails for none, for more than
-// MaxSecrets and for an empty one. New calls it.
+// MaxSecrets and for an empty one.
 func newSecrets(plain []string) (secrets, error) {
 	var s secrets
 	if len(plain) == 0 || len(plain) > MaxSecrets {

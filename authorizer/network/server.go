@@ -61,7 +61,7 @@ type Options struct {
 	IgnoreStops bool
 }
 
-// ensureDefaults sets every absent option to its default. New calls it.
+// ensureDefaults sets every absent option to its default.
 func (o *Options) ensureDefaults() {
 	o.MaxBody = orDefault(o.MaxBody, DefaultMaxBody)
 	o.MaxHeader = orDefault(o.MaxHeader, DefaultMaxHeader)

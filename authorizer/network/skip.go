@@ -44,7 +44,7 @@ func (l *lexer) skipObject(levels int) {
 }
 
 // skipArray skips an array whose elements may nest levels deep. A malformed or deeper one marks the
-// text bad. skipValue calls it.
+// text bad.
 func (l *lexer) skipArray(levels int) {
 	l.expect('[')
 	if l.peek() == ']' {

@@ -92,8 +92,7 @@ type Site struct {
 	pages     []page
 }
 
-// New reads the templates and files. It fails only for a defect of the embedded files. The REST
-// server calls it at the start.
+// New reads the templates and files. It fails only for a defect of the embedded files.
 func New() (*Site, error) {
 	loaded, err := web.LoadFiles(files, FilesPath, "dashboard.css", "dashboard.js", "wallet.js")
 	if err != nil {

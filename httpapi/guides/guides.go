@@ -57,7 +57,6 @@ type Source struct {
 }
 
 // New renders the guides from Markdown. It fails for a guide without a heading of the first level.
-// The REST server calls it at the start.
 func New(sources []Source) (*Library, error) {
 	markdown := goldmark.New(goldmark.WithExtensions(extension.Table),
 		goldmark.WithParserOptions(parser.WithAutoHeadingID()))

@@ -38,7 +38,7 @@ const (
 	DroppedStopped    = "stopped"    // the server stops
 )
 
-// DropReasons lists the reasons for which a mail is dropped. The metrics call it.
+// DropReasons lists the reasons for which a mail is dropped.
 func DropReasons() []string {
 	return []string{DroppedFull, DroppedUnprepared, DroppedRefused, DroppedFailed, DroppedStopped}
 }
@@ -90,8 +90,7 @@ func NewQueue(o Options) *Queue {
 }
 
 // Put queues a mail. Origin is the address that asked for it; a mail with the origin "" counts only
-// against MaxQueued. It fails with ErrFull and, after Close, with ErrClosed. The routes that ask for
-// a reset and change an email call it.
+// against MaxQueued. It fails with ErrFull and, after Close, with ErrClosed.
 func (q *Queue) Put(origin string, prepare Prepare) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,7 +120,7 @@ func (q *Queue) leave(origin string) {
 }
 
 // Close ends the running attempts, drops the mails that wait, and returns when the last one has
-// ended. The server's shutdown calls it.
+// ended.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	q.cancel()

@@ -41,7 +41,7 @@ type Mailer struct {
 }
 
 // Parse reads smtp://[user:password@]host[:port]?from=address, or smtps:// for TLS from the first
-// byte. The error never quotes the URL, which may hold a password. The settings call it.
+// byte. The error never quotes the URL, which may hold a password.
 func Parse(text string) (*Mailer, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" {

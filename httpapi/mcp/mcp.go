@@ -92,7 +92,7 @@ type entry struct {
 }
 
 // New makes a server with a name and a version for initialize, and with tools in the order of
-// tools/list. It panics for two tools of one name. The REST server calls it at the start.
+// tools/list. It panics for two tools of one name.
 func New(name, version string, tools []Tool) *Server {
 	s := &Server{info: object{"name": name, "version": version}, tools: map[string]*offered{}}
 	for _, tool := range tools {
@@ -118,7 +118,7 @@ func mustJSON(document any) json.RawMessage {
 
 // Answer answers a body with a reply and a status of HTTP: 202 without a reply when the body has
 // notifications only, 400 when no part of the body was a message. The reply shares no memory with
-// the body. It never fails: an error of a message is in the reply. The route POST /api/mcp calls it.
+// the body. It never fails: an error of a message is in the reply.
 func (s *Server) Answer(head Head, body []byte, h Host) (reply []byte, status int) {
 	switch text := jsontext.Value(body); {
 	case !text.IsValid():

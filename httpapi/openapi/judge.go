@@ -168,7 +168,6 @@ func faultsNaming(e *jsonschema.ValidationError, names []string, problem string)
 }
 
 // listChoices returns permitted values as a list with commas, for the message of a fault.
-// leafFaults calls it.
 func listChoices(want []any) string {
 	names := make([]string, len(want))
 	for i, w := range want {

@@ -51,7 +51,7 @@ type Document struct {
 
 // Load returns the embedded description with the compiled schema of every request body. The first
 // call of a process compiles it, and all calls share the result. An error is a defect of the
-// description. The REST server calls it at the start.
+// description.
 func Load() (*Document, error) { return loadOnce() }
 
 var loadOnce = sync.OnceValues(compileDocument)
@@ -86,7 +86,7 @@ func compileDocument() (*Document, error) {
 }
 
 // fromYAML converts the YAML to JSON and to the tree that the schema compiler reads. It fails for a
-// source that is not YAML. Load and NetworkJSON call it with the embedded descriptions.
+// source that is not YAML.
 func fromYAML(source []byte) (map[string]any, []byte, error) {
 	var tree any
 	if err := yaml.Unmarshal(source, &tree); err != nil {
@@ -184,7 +184,7 @@ func (d *Document) collectRefs(part any, into map[string]any) {
 // Decode parses a body strictly, validates it against the operation's schema and decodes it into a
 // struct, which must have every field of the schema. An optional member that is null counts as
 // absent, unless its property has x-null-means. Faults holds all faults of the body; any other
-// error is a defect of the description. The handlers of routes with a body call it.
+// error is a defect of the description.
 func (d *Document) Decode(op Operation, raw []byte, into any) error {
 	if _, err := d.Parse(op, raw); err != nil {
 		return err

@@ -35,7 +35,7 @@ func shapeOf(schema, schemas map[string]any, depth int) *shape {
 }
 
 // addSchema adds the members of a schema to a shape: its own, and those of its reference and of all
-// its variants. shapeOf calls it.
+// its variants.
 func (s *shape) addSchema(schema, schemas map[string]any, depth int) {
 	if ref, ok := schema["$ref"].(string); ok {
 		s.addSchema(asObject(schemas[strings.TrimPrefix(ref, schemaRef)]), schemas, depth)

@@ -36,8 +36,8 @@ type Derivation struct {
 // Deriver derives a key of 32 bytes. A Queue calls it once at a time.
 type Deriver func(d Derivation) ([]byte, error)
 
-// DeriveInProcess is a Deriver that runs in the calling process. It never fails. The worker process
-// calls it, and a server without a worker.
+// DeriveInProcess is a Deriver that runs in the calling process. The worker process calls it, and a
+// server without a worker.
 func DeriveInProcess(d Derivation) ([]byte, error) {
 	return argon2.IDKey(d.Password, d.Salt, d.Time, d.Memory, argonLanes, argonKey), nil
 }
@@ -49,8 +49,7 @@ type Hasher struct {
 	dummy   stored // checked for an unknown account, so that it takes the same work
 }
 
-// NewHasher returns a hasher over a deriver. It fails only without entropy. The REST server calls
-// it at the start.
+// NewHasher returns a hasher over a deriver. It fails only without entropy.
 func NewHasher(entropy io.Reader, derive Deriver) (*Hasher, error) {
 	h := &Hasher{entropy: entropy, queue: newQueue(derive)}
 	h.dummy = stored{salt: make([]byte, argonSalt), key: make([]byte, argonKey), memory: argonMemory, time: argonTime}
@@ -67,7 +66,6 @@ func (h *Hasher) Waiting() int { return h.queue.queuedCount() }
 
 // Hash returns the PHC string of a password. It returns ErrFull when the queue has no place for the
 // address, and the context's error when the context ends first. Other errors are the deriver's.
-// Sign-up and password changes call it.
 func (h *Hasher) Hash(ctx context.Context, c Caller, password string) (string, error) {
 	salt := make([]byte, argonSalt)
 	if _, err := io.ReadFull(h.entropy, salt); err != nil {
@@ -84,9 +82,8 @@ func (h *Hasher) Hash(ctx context.Context, c Caller, password string) (string, e
 }
 
 // Matches reports whether a password is that of a hash. An empty hash stands for an unknown
-// account: it costs the same and never matches. It fails with ErrFull when the
-// queue has no place, with the context's error, and for a hash that does not parse. Sign-in and
-// password changes call it.
+// account: it costs the same and never matches. It fails with ErrFull when the queue has no place,
+// with the context's error, and for a hash that does not parse.
 func (h *Hasher) Matches(ctx context.Context, c Caller, hash, password string) (bool, error) {
 	known, want := hash != "", h.dummy
 	if known {

@@ -118,8 +118,7 @@ func (w *Worker) stopProcess() {
 	w.cmd, w.in, w.out = nil, nil, nil
 }
 
-// Close ends the process after the running derivation. Later derivations fail. It never fails. The
-// serve command calls it at the stop.
+// Close ends the process after the running derivation. Later derivations fail.
 func (w *Worker) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -38,8 +38,7 @@ func (d *description) listFields(schema map[string]any) []Field {
 }
 
 // collectFields appends the fields of a schema and of its variants, items and members to fields, at
-// most maxDepth deep. Required members come first. prefix is the path before a name. listFields
-// calls it.
+// most maxDepth deep. Required members come first. prefix is the path before a name.
 func (d *description) collectFields(fields *[]Field, schema map[string]any, prefix string, depth int) {
 	if schema = d.resolveRef(schema); depth > maxDepth {
 		return
@@ -145,7 +144,7 @@ func describeBounds(schema map[string]any) string {
 }
 
 // describeRange describes the bounds of a number or length, such as "1 to 10 characters"; nil
-// without bounds. describeBounds calls it.
+// without bounds.
 func describeRange(least, most any, unit string) []string {
 	switch {
 	case least != nil && most != nil:

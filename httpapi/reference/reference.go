@@ -54,7 +54,7 @@ type description struct {
 
 // New reads a description in JSON. An operation with several tags appears under the first. Groups
 // have the order of the document's tags, operations that of their paths' names. An operation with a
-// tag or credentials that are not known is an error. The REST server calls it at the start.
+// tag or credentials that are not known is an error.
 func New(text []byte) ([]Group, error) {
 	d := description{host: restHost}
 	if err := json.Unmarshal(text, &d.root); err != nil {

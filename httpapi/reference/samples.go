@@ -97,7 +97,7 @@ func (r *request) addParameter(parameter map[string]any, value string) {
 }
 
 // writeSamples writes the request in every language. It fails only for credentials that no sample
-// has. readOperation calls it when the server starts.
+// has.
 func (r *request) writeSamples() ([]Sample, error) {
 	if len(r.query) > 0 {
 		r.path += "?" + r.query.Encode()
@@ -142,7 +142,7 @@ func splitVariable(value string) (before, variable string) {
 }
 
 // pythonSample returns the request as a Python program (requests) that reads the address and the
-// key from the environment. writeSamples calls it.
+// key from the environment.
 func (r *request) pythonSample() string {
 	var b strings.Builder
 	b.WriteString("import os\n\nimport requests\n\n")
@@ -189,7 +189,7 @@ func pythonLiteral(value any, indent string) string {
 }
 
 // typeScriptSample returns the request as a TypeScript program (fetch) that reads the address and
-// the key from the environment. writeSamples calls it.
+// the key from the environment.
 func (r *request) typeScriptSample() string {
 	var b strings.Builder
 	env := func(variable string) string { return "${process.env." + variable + "}" }

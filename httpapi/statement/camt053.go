@@ -96,7 +96,6 @@ type (
 // NtryRef is its number, AcctSvcrRef its id, TxId its transfer group, and Ustrd its reference.
 // BkTxCd has the ledger's source as a code of Purser's own. The closing balance of a day that is
 // not over is ITBD. It fails with ErrUnbalanced for lines that do not add up, and with w's error.
-// The statement route calls it.
 func (s *Statement) CAMT053(w io.Writer) error {
 	t, err := s.sumLines()
 	if err != nil {
@@ -151,7 +150,6 @@ func balanceOf(code string, cents money.Cents, at time.Time) balance {
 }
 
 // entryOf returns the entry of a statement line. number is its position in the statement, from 1.
-// newDocument calls it.
 func entryOf(number int, l *Line) entry {
 	e := entry{
 		Reference: strconv.Itoa(number), Amount: amount{currency, money.FormatDollars(l.AmountCents)},

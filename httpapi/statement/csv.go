@@ -20,7 +20,7 @@ const formulas = "=+-@|%＝＋－＠"
 // CSV writes the statement by RFC 4180: a header, the opening balance, the lines, the closing
 // balance. Amounts are dollars with two decimals, negative for debits. Text that a spreadsheet
 // would read as a formula has an apostrophe before it. It fails with ErrUnbalanced for lines that
-// do not add up, and with w's error. The statement route calls it.
+// do not add up, and with w's error.
 func (s *Statement) CSV(w io.Writer) error {
 	if _, err := s.sumLines(); err != nil {
 		return err

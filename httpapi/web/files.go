@@ -27,7 +27,6 @@ var contentTypes = map[string]string{"css": "text/css; charset=utf-8", "js": "te
 
 // LoadFiles reads the named files. base is the path under which they are served; it ends with a
 // slash. It fails for a name that from does not have, and for an extension without a content type.
-// The makers of pages call it at the start of the server.
 func LoadFiles(from fs.FS, base string, names ...string) (*Files, error) {
 	f := &Files{byName: map[string]File{}, paths: map[string]string{}}
 	for _, name := range names {
@@ -53,6 +52,5 @@ func (f *Files) File(name string) (File, bool) {
 	return file, ok
 }
 
-// PathOf returns the path under which a file of LoadFiles is served; "" for another name. Templates
-// call it.
+// PathOf returns the path under which a file of LoadFiles is served; "" for another name.
 func (f *Files) PathOf(name string) string { return f.paths[name] }

@@ -107,8 +107,7 @@ type Site struct {
 }
 
 // New reads the templates and files of the hosted pages. base is the path under which the pages'
-// own files are served; it ends with a slash. It fails only for a defect of the embedded files. The
-// REST server calls it at the start.
+// own files are served; it ends with a slash. It fails only for a defect of the embedded files.
 func New(base string) (*Site, error) {
 	s := &Site{}
 	var err error
@@ -135,7 +134,6 @@ func New(base string) (*Site, error) {
 }
 
 // LoadFavicon returns the file at FaviconPath. It fails only for a defect of the embedded files.
-// New and the admin port call it.
 func LoadFavicon() (File, error) {
 	icon, err := files.ReadFile("favicon.ico")
 	return File{"image/x-icon", icon}, err

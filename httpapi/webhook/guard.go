@@ -50,7 +50,7 @@ func NewGuard(allowPrivate bool, r Resolver) *Guard {
 var usualPorts = []string{"", "443", "8443"}
 
 // Check refuses a URL that deliveries may not go to now. The error's text is for the person who
-// gave the URL, and quotes none of it. The route that registers a webhook endpoint calls it.
+// gave the URL, and quotes none of it.
 func (g *Guard) Check(ctx context.Context, text string) error {
 	u, err := g.parseURL(text)
 	if err != nil {
@@ -145,7 +145,7 @@ func isPublic(a netip.Addr) bool {
 }
 
 // dialAllowed connects to a host and port, at the first of its addresses that answers. It fails
-// like resolveHost, and with the error of the last address. The Sender's connections use it.
+// like resolveHost, and with the error of the last address.
 func (g *Guard) dialAllowed(ctx context.Context, network, address string, within time.Duration) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

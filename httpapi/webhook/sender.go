@@ -57,7 +57,7 @@ func (o *SenderOptions) EnsureDefaults() {
 }
 
 // Validate returns the first fault of the options. EnsureDefaults must have run before. It refuses
-// a nil Guard and negative timeouts. NewSender calls it.
+// a nil Guard and negative timeouts.
 func (o *SenderOptions) Validate() error {
 	if o.Guard == nil {
 		return errors.New("webhook: no guard")
@@ -76,8 +76,7 @@ type Sender struct {
 	client  *http.Client
 }
 
-// NewSender makes a Sender. It fails with the fault of the options. The serve command calls it at
-// the start.
+// NewSender makes a Sender. It fails with the fault of the options.
 func NewSender(o SenderOptions) (*Sender, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -96,7 +95,7 @@ func NewSender(o SenderOptions) (*Sender, error) {
 
 // Post sends the body of an event, signed with the endpoint's secret at a time. It returns the
 // receiver's status, or the failure that prevented one. The receiver's body is discarded. It never
-// returns a Go error. The actors' webhook deliveries call it.
+// returns a Go error.
 func (s *Sender) Post(ctx context.Context, url, secret, id, event string, at time.Time, body []byte) (status int,
 	failure string) {
 	if _, err := s.guard.parseURL(url); err != nil {

@@ -38,7 +38,6 @@ const (
 )
 
 // ParseVersions parses versions separated by commas, such as "v1,v2". Any other name is an error.
-// The settings call it.
 func ParseVersions(text string) (versions Versions, err error) {
 	for name := range strings.SplitSeq(text, ",") {
 		version := versionNamed(strings.TrimSpace(name))
@@ -90,7 +89,7 @@ func Formed(header string, accepted Versions, now time.Time) bool {
 }
 
 // Verify accepts a body when one of the secrets made one of the header's signatures of version 1
-// within Tolerance of now. Every other outcome is ErrSignature. The sandbox bank's server calls it.
+// within Tolerance of now. Every other outcome is ErrSignature.
 func Verify(secrets []string, header string, body []byte, now time.Time) error {
 	_, err := VerifyRequest(secrets, header, Request{Body: body}, V1, now)
 	return err
@@ -98,7 +97,7 @@ func Verify(secrets []string, header string, body []byte, now time.Time) error {
 
 // VerifyRequest accepts a request when one of the secrets made one of the header's signatures, of
 // an accepted version, within Tolerance of now. It returns the strongest version that verifies.
-// Every other outcome is ErrSignature. The REST server calls it for partners' reports.
+// Every other outcome is ErrSignature.
 func VerifyRequest(secrets []string, header string, r Request, accepted Versions, now time.Time) (Versions, error) {
 	h, err := parseHeader(header, now)
 	if err != nil {

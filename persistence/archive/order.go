@@ -24,8 +24,7 @@ type order struct {
 func partRank(letter byte) int { return bytes.IndexByte([]byte("herotc"), letter) }
 
 // checkNext checks that a part may come after the one before. ErrDamaged reports any other part:
-// out of order, of another shard, or after missing events. The writer and the Reader call it for
-// each part.
+// out of order, of another shard, or after missing events.
 func (o *order) checkNext(p persistence.Part) error {
 	letter := letterOf(p)
 	if h, ok := p.(*persistence.ShardHead); ok {
@@ -53,7 +52,7 @@ func (o *order) checkNext(p persistence.Part) error {
 }
 
 // beginShard checks the head of the next shard. ErrDamaged reports a shard out of order, or missing
-// events of the shard before. checkNext calls it.
+// events of the shard before.
 func (o *order) beginShard(h *persistence.ShardHead) error {
 	if err := o.requireAllEvents(); err != nil {
 		return err

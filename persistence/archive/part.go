@@ -60,7 +60,7 @@ func appendNumbers(dst []byte, all ...uint64) []byte {
 func appendTime(dst []byte, t time.Time) []byte { return binary.AppendVarint(dst, t.UnixMicro()) }
 
 // appendPart appends the encoding of a part that is in order; an event's position is not encoded.
-// It panics for an unknown type. The writer calls it.
+// It panics for an unknown type.
 func appendPart(dst []byte, p persistence.Part) []byte {
 	dst = append(dst, letterOf(p))
 	switch p := p.(type) {

@@ -25,8 +25,7 @@ type Reader struct {
 }
 
 // NewReader reads the header. The reader does not close r. It fails with ErrForm for a file of
-// another form, with ErrDamaged for a damaged header, and with r's error. `purser restore` calls
-// it.
+// another form, with ErrDamaged for a damaged header, and with r's error.
 func NewReader(r io.Reader) (*Reader, error) {
 	a := &Reader{from: r, sum: sha256.New()}
 	header := make([]byte, headerBytes+4)
@@ -91,7 +90,7 @@ var errEnough = errors.New("enough")
 
 // readFrame reads a frame and its contents into block, and reports whether it is the end frame. It
 // fails with ErrDamaged for a frame that is cut off or whose checksum differs, and with the
-// underlying reader's error. Content calls it.
+// underlying reader's error.
 func (a *Reader) readFrame() (last bool, err error) {
 	var frame [frameBytes]byte
 	if err := a.readFull(frame[:]); err != nil {
@@ -120,8 +119,7 @@ func (a *Reader) readFrame() (last bool, err error) {
 }
 
 // yieldParts yields the parts of the current block in order. It fails with ErrDamaged for a part
-// that cannot be read or is out of order, and with errEnough when the caller wants no more. Content
-// calls it.
+// that cannot be read or is out of order, and with errEnough when the caller wants no more.
 func (a *Reader) yieldParts(yield func(persistence.Part, error) bool) error {
 	c := cutter{rest: a.block}
 	for len(c.rest) > 0 {
@@ -144,7 +142,7 @@ func (a *Reader) yieldParts(yield func(persistence.Part, error) bool) error {
 }
 
 // checkEndFrame compares the end frame with the counts and the hash of the parts. It fails with
-// ErrDamaged when they differ, when shards are missing, and for trailing bytes. Content calls it.
+// ErrDamaged when they differ, when shards are missing, and for trailing bytes.
 func (a *Reader) checkEndFrame() error {
 	if err := a.order.requireAllShards(); err != nil {
 		return err

@@ -44,7 +44,7 @@ type Sum struct {
 
 // Write writes content to w and returns the archive's sum. It does not sync w. It fails with
 // ErrDamaged for content out of order, with ErrTooLarge for a part over MaxBlock, and with the
-// errors of content and w. `purser backup` and `purser migrate-journal` call it.
+// errors of content and w.
 func Write(w io.Writer, identity persistence.Identity, content persistence.Content) (Sum, error) {
 	a := &writer{to: w, sum: sha256.New(), block: make([]byte, frameBytes, frameBytes+blockBytes)}
 	if err := a.writeHeader(identity); err != nil {
@@ -77,7 +77,6 @@ func (a *writer) writeHeader(identity persistence.Identity) error {
 
 // addPart adds a part to the block, and writes the block when it is full. It fails with ErrDamaged
 // for a part out of order, with ErrTooLarge for a part over MaxBlock, and with the writer's error.
-// Write calls it.
 func (a *writer) addPart(p persistence.Part) error {
 	if err := a.order.checkNext(p); err != nil {
 		return err
@@ -116,7 +115,7 @@ func (a *writer) writeBytes(b []byte) error {
 }
 
 // writeEndFrame writes the last block and the frame with the archive's sum. It fails when shards or
-// events are missing, and with the writer's error. Write calls it.
+// events are missing, and with the writer's error.
 func (a *writer) writeEndFrame() (Sum, error) {
 	if err := a.order.requireAllShards(); err != nil {
 		return Sum{}, err

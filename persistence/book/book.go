@@ -38,8 +38,7 @@ type Book struct {
 
 // Open checks the options and makes a Book. It does not connect, so the server may be down; it
 // fails only for invalid options. Prepare, or the first Handle or Position, migrates the schema;
-// reads need no Prepare. The server calls it for the consumer "book", and the audit for its
-// comparison.
+// reads need no Prepare.
 func Open(ctx context.Context, o Options) (*Book, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -157,10 +156,9 @@ func (b *Book) retiredError() error {
 }
 
 // Handle implements persistence.Handler: it books the postings of events and moves the shard's
-// position, in one transaction. The subscription calls it. It fails with ErrMoved when the events
-// do not follow the stored position, with ErrUnsound for postings that cannot be booked, and with
-// the errors of Prepare and of the server; nothing is booked then, unless the answer to COMMIT was
-// lost.
+// position, in one transaction. It fails with ErrMoved when the events do not follow the stored
+// position, with ErrUnsound for postings that cannot be booked, and with the errors of Prepare and
+// of the server; nothing is booked then, unless the answer to COMMIT was lost.
 func (b *Book) Handle(ctx context.Context, shard ident.Shard, events []persistence.Event) error {
 	page, err := readPage(shard, events)
 	if err != nil {

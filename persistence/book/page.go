@@ -76,8 +76,7 @@ type eventPosting struct {
 }
 
 // readPage collects the postings of events, of which there is at least one. It fails with
-// ErrUnsound for postings that cannot be decoded or do not balance. Handle calls it before it
-// connects.
+// ErrUnsound for postings that cannot be decoded or do not balance.
 func readPage(shard ident.Shard, events []persistence.Event) (*page, error) {
 	p := &page{shard: shard, first: events[0].Position, last: events[len(events)-1].Position,
 		byKey: map[accountKey]*account{}}
@@ -164,7 +163,6 @@ func (m *eventPostings) checkBalanced() error {
 }
 
 // accountFor returns the page's entry of an account, and adds an empty one when there is none.
-// addEvent calls it.
 func (p *page) accountFor(key accountKey) *account {
 	a := p.byKey[key]
 	if a == nil {
@@ -267,8 +265,7 @@ func (p *page) queuePostings(b *pgx.Batch) {
 	b.Queue(sqlSetBalances, id, balances, entries)
 }
 
-// queueTransfers queues one statement that inserts all transfers of the page. queuePostings calls
-// it.
+// queueTransfers queues one statement that inserts all transfers of the page.
 func (p *page) queueTransfers(b *pgx.Batch) {
 	n := len(p.transfers)
 	position, ordinal, at := make([]int64, n), make([]int32, n), make([]time.Time, n)

@@ -63,8 +63,8 @@ type Standing struct {
 }
 
 // Lines returns entries of a shard in journal order: those after a position and leg, up to and
-// including position through. The audit calls it. Without a book it returns none. It fails with
-// ErrForeign or the server's error.
+// including position through. Without a book it returns none. It fails with ErrForeign or the
+// server's error.
 func (b *Book) Lines(ctx context.Context, shard ident.Shard, position uint64, leg int, through uint64, limit int) (
 	[]Entry, error) {
 	lines, err := queryRows(ctx, b, scanEntry, sqlLines,
@@ -86,8 +86,8 @@ func scanEntry(row pgx.CollectableRow) (e Entry, err error) {
 	return e, err
 }
 
-// Standing returns a shard as of one moment. All its accounts are in memory at once. The audit
-// calls it. Without a book it is empty. It fails with ErrForeign or the server's error.
+// Standing returns a shard as of one moment. All its accounts are in memory at once. Without a book
+// it is empty. It fails with ErrForeign or the server's error.
 func (b *Book) Standing(ctx context.Context, shard ident.Shard) (s Standing, err error) {
 	_, err = queryRows(ctx, b, func(row pgx.CollectableRow) (none struct{}, err error) {
 		var position int64

@@ -35,7 +35,7 @@ func newSkippedPositions(
 }
 
 // rangeBefore returns the range that ends just before a page; it is empty when none is known. It
-// fails with ErrMoved when the known range ends elsewhere. bookPage calls it.
+// fails with ErrMoved when the known range ends elsewhere.
 func (p *skippedPositions) rangeBefore(page *page) (positionRange, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,7 @@ func (p *skippedPositions) locateLocked(page *page) (s positionRange, known bool
 
 // extendOver adds a page without postings to the range before it. done is false when the position
 // is unknown and must be moved at the server. It fails with ErrMoved when the range ends elsewhere,
-// or with the error of an earlier write; the range is then unchanged. skipPage calls it.
+// or with the error of an earlier write; the range is then unchanged.
 func (p *skippedPositions) extendOver(page *page) (done bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,8 +122,7 @@ func (p *skippedPositions) forgetRange(shard ident.Shard, s positionRange) {
 // writeSkipped moves the positions of several shards in one transaction, without a sync. When
 // another process has moved a shard, its position stays and its range is forgotten. A shard that
 // another session has locked is retried with the next write, so that neither other shards nor
-// bookings wait for it. It fails with the server's error, and all are then written again. The
-// write-behind calls it.
+// bookings wait for it. It fails with the server's error, and all are then written again.
 func (b *Book) writeSkipped(ctx context.Context, ranges map[ident.Shard]positionRange) error {
 	ctx, cancel := context.WithTimeout(ctx, b.slack*skippedTimeout)
 	defer cancel()
@@ -160,7 +159,7 @@ func (b *Book) retryLocked(shard ident.Shard, s positionRange) {
 
 // moveSkipped moves the positions of the shards whose rows no other session has locked (free), each
 // from the start of its range to the end. moved has those whose stored position was in the range.
-// It fails with the server's error. writeSkipped calls it.
+// It fails with the server's error.
 func moveSkipped(
 	ctx context.Context, tx pgx.Tx, store ident.UUID, ranges map[ident.Shard]positionRange,
 ) (free, moved map[ident.Shard]bool, err error) {
@@ -183,8 +182,7 @@ func moveSkipped(
 	return free, moved, tx.SendBatch(ctx, &second).Close()
 }
 
-// readShards returns a row reader that sets into[shard] for each shard of a result. moveSkipped
-// calls it.
+// readShards returns a row reader that sets into[shard] for each shard of a result.
 func readShards(into map[ident.Shard]bool) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var shard int16

@@ -120,7 +120,7 @@ func Derive(slot Slot, at time.Time, cause string) UUID {
 }
 
 // assemble makes a UUID (version 7) from a time in milliseconds, a slot and 8 random bytes. It
-// panics for a slot that does not exist. New and Derive call it.
+// panics for a slot that does not exist.
 func assemble(slot Slot, now time.Time, random [8]byte) UUID {
 	if slot >= Slots {
 		panic(fmt.Sprintf("BUG: slot %d", slot))

@@ -23,8 +23,7 @@ func SecretPrefixes() []string {
 	return prefixes
 }
 
-// HasSecretPrefix reports whether a part of a text begins like a secret or token. The check of
-// request ids calls it.
+// HasSecretPrefix reports whether a part of a text begins like a secret or token.
 func HasSecretPrefix(text string) bool {
 	for _, prefix := range secretPrefixes {
 		for from := 0; ; {
@@ -42,8 +41,7 @@ func HasSecretPrefix(text string) bool {
 }
 
 // RedactSecrets replaces what looks like a secret or token of Purser by its prefix and
-// "[redacted]". A text without one is returned as it is, without an allocation. Loggers call it for
-// every value.
+// "[redacted]". A text without one is returned as it is, without an allocation.
 func RedactSecrets(text string) string {
 	for _, prefix := range secretPrefixes {
 		if strings.Contains(text, prefix) {

@@ -46,8 +46,7 @@ func ParseToken(s []byte) (Token, error) {
 }
 
 // NewSecret draws an API or session secret of a slot. Only its hash is ever kept. It fails only
-// when entropy does. The routes that create API keys, sessions, invitations and webhook endpoints
-// call it.
+// when entropy does.
 func NewSecret(prefix string, slot Slot, entropy io.Reader) (string, error) {
 	var b [34]byte
 	b[0], b[1] = byte(slot>>8), byte(slot)
@@ -73,7 +72,7 @@ func ParseSecret(prefix, secret string) (Slot, string, error) {
 // written.
 
 // appendBits appends the base-32 text of a secret's bytes, chars characters long. The first 12 bits
-// are the slot. Token.String and NewSecret call it.
+// are the slot.
 func appendBits(dst, b []byte, chars int) []byte {
 	acc, bits := uint32(b[0]&0x0f)<<8|uint32(b[1]), 12
 	rest := b[2:]
@@ -91,7 +90,7 @@ func appendBits(dst, b []byte, chars int) []byte {
 }
 
 // decodeBits is the inverse of appendBits. It returns false for a character outside the alphabet or
-// a text of another length. ParseToken and ParseSecret call it.
+// a text of another length.
 func decodeBits[T string | []byte](b []byte, s T) bool {
 	acc, bits, n := uint32(0), 0, -1
 	for i := range len(s) {

@@ -49,7 +49,7 @@ func (l *Load) Told() Told {
 }
 
 // Use continues the workload on a journal that was opened, and raises the epochs of its shards. It
-// fails with the journal's error. Tests call it before the first Step.
+// fails with the journal's error.
 func (l *Load) Use(j persistence.Journal) error {
 	l.j = j
 	for i := range loadShards {
@@ -102,7 +102,7 @@ func (l *Load) Step() error {
 	return nil
 }
 
-// loadBatch builds batch n of the i-th shard, as Load describes it. Step calls it.
+// loadBatch builds batch n of the i-th shard, as Load describes it.
 func loadBatch(i int, n uint64) *persistence.Batch {
 	stream := fmt.Sprint("card", i)
 	state := record("card", stream, "", fmt.Sprint(n))
@@ -133,7 +133,7 @@ func loadDue(n uint64) time.Time { return Start.Add(time.Duration(n) * time.Seco
 
 // Verify requires that the journal holds every answered batch, perhaps some more that were asked,
 // each whole, and nothing else. It takes the result of Told at or before the crash. It returns the
-// faults of all shards, joined. Tests call it after a crash.
+// faults of all shards, joined.
 func (l *Load) Verify(j persistence.Journal, told Told) error {
 	var errs []error
 	for i := range loadShards {

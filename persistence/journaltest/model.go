@@ -146,7 +146,7 @@ var (
 	drawSeconds = rapid.IntRange(-3, 6)
 )
 
-// drawBatch draws a random batch; about one event in ten has a wrong version. modelAppend calls it.
+// drawBatch draws a random batch; about one event in ten has a wrong version.
 func (f *fixture) drawBatch(t *rapid.T, m *model) *persistence.Batch {
 	b := &persistence.Batch{Workspace: workspace, Slot: slot}
 	at := map[[2]string]uint64{}

@@ -49,7 +49,7 @@ type recordBatch struct {
 
 // splitBatch returns the first batch of the bytes and the bytes behind it. A batch of more than
 // MaxMessageBytes may be cut: it has its header and its length. Any other batch that is cut is the
-// end of the answer, and ok is false. It fails with errBroker. decodePage calls it.
+// end of the answer, and ok is false. It fails with errBroker.
 func splitBatch(b []byte) (first recordBatch, rest []byte, ok bool, err error) {
 	if len(b) < batchHeader && (len(b) <= atMagic || b[atMagic] >= batchMagic) {
 		return first, nil, false, nil
@@ -75,7 +75,7 @@ func splitBatch(b []byte) (first recordBatch, rest []byte, ok bool, err error) {
 }
 
 // checkHeader fails with errRefused for a batch that no publisher sends, as far as its header
-// shows, and with errBroker for one that is not as the broker stored it. decodeBatch calls it.
+// shows, and with errBroker for one that is not as the broker stored it.
 func (b *recordBatch) checkHeader() error {
 	switch {
 	case b.length > MaxMessageBytes:
@@ -106,8 +106,7 @@ func (b *recordBatch) compression() kafkago.Compression {
 
 // records returns the records of a batch that checkHeader passes, and checks them all. They share
 // the batch's memory, or that of the inflater, which is nil for a batch without compression. bytes
-// counts the inflated bytes, also of a refused batch. It fails with errRefused. decodeBatch calls
-// it.
+// counts the inflated bytes, also of a refused batch. It fails with errRefused.
 func (b *recordBatch) records(in *inflater, headers *[maxHeaders]kafkago.Header) (all records, bytes int, err error) {
 	all = records{b: b.raw[batchHeader:], left: b.count(), batch: b, headers: headers}
 	if in != nil {

@@ -180,7 +180,7 @@ func (r *answerReader) expectOne(list string) {
 }
 
 // fetchBatches reads a partition from an offset, and waits up to wait for a message. The answer has
-// the first keep bytes of its batches. It fails only with Kafka's error. Readers call it.
+// the first keep bytes of its batches. It fails only with Kafka's error.
 func (t *Topic) fetchBatches(ctx context.Context, partition int, offset int64, wait time.Duration, keep int) (*fetchAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout+wait)
 	defer cancel()

@@ -83,7 +83,7 @@ func (o *PublisherOptions) EnsureDefaults() {
 }
 
 // Validate returns the first fault of the options. EnsureDefaults must have run before. It refuses
-// a nil Journal, negative times, and RetryMax below RetryMin. Publisher calls it.
+// a nil Journal, negative times, and RetryMax below RetryMin.
 func (o *PublisherOptions) Validate() error {
 	switch {
 	case o.Journal == nil:
@@ -177,7 +177,7 @@ type part struct {
 func (b *batch) isFull() bool { return len(b.messages) >= fullEvents || b.bytes >= fullBytes }
 
 // newLane returns the publisher's lane of a partition, which sends the events of the shards that
-// map to it. Run calls it for each partition.
+// map to it.
 func newLane(p *Publisher, partition int) *lane {
 	l := &lane{p: p, partition: partition, wake: make(chan struct{}, 1)}
 	l.codec = newCodec(p.o.Journal.Identity(), p.topic.o.Proof)
@@ -231,7 +231,6 @@ func (l *lane) loadWithRetry(ctx context.Context) error {
 }
 
 // loadCursors reads how far each shard of the lane was sent. It fails with the journal's error.
-// loadWithRetry calls it.
 func (l *lane) loadCursors(ctx context.Context) error {
 	for i := range l.shards {
 		s := &l.shards[i]

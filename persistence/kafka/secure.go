@@ -21,7 +21,7 @@ var Mechanisms = []string{Plain, ScramSHA256, ScramSHA512}
 
 // Mechanism returns the SASL mechanism of a name, with a username and a password. PLAIN sends the
 // password as it is: it is for encrypted connections. It fails for a name that is not in
-// Mechanisms. The server's settings call it.
+// Mechanisms.
 func Mechanism(name, username, password string) (sasl.Mechanism, error) {
 	switch name {
 	case Plain:

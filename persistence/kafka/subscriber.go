@@ -51,7 +51,7 @@ func (o *SubscriptionOptions) EnsureDefaults() {
 }
 
 // Validate returns the first fault of the options. EnsureDefaults must have run before. It refuses
-// a Wait below a millisecond and a negative CheckEvery. Subscribe calls it.
+// a Wait below a millisecond and a negative CheckEvery.
 func (o *SubscriptionOptions) Validate() error {
 	if o.Wait < time.Millisecond || o.CheckEvery < 0 {
 		return fmt.Errorf("kafka subscription: wait %v, check every %v", o.Wait, o.CheckEvery)
@@ -67,7 +67,7 @@ type subscription struct {
 
 // Subscribe returns the subscription that reads the topic. Events that the topic lacks are read
 // from the journal. Each Run reads all partitions. It fails only for invalid options or an invalid
-// Proof. The server uses it for its consumers when Kafka is configured.
+// Proof.
 func (t *Topic) Subscribe(o SubscriptionOptions) (persistence.Subscription, error) {
 	o.EnsureDefaults()
 	if err := errors.Join(o.Validate(), t.o.Proof.Validate()); err != nil {
@@ -278,7 +278,7 @@ func (r *reader) decodePage() (*page, error) {
 
 // decodeBatch adds the messages of a batch to the page. Messages of others, or without a valid
 // proof, are reported to the listener and skipped, and so is a batch that no publisher sends. It
-// fails with errBroker. decodePage calls it.
+// fails with errBroker.
 func (r *reader) decodeBatch(p *page, b *recordBatch) error {
 	if b.isControl() {
 		return nil

@@ -79,7 +79,7 @@ func (o *Options) EnsureDefaults() {
 }
 
 // Validate returns all faults of the options, joined: no brokers, a broker that is not host:port,
-// fewer than -1 replicas. New calls it.
+// fewer than -1 replicas.
 func (o *Options) Validate() error {
 	var faults []error
 	if len(o.Brokers) == 0 {
@@ -105,8 +105,7 @@ type Topic struct {
 }
 
 // New returns the topic without asking Kafka anything, so that a program starts while Kafka is
-// down. It fails only for invalid options. The server calls it when Kafka is configured, and the
-// command that prepares the topic.
+// down. It fails only for invalid options.
 func New(o Options) (*Topic, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -151,8 +150,7 @@ func (t *Topic) Prepare(ctx context.Context) error {
 }
 
 // countPartitions returns the number of the topic's partitions. It fails with
-// UnknownTopicOrPartition when there is no such topic, and with the broker's error. Prepare calls
-// it.
+// UnknownTopicOrPartition when there is no such topic, and with the broker's error.
 func (t *Topic) countPartitions(ctx context.Context) (int, error) {
 	m, err := t.client.Metadata(ctx, &kafkago.MetadataRequest{Topics: []string{t.o.Topic}})
 	if err != nil {
@@ -205,7 +203,7 @@ func (t *Topic) checkMaxMessage(ctx context.Context) error {
 
 // produceMessages appends messages to a partition and returns the offset of the first one, when all
 // replicas in sync have them. It fails with ErrFullDisk, or with Kafka's error; the messages may
-// then be stored or not. The publisher calls it.
+// then be stored or not.
 func (t *Topic) produceMessages(ctx context.Context, partition int, messages []kafkago.Record) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -230,7 +228,7 @@ func (t *Topic) produceMessages(ctx context.Context, partition int, messages []k
 }
 
 // endOffset returns the offset of the next message of a partition. It fails with the broker's
-// error, and with UnknownTopicOrPartition. startAtEnd calls it.
+// error, and with UnknownTopicOrPartition.
 func (t *Topic) endOffset(ctx context.Context, partition int) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -47,8 +47,7 @@ const MaxMinor Minor = 1_000_000_000_000_000_000
 var ErrMinor = errors.New("money: an amount is a whole number of smallest units, 1 to 1000000000000000000, as plain digits")
 
 // ParseMinor reads an amount in smallest units as the interface writes it: ASCII digits without a
-// leading zero, 1 to MaxMinor. Any other text is ErrMinor. The routes of currency accounts and
-// payout quotes call it.
+// leading zero, 1 to MaxMinor. Any other text is ErrMinor.
 func ParseMinor(text string) (Minor, error) {
 	if len(text) == 0 || len(text) > maxMinorDigits || text[0] == '0' {
 		return 0, ErrMinor
@@ -87,8 +86,7 @@ func (c Currency) Display(amount Minor) string {
 
 // ParseDecimal parses a plain decimal such as "12.5" into smallest units. It returns ErrDecimal
 // when the text is not a plain decimal. It returns ErrMinor when the decimal has more decimals than
-// the currency, is zero, or is over MaxMinor, and when the currency is unknown. The query
-// parameters of listed activity use it.
+// the currency, is zero, or is over MaxMinor, and when the currency is unknown.
 func (c Currency) ParseDecimal(text string) (Minor, error) {
 	whole, decimals, pointed := strings.Cut(text, ".")
 	if whole == "" || pointed && decimals == "" || len(text) > maxDecimalChars {
@@ -159,8 +157,7 @@ func (r Rate) String() string {
 }
 
 // LessBasisPoints returns the rate lowered by a spread in hundredths of a percent (0 to 9,999),
-// rounded half to even to the given decimals. It panics for arguments out of bounds. The simulated
-// currency desk calls it.
+// rounded half to even to the given decimals. It panics for arguments out of bounds.
 func (r Rate) LessBasisPoints(points int64, decimals int) Rate {
 	if points < 0 || points > 9_999 || decimals > MaxRateDecimals {
 		panic("BUG: spread or decimals out of bounds")
@@ -176,7 +173,6 @@ func (r Rate) LessBasisPoints(points int64, decimals int) Rate {
 // Per returns how many units of r's currency one unit of base's currency is worth. Both rates are
 // against the same third currency. The result is lowered by a spread in basis points and rounded
 // once, half to even, to the given decimals. ErrRate reports a result that is zero or too large.
-// The simulated currency desk calls it for its offers and mid rates.
 func (r Rate) Per(base Rate, points int64, decimals int) (Rate, error) {
 	if points < 0 || points > 9_999 || decimals > MaxRateDecimals || r.digits <= 0 || base.digits <= 0 {
 		panic("BUG: rates, spread or decimals out of bounds")
@@ -194,7 +190,7 @@ func (r Rate) Per(base Rate, points int64, decimals int) (Rate, error) {
 // Proceeds returns the amount of buy for an amount of sell, at a rate in units of buy per unit of
 // sell. It rounds once, down to the smallest unit of buy, so that no sequence of small conversions
 // is worth more than the rate. It fails with ErrRate for an unknown currency or the zero Rate, and
-// with ErrOverflow for a result over an int64. Conversions of a fixed amount to sell call it.
+// with ErrOverflow for a result over an int64.
 func (r Rate) Proceeds(sell, buy Currency, amount Minor) (Minor, error) {
 	sellExponent, known := sell.Exponent()
 	buyExponent, alsoKnown := buy.Exponent()
@@ -212,7 +208,7 @@ func (r Rate) Proceeds(sell, buy Currency, amount Minor) (Minor, error) {
 // Cost returns the amount of sell that buys an amount of buy, at a rate in units of buy per unit of
 // sell. It rounds once, up to the smallest unit of sell, as Proceeds rounds down. It fails with
 // ErrRate for an unknown currency or the zero Rate, and with ErrOverflow for a result over an
-// int64. Conversions of a fixed amount to buy, and payout quotes, call it.
+// int64.
 func (r Rate) Cost(sell, buy Currency, amount Minor) (Minor, error) {
 	sellExponent, known := sell.Exponent()
 	buyExponent, alsoKnown := buy.Exponent()

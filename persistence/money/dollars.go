@@ -15,7 +15,7 @@ const maxDollarChars = len("10000000000.00")
 // ParseDollars returns an amount of dollars, or of a dollar coin, in cents. The text has only ASCII
 // digits, without a leading zero except in "0.50". A point is followed by one or two digits. The
 // amount is over 0 and at most MaxAmount. Two texts of one amount differ only in zeros at the end.
-// Any other text is ErrDollars. The routes of ramp orders call it.
+// Any other text is ErrDollars.
 func ParseDollars(text string) (Cents, error) {
 	whole, places, pointed := strings.Cut(text, ".")
 	switch {

@@ -38,7 +38,7 @@ type chunk struct {
 
 // scanRecords fails for a file with a valid chunk behind an invalid one. After a crash the first
 // invalid chunk is the end of a file. The scan serves files with neither an extent nor copies, and
-// finds no damage to their last chunk. log is 0 for a manifest. adoptFiles and openLog call it.
+// finds no damage to their last chunk. log is 0 for a manifest.
 func scanRecords(data []byte, log uint32) error {
 	invalid := -1
 	for block := 0; block < len(data); block += blockBytes {

@@ -79,7 +79,7 @@ func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 	return db, nil
 }
 
-// closed opens the store and leaves the gate closed. It fails as Open does. Open calls it.
+// closed opens the store and leaves the gate closed. It fails as Open does.
 func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 	g := &gate{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(),
 		sleep: time.Sleep, done: make(chan struct{})}

@@ -30,7 +30,7 @@ type guarded struct {
 
 // guardStore verifies the files of a store before Pebble opens it, and returns the file system for
 // Pebble. It fails with ErrDamaged, with ErrDBDoesNotExist for an absent store that must exist, and
-// with the disk's error. openGuarded calls it.
+// with the disk's error.
 func guardStore(fs vfs.FS, dir string, mustExist bool) (*guarded, error) {
 	g := &guarded{FS: fs, dir: dir, state: newIntegrity(fs, dir), notes: newSyncedLogs(fs, dir),
 		writers: map[uint64]*logWriter{}}
@@ -248,7 +248,7 @@ func (g *guarded) ReuseForWrite(oldpath, newpath string, category vfs.DiskWriteC
 
 // writeLog returns the writer of a new log that replaces the log before. The log is listed in the
 // integrity file after its first sync. When the header cannot be written, f is closed and the error
-// returned. Create and ReuseForWrite call it.
+// returned.
 func (g *guarded) writeLog(f vfs.File, number, before uint64) (vfs.File, error) {
 	g.notes.forget(before)
 	w, err := newLogWriter(f, number, before, func() error {
@@ -293,7 +293,7 @@ func (g *guarded) Open(path string, opts ...vfs.OpenOption) (vfs.File, error) {
 
 // openLog verifies a log of an earlier start and returns a file that shows its records. It fails
 // with ErrDamaged for a log that ends before its synced end and for a damaged one without mirrored
-// pages, and with the disk's error. Open calls it.
+// pages, and with the disk's error.
 func (g *guarded) openLog(path string, f vfs.File, number uint64) (vfs.File, error) {
 	h, ok, err := readHeader(f)
 	if err != nil {
@@ -378,7 +378,7 @@ func (w *manifestWriter) Sync() error { return w.syncBy(w.File.Sync) }
 func (w *manifestWriter) SyncData() error { return w.syncBy(w.File.SyncData) }
 
 // syncBy syncs the manifest and then stores its extent in the integrity file. It fails with the
-// disk's error. Sync and SyncData call it.
+// disk's error.
 func (w *manifestWriter) syncBy(sync func() error) error {
 	if err := sync(); err != nil {
 		return err

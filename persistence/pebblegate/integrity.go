@@ -64,7 +64,7 @@ func newIntegrity(fs vfs.FS, dir string) *integrity {
 }
 
 // loadNewest reads the newest valid slot. found is false when there is no file. It fails with
-// ErrDamaged when no slot is valid, and with the disk's error. guardStore calls it.
+// ErrDamaged when no slot is valid, and with the disk's error.
 func (i *integrity) loadNewest() (found bool, err error) {
 	payload, err := i.file.loadNewest()
 	if payload == nil || err != nil {
@@ -86,7 +86,7 @@ func (i *integrity) loadNewest() (found bool, err error) {
 }
 
 // encode returns the state as the payload of a slot. It fails only with more than maxManifests
-// manifests or maxLogs logs. changeDurably calls it.
+// manifests or maxLogs logs.
 func (i *integrity) encode() ([]byte, error) {
 	if len(i.manifests) > maxManifests || len(i.logs) > maxLogs {
 		return nil, fmt.Errorf("%s: %d manifests and %d logs, at most %d and %d", i.file.path, len(i.manifests),

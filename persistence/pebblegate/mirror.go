@@ -97,7 +97,7 @@ type logWriter struct {
 }
 
 // newLogWriter writes the header of a log; the first sync makes it durable. It fails with the
-// disk's error. writeLog calls it.
+// disk's error.
 func newLogWriter(f vfs.File, number, before uint64, list func() error) (*logWriter, error) {
 	w := &logWriter{File: f, number: number, list: list, tail: make([]byte, 0, pageBytes),
 		buffer: make([]byte, 0, copies*(blockBytes+2*pageBytes))}
@@ -160,8 +160,7 @@ func (w *logWriter) Sync() error { return w.syncBy(w.File.Sync) }
 func (w *logWriter) SyncData() error { return w.syncBy(w.File.SyncData) }
 
 // syncBy syncs the log, lists it in the integrity file at the first sync with records, and has its
-// length noted. It fails with the disk's error, and then for every later call. Sync and SyncData
-// call it.
+// length noted. It fails with the disk's error, and then for every later call.
 func (w *logWriter) syncBy(sync func() error) error {
 	if w.broken != nil {
 		return w.broken

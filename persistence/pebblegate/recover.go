@@ -21,7 +21,7 @@ func isNotExist(err error) bool { return oserror.IsNotExist(err) }
 // copy of a page where that yields more valid chunks than the first. It follows them to the first
 // chunk that is valid in neither, which is where the log ends, or where Pebble refuses it. It
 // returns that length of the log, which is math.MaxInt64 for a closed one. It fails only with the
-// disk's error. openLog calls it.
+// disk's error.
 func recoverLog(path string, f vfs.File, number uint64) (r *logReader, valid int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -136,7 +136,7 @@ func (b *mirroredBlock) validLength() int {
 }
 
 // verifyExtent compares a prefix of a file with its extent. It fails for a file that is shorter or
-// differs, and with the reader's error. verifyKnown calls it.
+// differs, and with the reader's error.
 func verifyExtent(r io.Reader, want extent) error {
 	sum := crc32.New(castagnoli)
 	n, err := io.CopyBuffer(sum, io.LimitReader(r, int64(want.bytes)), make([]byte, 256<<10))

@@ -82,7 +82,7 @@ func formatBytes(bytes int64, round func(float64) float64) string {
 }
 
 // requireRoom fails with ErrNoRoom for a store whose disk cannot take the flush of its logs, and
-// with the disk's error. Free space that is not known passes. openGuarded calls it.
+// with the disk's error. Free space that is not known passes.
 func (g *guarded) requireRoom() error {
 	free, err := FreeBytes(g, g.dir)
 	if err != nil {
@@ -100,7 +100,7 @@ func (g *guarded) requireRoom() error {
 }
 
 // openNeeds bounds the bytes that an open writes before it removes the logs it has replayed. It
-// fails with the disk's error. requireRoom calls it.
+// fails with the disk's error.
 func (g *guarded) openNeeds() (int64, error) {
 	names, err := g.List(g.dir)
 	if err != nil {
@@ -162,7 +162,7 @@ func (w *opening) reportFailure(err error) {
 
 // openWatched opens the store. It fails with Pebble's error, and with ErrNoRoom after openFlushes
 // flushes that met a full disk. The goroutine of pebble.Open then stays behind with the lock of the
-// directory. openGuarded calls it.
+// directory.
 func (w *opening) openWatched(dir string, o *pebble.Options) (*pebble.DB, error) {
 	type opened struct {
 		db    *pebble.DB

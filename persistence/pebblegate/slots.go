@@ -87,7 +87,7 @@ func (s *slotFile) saveNext(payload []byte) (err error) {
 }
 
 // createFile writes the file under another name, syncs it and renames it, so that a crash leaves no
-// file or a whole one. It fails with the disk's error. saveNext calls it.
+// file or a whole one. It fails with the disk's error.
 func (s *slotFile) createFile(slot []byte) error {
 	unfinished := s.path + ".unfinished"
 	f, err := s.fs.Create(unfinished, vfs.WriteCategoryUnspecified)

@@ -54,8 +54,8 @@ func newSyncedLogs(fs vfs.FS, dir string) *syncedLogs {
 		file: slotFile{fs: fs, path: fs.PathJoin(dir, syncedName), magic: syncedMagic}}
 }
 
-// load reads the newest note. A store that is adopted gets an empty one. It fails with ErrDamaged when no slot of the file is valid, and with the disk's
-// error. guardStore calls it.
+// load reads the newest note. A store that is adopted gets an empty one. It fails with ErrDamaged
+// when no slot of the file is valid, and with the disk's error.
 func (s *syncedLogs) load(adopted bool) error {
 	payload, err := s.file.loadNewest()
 	switch {
@@ -86,8 +86,8 @@ func (s *syncedLogs) encode() []byte {
 	return payload
 }
 
-// advance records that a log is synced up to a length; the next note has it. It never blocks on
-// the disk. A log's writer calls it after each sync.
+// advance records that a log is synced up to a length; the next note has it. It never blocks on the
+// disk.
 func (s *syncedLogs) advance(log uint64, end int64) {
 	s.mu.Lock()
 	s.ends[log] = end
@@ -142,7 +142,7 @@ func (s *syncedLogs) run(done <-chan struct{}) {
 	}
 }
 
-// checkEnd fails with ErrDamaged for a log that ends before its noted length. openLog calls it.
+// checkEnd fails with ErrDamaged for a log that ends before its noted length.
 func (s *syncedLogs) checkEnd(path string, log uint64, end int64) error {
 	if noted := s.endOf(log); end < noted {
 		return fmt.Errorf("%w: %s: its records end at byte %d of %d synced bytes", ErrDamaged, path, end, noted)

@@ -33,7 +33,7 @@ type tableFile struct {
 }
 
 // tablesOf lists the tables of an open store, newest first, for verification. It fails when the
-// store cannot list them. openGuarded calls it.
+// store cannot list them.
 func tablesOf(db *pebble.DB, dir string, o *pebble.Options) (*tableCheck, error) {
 	defaults := o.Clone()
 	defaults.EnsureDefaults()
@@ -53,7 +53,7 @@ func tablesOf(db *pebble.DB, dir string, o *pebble.Options) (*tableCheck, error)
 }
 
 // verifyNewest verifies the newest tables, up to startTableBytes. The older ones stay in left. It
-// fails as verifyTable does. openGuarded calls it.
+// fails as verifyTable does.
 func (t *tableCheck) verifyNewest() error {
 	for budget := uint64(startTableBytes); len(t.left) > 0 && t.left[0].bytes <= budget; t.left = t.left[1:] {
 		budget -= t.left[0].bytes
@@ -163,7 +163,7 @@ func (c *corruption) reportDamage(info pebble.DataCorruptionInfo) {
 }
 
 // finishOpen returns the damage that Pebble met during the open, or nil; later damage goes to the
-// listener. openGuarded calls it.
+// listener.
 func (c *corruption) finishOpen() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

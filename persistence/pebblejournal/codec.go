@@ -56,7 +56,7 @@ func (r *reader) layout() {
 }
 
 // eventLayout reads the layout of an event and reports whether its payload is compressed. An
-// unknown layout sets bad. decodeEvent calls it.
+// unknown layout sets bad.
 func (r *reader) eventLayout() (packed bool) {
 	b := r.take(1)
 	if r.bad || b[0] != layout1 && b[0] != layout2 {
@@ -144,8 +144,7 @@ func (r *reader) tail() []byte {
 }
 
 // payload returns a copy of the rest, decompressed if it is packed. A block's stated size is used
-// only within the limit of a batch. A block that does not decompress sets bad. decodeEvent calls
-// it.
+// only within the limit of a batch. A block that does not decompress sets bad.
 func (r *reader) payload(packed bool) []byte {
 	stored := r.tail()
 	if !packed || r.bad {
@@ -307,8 +306,7 @@ type place struct {
 }
 
 // decodePlace decodes only the place of a record. A workspace and a parent as expected are not
-// copied. Bytes that are no record are errCorrupt. Appends call it for the record that they
-// replace.
+// copied. Bytes that are no record are errCorrupt.
 func decodePlace(value []byte, workspace, parent string) (place, error) {
 	r := reader{rest: value}
 	r.layout()

@@ -100,7 +100,7 @@ func (s *snapshot) Records(
 
 // Content implements persistence.Snapshot: it iterates over all parts, shard after shard. It ends
 // with one ErrUnavailable when the store cannot be read, a part does not decode or the context
-// ends. Backups and moves of a journal use it.
+// ends.
 func (s *snapshot) Content(ctx context.Context) persistence.Content {
 	return func(yield func(persistence.Part, error) bool) {
 		w := walk{ctx: ctx, view: s.view, yield: yield}
@@ -227,11 +227,10 @@ func cursorPart(_ ident.Shard, key, value []byte) (persistence.Part, error) {
 	return &persistence.Cursor{Name: string(key), Position: position}, err
 }
 
-// Load makes the journal of a directory from content and stamps it with the identity. `purser
-// restore` calls it. It fails with ErrNotEmpty when the directory holds a journal, and with the
-// errors of the content, the store and the context. Everything is synced when it returns nil. An
-// error or a crash leaves a store without a stamp, which Open refuses: remove the directory. It
-// ignores Options.Deployment and MustExist.
+// Load makes the journal of a directory from content and stamps it with the identity. It fails with
+// ErrNotEmpty when the directory holds a journal, and with the errors of the content, the store and
+// the context. Everything is synced when it returns nil. An error or a crash leaves a store without
+// a stamp, which Open refuses: remove the directory. It ignores Options.Deployment and MustExist.
 func Load(ctx context.Context, o Options, identity persistence.Identity, content persistence.Content) error {
 	o.MustExist = false
 	o, err := o.withDefaults()

@@ -45,10 +45,9 @@ type shard struct {
 	due persistence.TimerHorizon
 }
 
-// Open opens the journal in a directory, or makes it. The server and the commands on the data
-// directory call it. It fails with ErrInUse while another process has it, ErrNoStore when it must
-// exist and does not, ErrForeign for another deployment or format, ErrMoved after MarkMoved, and
-// with errors of the options and the file system.
+// Open opens the journal in a directory, or makes it. It fails with ErrInUse while another process
+// has it, ErrNoStore when it must exist and does not, ErrForeign for another deployment or format,
+// ErrMoved after MarkMoved, and with errors of the options and the file system.
 func Open(o Options) (*Journal, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -219,8 +218,7 @@ func (j *Journal) Identity() persistence.Identity { return j.identity }
 
 // Raise implements persistence.Journal: it raises the epochs of the shards in one commit, and
 // returns the new heads. It waits for the commits under way. It fails with ErrUnavailable when no
-// epoch was raised, and with ErrAmbiguous after a failed sync. A server calls it at its start and
-// after a commit with an unknown outcome.
+// epoch was raised, and with ErrAmbiguous after a failed sync.
 func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persistence.Head, error) {
 	if err := j.enter(ctx); err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ type Options struct {
 }
 
 // withDefaults sets every absent option to its default. It fails without a Dir and for a negative
-// size. Open and Load call it.
+// size.
 func (o Options) withDefaults() (Options, error) {
 	if o.Dir == "" {
 		return o, errors.New("pebblejournal: Options.Dir is empty")

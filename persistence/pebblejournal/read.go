@@ -323,7 +323,7 @@ func (j *Journal) SaveCursor(ctx context.Context, name string, id ident.Shard, p
 
 // Sweep implements persistence.Journal: it removes expired once-keys, and returns how many. Each
 // shard is a commit of its own; an error leaves the shards before it swept. It fails with
-// ErrUnavailable, or with ErrAmbiguous after a failed sync. A loop of the runtime calls it.
+// ErrUnavailable, or with ErrAmbiguous after a failed sync.
 func (j *Journal) Sweep(ctx context.Context, now time.Time, limit int) (int, error) {
 	swept := 0
 	for i := range j.shards {

@@ -32,8 +32,7 @@ type store struct {
 }
 
 // Exists reports whether the directory holds a journal's store; a nil fs is the operating system's.
-// It makes nothing. False also when the directory cannot be read. The commands and the server call
-// it to choose between opening a store and making one.
+// It makes nothing. False also when the directory cannot be read.
 func Exists(fs vfs.FS, dir string) bool {
 	if fs == nil {
 		fs = vfs.Default
@@ -101,7 +100,7 @@ func (s *store) openPebble(dir string, o *pebble.Options) (*pebble.DB, error) {
 	}
 }
 
-// options returns Pebble's options of the journal's store. openStore calls it.
+// options returns Pebble's options of the journal's store.
 func (s *store) options(o Options, cache *pebble.Cache) *pebble.Options {
 	po := &pebble.Options{
 		FS:               o.FS,
@@ -254,8 +253,7 @@ type probe struct {
 }
 
 // get returns the value of a key, nil for a missing key. The value is valid until the next get. No
-// value under a key of the journal is empty. It fails only when the store cannot be read. Append
-// calls it for keys that are probably new.
+// value under a key of the journal is empty. It fails only when the store cannot be read.
 func (p *probe) get(key []byte) ([]byte, error) {
 	if p.iter == nil {
 		iter, err := p.store.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
@@ -337,7 +335,7 @@ func (s *store) apply(b *pebble.Batch) error {
 }
 
 // setLazily writes one key without waiting for a sync: a crash may lose it. A failure is passed to
-// onFail and returned. SaveCursor calls it.
+// onFail and returned.
 func (s *store) setLazily(key, value []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

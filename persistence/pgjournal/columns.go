@@ -125,7 +125,7 @@ func (s *staging) queueEvents(b *pgx.Batch) {
 }
 
 // queueStreams queues one statement that stores the new versions of all streams that the batches
-// advanced. writeStaged calls it.
+// advanced.
 func (s *staging) queueStreams(b *pgx.Batch) {
 	var shard []int16
 	var kind, stream []string
@@ -142,7 +142,7 @@ func (s *staging) queueStreams(b *pgx.Batch) {
 }
 
 // queueRecords queues the deleted records before the stored ones, so that a deleted and rewritten
-// record is new. writeStaged calls it.
+// record is new.
 func (s *staging) queueRecords(b *pgx.Batch) {
 	var shard []int16
 	var kind, id []string
@@ -157,7 +157,7 @@ func (s *staging) queueRecords(b *pgx.Batch) {
 	s.queueSetRecords(b)
 }
 
-// queueSetRecords queues one statement that stores all written records. queueRecords calls it.
+// queueSetRecords queues one statement that stores all written records.
 func (s *staging) queueSetRecords(b *pgx.Batch) {
 	var shard, slot []int16
 	var kind, id, workspace, parent, document []string
@@ -179,7 +179,6 @@ func (s *staging) queueSetRecords(b *pgx.Batch) {
 }
 
 // queueOnces queues one statement that stores the idempotency keys which the batches claimed.
-// writeStaged calls it.
 func (s *staging) queueOnces(b *pgx.Batch) {
 	var shard []int16
 	var scope []string
@@ -206,7 +205,7 @@ func nullableTime(t time.Time) *time.Time {
 }
 
 // queueTimers queues one statement that deletes timers and one that sets timers, as the batches
-// changed them. writeStaged calls it.
+// changed them.
 func (s *staging) queueTimers(b *pgx.Batch) {
 	var removed, set []timerKey
 	for key, t := range s.timers {

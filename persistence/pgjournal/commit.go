@@ -177,7 +177,7 @@ func (s *staging) lockShards(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // readShards reads the epoch, head and next ordinal of the locked shards. It fails with the
-// server's error. lockShards calls it.
+// server's error.
 func (s *staging) readShards(results pgx.BatchResults) error {
 	rows, err := results.Query()
 	if err != nil {
@@ -195,7 +195,6 @@ func (s *staging) readShards(results pgx.BatchResults) error {
 }
 
 // readVersions reads the stored versions of the batches' streams. It fails with the server's error.
-// lockShards calls it.
 func (s *staging) readVersions(results pgx.BatchResults) error {
 	rows, err := results.Query()
 	if err != nil {
@@ -212,7 +211,7 @@ func (s *staging) readVersions(results pgx.BatchResults) error {
 }
 
 // readClaims reads the stored idempotency keys that the batches claim again. It fails with the
-// server's error. lockShards calls it.
+// server's error.
 func (s *staging) readClaims(results pgx.BatchResults) error {
 	rows, err := results.Query()
 	if err != nil {

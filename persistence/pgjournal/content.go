@@ -67,7 +67,7 @@ type snapshot struct {
 }
 
 // readHeads begins the transaction and reads the heads. Its first query fixes the instant of the
-// snapshot. It fails with the server's error. Journal.Snapshot calls it.
+// snapshot. It fails with the server's error.
 func (s *snapshot) readHeads(ctx context.Context) error {
 	if _, err := s.conn.Exec(ctx, sqlBeginSnapshot); err != nil {
 		return err
@@ -130,8 +130,7 @@ func (s *snapshot) Records(
 }
 
 // Content implements persistence.Snapshot: it iterates over all parts, shard after shard. It ends
-// with one ErrUnavailable when the server cannot be read or the context ends. Backups and moves of
-// a journal use it.
+// with one ErrUnavailable when the server cannot be read or the context ends.
 func (s *snapshot) Content(ctx context.Context) persistence.Content {
 	return func(yield func(persistence.Part, error) bool) {
 		for i := range s.heads {
@@ -156,7 +155,7 @@ func (s *snapshot) Content(ctx context.Context) persistence.Content {
 var errStopped = errors.New("stopped")
 
 // yieldTable yields a shard's rows of one table. It fails with the server's error, and with
-// errStopped when the caller wants no more. Content calls it.
+// errStopped when the caller wants no more.
 func (s *snapshot) yieldTable(
 	ctx context.Context, id ident.Shard, t contentTable, yield func(persistence.Part, error) bool,
 ) error {
@@ -188,7 +187,7 @@ type contentTable struct {
 }
 
 // contentTables lists the tables in the order in which a snapshot yields their rows and a load
-// expects them. Content and copyRun call it.
+// expects them.
 func contentTables() []contentTable {
 	return []contentTable{
 		{"journal_event", eventColumns(), sqlAllEvents, scanEvent, eventValues},
@@ -295,10 +294,9 @@ func cursorValues(shard ident.Shard, p persistence.Part) []any {
 }
 
 // Load fills the journal of a database from content and stamps it with the identity, in one
-// transaction: a crash or an error leaves nothing. `purser restore` and the move of a journal to
-// Postgres call it. It fails with ErrNotEmpty when the database has a journal, and with the errors
-// of the content and the server, such as for a database that is not migrated. Of the options only
-// URL, AllowUnsafe and Slack are used.
+// transaction: a crash or an error leaves nothing. It fails with ErrNotEmpty when the database has
+// a journal, and with the errors of the content and the server, such as for a database that is not
+// migrated. Of the options only URL, AllowUnsafe and Slack are used.
 func Load(ctx context.Context, o Options, identity persistence.Identity, content persistence.Content) (err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return err
@@ -371,7 +369,7 @@ func (l *loader) nextPart() {
 }
 
 // copyAll copies all parts of the content into the tables, and keeps the heads of the shards. It
-// fails with the content's error and the server's. loadAll calls it.
+// fails with the content's error and the server's.
 func (l *loader) copyAll(ctx context.Context) error {
 	l.nextPart()
 	for l.part != nil {
@@ -387,8 +385,7 @@ func (l *loader) copyAll(ctx context.Context) error {
 	return l.err
 }
 
-// copyRun copies the next parts that belong to one table. It fails with the server's error. copyAll
-// calls it.
+// copyRun copies the next parts that belong to one table. It fails with the server's error.
 func (l *loader) copyRun(ctx context.Context) error {
 	for _, t := range contentTables() {
 		if t.values(l.shard, l.part) != nil {

@@ -46,7 +46,7 @@ func newCursors(interval time.Duration, write func(context.Context, map[cursorKe
 
 // keepPosition stores a position to be written behind. kept is false for the first save of a
 // cursor, which has to be written at once. It fails with the error of an earlier write, or after
-// the journal has stopped, and then stores nothing. SaveCursor calls it.
+// the journal has stopped, and then stores nothing.
 func (c *cursors) keepPosition(at cursorKey, position uint64) (kept bool, err error) {
 	if err := c.Refusal(); err != nil {
 		return false, err

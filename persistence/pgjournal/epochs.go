@@ -116,7 +116,6 @@ func lockAndRaise(ctx context.Context, conn *pgx.Conn, shards []ident.Shard) (ma
 }
 
 // readHeads reads shards' heads and epochs from a result. It fails with the server's error.
-// Snapshot and lockAndRaise call it.
 func readHeads(results pgx.BatchResults) (map[ident.Shard]persistence.Head, error) {
 	rows, err := results.Query()
 	if err != nil {

@@ -64,10 +64,9 @@ type shard struct {
 	shardLease
 }
 
-// Open connects to the journal in a database; ctx bounds it. The server and the commands on the
-// stores call it. It fails with ErrForeign for another deployment, format or a newer schema, with
-// ErrNoStore for a database without this schema, with ErrUnsafe for a server that may lose commits,
-// and with errors of the options and the server.
+// Open connects to the journal in a database; ctx bounds it. It fails with ErrForeign for another
+// deployment, format or a newer schema, with ErrNoStore for a database without this schema, with
+// ErrUnsafe for a server that may lose commits, and with errors of the options and the server.
 func Open(ctx context.Context, o Options) (*Journal, error) {
 	o, err := o.withDefaults()
 	if err != nil {

@@ -170,7 +170,7 @@ func (j *Journal) readHeadsOf(results pgx.BatchResults, asked time.Time) (owned 
 }
 
 // readLookups sets the record of each lookup, or ErrNotFound. It fails with the server's error, and
-// the lookups are then invalid. fetchRecords calls it.
+// the lookups are then invalid.
 func readLookups(results pgx.BatchResults, some []*lookup) error {
 	for _, l := range some {
 		l.record, l.err = persistence.Record{}, persistence.ErrNotFound

@@ -26,9 +26,8 @@ var files embed.FS
 
 var migrations = postgres.Migrations{Files: files, Table: "journal_version", Lock: migrateLock, Tries: migrateTries}
 
-// Migrate applies the migrations of this program to a database. `purser migrate`, restores and
-// moves of a journal call it. Concurrent calls wait for each other. It fails for a URL that does
-// not parse, and with the server's error.
+// Migrate applies the migrations of this program to a database. Concurrent calls wait for each
+// other. It fails for a URL that does not parse, and with the server's error.
 func Migrate(ctx context.Context, url string) error { return migrateSchema(ctx, url, 1) }
 
 func migrateSchema(ctx context.Context, url string, slack int) error {
@@ -41,7 +40,7 @@ func migrateSchema(ctx context.Context, url string, slack int) error {
 }
 
 // newestSchema returns the number of the newest embedded migration. It fails only for a misnamed
-// file. The check of the schema at a start calls it.
+// file.
 func newestSchema() (int64, error) {
 	newest := int64(0)
 	found, err := files.ReadDir("migrations")
@@ -77,7 +76,7 @@ func withProvider(url string, slack int, f func(*goose.Provider) error) (err err
 }
 
 // Schema returns the schema version of the database, 0 without one, and that of this program. It
-// fails for a URL that does not parse, and with the server's error. `purser migrate` calls it.
+// fails for a URL that does not parse, and with the server's error.
 func Schema(ctx context.Context, url string) (found, newest int64, err error) {
 	err = withProvider(url, 1, func(p *goose.Provider) error {
 		found, err = p.GetDBVersion(ctx)

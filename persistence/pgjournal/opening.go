@@ -97,7 +97,7 @@ func (j *opening) readStamp(ctx context.Context) (format, slots, shards int, err
 }
 
 // setStamp stamps a new store. The stamp of another process that comes first stays. It fails
-// without entropy and with the server's error. A start on an empty database calls it.
+// without entropy and with the server's error.
 func (j *opening) setStamp(ctx context.Context) (err error) {
 	// Both ids have the same instant: only a later incarnation has a Store later than its
 	// Deployment.
@@ -135,7 +135,6 @@ func (j *opening) startWorkers(config *pgx.ConnConfig) {
 }
 
 // loadDue reads the time of each shard's first due timer. It fails with the server's error.
-// loadState calls it.
 func (j *opening) loadDue(ctx context.Context) error {
 	rows, err := j.pool.Query(ctx, sqlAllNextDue)
 	if err != nil {

@@ -133,7 +133,7 @@ func lanesFor(processors int) int {
 }
 
 // withDefaults sets every absent option to its default. It fails without a URL and for an option
-// outside its bounds. Open and Load call it.
+// outside its bounds.
 func (o Options) withDefaults() (Options, error) {
 	if o.URL == "" {
 		return o, errors.New("pgjournal: Options.URL is empty")

@@ -226,7 +226,7 @@ func (j *Journal) Once(
 
 // Sweep implements persistence.Journal: it removes expired once-keys, and returns how many. Each
 // sweepShards shards are one transaction; after an error the shards before it are swept. It fails
-// only with ErrUnavailable. A loop of the runtime calls it.
+// only with ErrUnavailable.
 func (j *Journal) Sweep(ctx context.Context, now time.Time, limit int) (int, error) {
 	if err := j.beginCall(ctx); err != nil {
 		return 0, err

@@ -71,8 +71,7 @@ func newRecordCache(trusted time.Duration) *recordCache {
 		young: map[recordKey]*cachedRecord{}, reads: map[recordKey]*pendingRead{}, writes: map[recordKey]bool{}}
 }
 
-// beginTerm starts a term after a Raise. asked is a time before the Raise was sent. Raise calls it
-// for each shard.
+// beginTerm starts a term after a Raise. asked is a time before the Raise was sent.
 func (r *recordCache) beginTerm(shard ident.Shard, asked time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,8 +83,7 @@ func (r *recordCache) beginTerm(shard ident.Shard, asked time.Time) {
 	}
 }
 
-// confirmOwnership records that a query sent at asked found the shard owned by this process. The
-// reads of heads and the commits call it.
+// confirmOwnership records that a query sent at asked found the shard owned by this process.
 func (r *recordCache) confirmOwnership(shard ident.Shard, asked time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,15 +92,14 @@ func (r *recordCache) confirmOwnership(shard ident.Shard, asked time.Time) {
 	}
 }
 
-// suspendShard disables the cache for a shard until the next Raise. A Raise and a commit with an
-// unknown outcome call it.
+// suspendShard disables the cache for a shard until the next Raise.
 func (r *recordCache) suspendShard(shard ident.Shard) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.shards[shard].owned = false
 }
 
-// stopServing disables the cache for good. The journal calls it when it stops with a fatal error.
+// stopServing disables the cache for good.
 func (r *recordCache) stopServing() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,8 +154,7 @@ func (k *cachedRecord) memorySize(key recordKey) int {
 }
 
 // lookUp returns a cached record, or ErrNotFound for a cached absence. Otherwise it returns a
-// pendingRead: the caller reads the record and calls completeRead. Record calls it before it asks
-// the server.
+// pendingRead: the caller reads the record and calls completeRead.
 func (r *recordCache) lookUp(key recordKey) (record persistence.Record, lookup *pendingRead, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,8 +200,7 @@ func (r *recordCache) completeRead(key recordKey, lookup *pendingRead, record pe
 	r.storeLocked(key, &cachedRecord{term: shard.term, found: !none, record: record})
 }
 
-// beginCommit removes the records that a commit writes, and returns their valid entries. A lane
-// calls it before each commit, and endCommit after.
+// beginCommit removes the records that a commit writes, and returns their valid entries.
 func (r *recordCache) beginCommit(written map[recordKey]*recordState) map[recordKey]*cachedRecord {
 	r.mu.Lock()
 	defer r.mu.Unlock()

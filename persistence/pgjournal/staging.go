@@ -84,7 +84,7 @@ func (s *stagedEvent) stored() persistence.Event {
 	return e
 }
 
-// newStaging returns the empty state of a transaction over some batches. beginTransaction calls it.
+// newStaging returns the empty state of a transaction over some batches.
 func newStaging(items []item) *staging {
 	s := &staging{
 		items: items, outcomes: make([]persistence.Outcome, len(items)),

@@ -57,7 +57,7 @@ func timeOrZero(t *time.Time) time.Time {
 	return *t
 }
 
-// readTimers reads timers from a result. It fails with the server's error. Timers calls it.
+// readTimers reads timers from a result. It fails with the server's error.
 func readTimers(results pgx.BatchResults) ([]persistence.Timer, error) {
 	rows, err := results.Query()
 	if err != nil {

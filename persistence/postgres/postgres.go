@@ -61,7 +61,7 @@ type Migrations struct {
 }
 
 // Provider returns the migrator (goose) of these migrations for a database. It fails only for
-// embedded files that are malformed. The ledger's and the journal's migrations call it.
+// embedded files that are malformed.
 func (m Migrations) Provider(db *sql.DB) (*goose.Provider, error) {
 	const retrySeconds = 1
 	files, err := fs.Sub(m.Files, "migrations")

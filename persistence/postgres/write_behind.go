@@ -41,8 +41,7 @@ func NewWriteBehind[K comparable, V any](
 }
 
 // Put stores a value to be written and replaces an earlier one of its key. It returns the error of
-// Refuse or of the last write, and then stores nothing. The book's skipped positions and the
-// journal's cursors use it.
+// Refuse or of the last write, and then stores nothing.
 func (b *WriteBehind[K, V]) Put(key K, value V) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

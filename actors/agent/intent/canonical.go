@@ -27,7 +27,7 @@ const maxInteger = 1<<53 - 1
 // Canonical returns the canonical form of one JSON value by RFC 8785. The value must be I-JSON: no
 // duplicate names in an object, valid UTF-8 and no lone surrogate. The value is not changed. Any
 // other text is an error, with ErrDepth for values nested deeper than MaxDepth and ErrNumber for a
-// number out of range. Signing and verification of intents use it.
+// number out of range.
 func Canonical(value []byte) ([]byte, error) {
 	if err := checkJSON(value); err != nil {
 		return nil, err
@@ -41,7 +41,6 @@ func Canonical(value []byte) ([]byte, error) {
 
 // checkJSON fails for a text that is not I-JSON, with ErrDepth for values nested deeper than
 // MaxDepth, and with ErrNumber for an integer beyond 2^53 - 1 or another number beyond a float64.
-// Canonical calls it.
 func checkJSON(value []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(value))
 	for {

@@ -72,8 +72,7 @@ func onlyBlock(text string) (*pem.Block, error) {
 	return block, nil
 }
 
-// NewKey makes a key from 32 bytes of entropy. It fails only when entropy does. The registration of
-// an agent without a public key calls it.
+// NewKey makes a key from 32 bytes of entropy. It fails only when entropy does.
 func NewKey(entropy io.Reader) (ed25519.PrivateKey, error) {
 	var seed [ed25519.SeedSize]byte
 	if _, err := io.ReadFull(entropy, seed[:]); err != nil {

@@ -62,8 +62,7 @@ type Accounts struct {
 }
 
 // New returns the accounts of extended public keys in the form that wallets export (xpub, or zpub
-// for Bitcoin). "" gives no account of that family. A text that is not such a key is an error. The
-// settings of `purser serve` call it.
+// for Bitcoin). "" gives no account of that family. A text that is not such a key is an error.
 func New(evm, bitcoin string) (*Accounts, error) {
 	a := &Accounts{branches: map[Family]*hdkeychain.ExtendedKey{}}
 	for family, text := range map[Family]string{EVM: evm, Bitcoin: bitcoin} {
@@ -98,7 +97,7 @@ func parseAccountKey(text string) (*hdkeychain.ExtendedKey, error) {
 
 // Sandbox returns accounts of all families, made from SeedBytes of randomness. Their addresses must
 // not receive real funds. It fails for a seed of another length, and for one seed in 2^127 that
-// gives no key. The settings of a sandbox server call it.
+// gives no key.
 func Sandbox(seed []byte) (*Accounts, error) {
 	if len(seed) != SeedBytes {
 		return nil, fmt.Errorf("address: a seed has %d bytes", SeedBytes)
@@ -133,7 +132,7 @@ func (a *Accounts) Has(f Family) bool {
 
 // At returns the address of an index in its chain's spelling: EIP-55, bech32 of BIP-173, base58. It
 // fails with ErrFamily for a family without an account, for an index over MaxIndex, and for one
-// index in 2^127 that has no key. PrepareCheckout calls it for each new checkout session.
+// index in 2^127 that has no key.
 func (a *Accounts) At(f Family, index uint32) (string, error) {
 	if index > MaxIndex {
 		return "", fmt.Errorf("address: index %d is past the account's last", index)

@@ -89,7 +89,7 @@ func encodeAsStored(t *testing.T, e decision.Event) []byte {
 }
 
 // declaredTypes returns the event types that the sources of the package under test declare. It
-// fails the test when there are none. RequireGoldens calls it.
+// fails the test when there are none.
 func declaredTypes(t *testing.T) []string {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)

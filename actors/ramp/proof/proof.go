@@ -36,7 +36,7 @@ const (
 )
 
 // EVMAddress parses an address and returns it in EIP-55 spelling. A mixed-case text must already be
-// in that spelling. Any other text is ErrEVM. The command that adds a wallet calls it.
+// in that spelling. Any other text is ErrEVM.
 func EVMAddress(text string) (string, error) {
 	digits, prefixed := strings.CutPrefix(text, "0x")
 	account, err := hex.DecodeString(digits)

@@ -92,8 +92,7 @@ func (j *Judge) shownChain() []Block {
 	return j.History.Chain
 }
 
-// Unsettled returns the reported observations that are not final. It never fails. The watcher calls
-// it at its first step.
+// Unsettled returns the reported observations that are not final.
 func (j *Judge) Unsettled(context.Context, string) (open []partner.Observation, _ error) {
 	for _, key := range slices.Sorted(maps.Keys(j.reported)) {
 		if !j.finals[key] {

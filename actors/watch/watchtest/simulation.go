@@ -63,7 +63,7 @@ func (l *Simulation) Run(moves int) {
 func (l *Simulation) History() *History { return l.Node.History }
 
 // makeMove makes one random move: a new block, replaced blocks, another fault of the node, a
-// restart, reports that are refused, a new address, or a step of the watcher. Run calls it.
+// restart, reports that are refused, a new address, or a step of the watcher.
 func (l *Simulation) makeMove() {
 	switch rapid.IntRange(0, 11).Draw(l.T, "move") {
 	case 0, 1, 2:
@@ -114,8 +114,7 @@ func (l *Simulation) stepWatcher() {
 	}
 }
 
-// drawTransfers draws the transfers of a new block: at most two, sometimes in one transaction. The
-// move of a simulation that adds a block calls it.
+// drawTransfers draws the transfers of a new block: at most two, sometimes in one transaction.
 func (l *Simulation) drawTransfers() (all []Transfer) {
 	n := rapid.SampledFrom([]int{0, 0, 1, 1, 2}).Draw(l.T, "transfers")
 	together := rapid.Bool().Draw(l.T, "together")

@@ -30,8 +30,7 @@ func SocketPath(address string) (path string, isUnix bool) {
 }
 
 // Listen listens on host:port or on unix:/path. It replaces the socket of a killed server. It fails
-// for an address that is taken, and for a path with another kind of file. The serve command calls
-// it for every port.
+// for an address that is taken, and for a path with another kind of file.
 func Listen(address string) (net.Listener, error) {
 	path, isUnix := SocketPath(address)
 	if !isUnix {
@@ -89,7 +88,7 @@ func SocketTransport(path string) *http.Transport {
 }
 
 // DecodeBody decodes the body of an operator's command. An invalid body is the fault invalid_body,
-// whose message names the field. The handlers of the admin port's commands call it.
+// whose message names the field.
 func DecodeBody(body []byte, into any) error {
 	err := json.Unmarshal(body, into, json.RejectUnknownMembers(true))
 	if err == nil {

@@ -14,8 +14,7 @@ import (
 
 // Ask sends a command to the admin port of the server that runs on a data directory, and decodes
 // the answer. An answer of more than limit bytes is an error. It fails when no server runs on the
-// directory, for an answer other than 200, whose text it quotes, and for one that is not JSON. The
-// operator's commands call it.
+// directory, for an answer other than 200, whose text it quotes, and for one that is not JSON.
 func Ask[T any](ctx context.Context, data, command string, question any, limit int64) (answer T, err error) {
 	admin, err := datadir.PublishedAddress(data, "ADMIN_ADDR")
 	if err != nil {

@@ -1,6 +1,5 @@
 // Package apiclient is an HTTP client of one of Purser's servers: REST, the card network's port or
-// the admin port. The demo and the tests use it. It shares no request or answer types with the
-// servers.
+// the admin port. It shares no request or answer types with the servers.
 package apiclient
 
 import (
@@ -47,7 +46,7 @@ type Answer struct {
 }
 
 // New returns a client of the server at a base URL or unix:/path. It sends the bearer secret unless
-// that is empty, and keeps cookies. The demo and the load test use it.
+// that is empty, and keeps cookies.
 func New(base, bearer string) *Client {
 	jar, err := cookiejar.New(nil)
 	if err != nil {

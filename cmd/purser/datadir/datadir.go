@@ -45,8 +45,7 @@ var ErrInUse = errors.New("the data directory is in use by another purser")
 // Lock makes the data directory if it is missing and locks it. The lock ends with the process, even
 // after kill -9. A new directory is synced into its parents, so that a power loss does not lose it
 // together with the stores in it. It waits for another process's lock for a short time and then
-// fails with ErrInUse. It also fails for an unfinished restore and with the disk's error. The serve
-// command calls it.
+// fails with ErrInUse. It also fails for an unfinished restore and with the disk's error.
 func Lock(data string) (unlock func() error, err error) {
 	if err := pebblegate.MakeDir(vfs.Default, data); err != nil {
 		return nil, err
@@ -75,8 +74,7 @@ func LockExisting(data string) (unlock func() error, err error) {
 }
 
 // LockUnfinished locks a data directory in any state, also with an unfinished restore. It fails
-// with ErrInUse while another process holds the lock, and for a missing directory. A restore calls
-// it.
+// with ErrInUse while another process holds the lock, and for a missing directory.
 func LockUnfinished(data string) (unlock func() error, err error) {
 	file, err := os.OpenFile(filepath.Join(data, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -152,8 +150,7 @@ func RequireAuthorizer(data string, journal persistence.Journal) error {
 type Addresses struct{ REST, Network, Admin string }
 
 // Publish writes the addresses of the running servers into the data directory, for the commands
-// that ask a running server and for scripts. It fails only with the disk's error. The serve command
-// calls it.
+// that ask a running server and for scripts. It fails only with the disk's error.
 func Publish(data string, a Addresses) error {
 	text := fmt.Sprintf("HTTP_ADDR=%s\nAUTHORIZER_ADDR=%s\nADMIN_ADDR=%s\n", a.REST, a.Network, a.Admin)
 	return WriteDurably(AddressesFile(data), text)

@@ -21,8 +21,7 @@ func SplitSecrets(text string) []string {
 
 // NetworkSecret returns the first secret of the card network for a client of the server: that of
 // the file, else of the setting, else of the data directory. An empty file or setting is not used.
-// Source is the file, or PURSER_NETWORK_SECRET. It fails only when the file cannot be read. The
-// demo and the load test call it.
+// Source is the file, or PURSER_NETWORK_SECRET. It fails only when the file cannot be read.
 func NetworkSecret(data, setting, file string) (secret, source string, err error) {
 	source = "PURSER_NETWORK_SECRET"
 	if file == "" && setting == "" {

@@ -53,8 +53,7 @@ type JournalOptions struct {
 // OpenJournal opens the journal. It creates none beside an existing authorizer's store, because the
 // missing journal holds the events behind the authorizer's funds. It creates none in a database
 // while the directory has one. It fails then with the store's ErrNoStore and the repair in the
-// text, for a damaged or foreign store, and with the database's error. The serve command and the
-// repairs call it.
+// text, for a damaged or foreign store, and with the database's error.
 func (s Stores) OpenJournal(ctx context.Context, use JournalOptions) (persistence.Journal, error) {
 	use.MustExist = use.MustExist || authorizer.Exists(nil, AuthorizerDir(s.DataDir))
 	if s.DatabaseURL == "" {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Certificate is the certificate of the REST and the card network's port, with its key. Handshakes
-// may use it while it is read anew. A nil certificate is none: the ports are plain.
+// Certificate is the certificate of the REST and the card network's port, with its key. A nil
+// certificate is none: the ports are plain.
 type Certificate struct {
 	CertFile, KeyFile string
 	current           atomic.Pointer[tls.Certificate]
@@ -78,8 +78,7 @@ func (c *Certificate) ServerConfig() *tls.Config {
 }
 
 // Reload takes the files of the certificate when they have changed since the last look. A pair that
-// is not usable changes nothing. The error is that of the files, once for each change. The serve
-// command calls it at the start, at SIGHUP, and at an interval.
+// is not usable changes nothing. The error is that of the files, once for each change.
 func (c *Certificate) Reload() (changed bool, err error) {
 	cert, errCert := os.ReadFile(c.CertFile)
 	key, errKey := os.ReadFile(c.KeyFile)

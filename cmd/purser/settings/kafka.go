@@ -23,8 +23,7 @@ func (c kafkaConfig) TopicOptions() kafka.Options {
 	return kafka.Options{Brokers: c.Brokers, TLS: c.TLS, SASL: c.SASL}
 }
 
-// ReadKafka reads the settings KAFKA_*. The faults are added to f. The serve and topics commands
-// call it.
+// ReadKafka reads the settings KAFKA_*. The faults are added to f.
 func (f *Faults) ReadKafka(s Settings) kafkaConfig {
 	c := kafkaConfig{Brokers: f.brokers(s.KafkaBrokers)}
 	encrypted := f.OneOf("KAFKA_TLS", s.KafkaTLS, "true", "false") == "true"

@@ -24,7 +24,7 @@ func NewLogger(to io.Writer, c Config) *slog.Logger {
 
 // plainAttribute writes an error as its message, because the text format would write the stack
 // trace that Pebble's errors carry, over many lines. It redacts what looks like a secret of Purser
-// in any value. The handlers call it for every value of a line.
+// in any value.
 func plainAttribute(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:

@@ -72,8 +72,8 @@ func (c *Config) FindSecrets() error {
 }
 
 // Fingerprints returns the marks of the secrets that others sign with or show, and of the seed of
-// the sandbox's addresses. The data key has its own check, because nothing opens without it. It
-// never fails. The actors compare them at a start with those that the journal has.
+// the sandbox's addresses. The data key has its own check, because nothing opens without it. The
+// actors compare them at a start with those that the journal has.
 func (c *Config) Fingerprints(deployment ident.UUID) (secrets []actors.Secret) {
 	for _, held := range c.HeldSecrets() {
 		secret := actors.Secret{Name: held.File}
@@ -229,8 +229,7 @@ func NewSecret() (string, error) {
 }
 
 // MakeSecret makes a secret and keeps it in a file, readable by the owner alone and synced before
-// it is used. It fails without entropy and with the file system's error. `purser serve` calls it at
-// its first start for a secret that is not set, and `purser rotate` for one that is lost.
+// it is used. It fails without entropy and with the file system's error.
 func MakeSecret(path string) (string, error) {
 	secret, err := NewSecret()
 	if err != nil {
@@ -240,8 +239,7 @@ func MakeSecret(path string) (string, error) {
 }
 
 // OpenSealer makes a Sealer of the data keys of a setting, or of a data directory when the setting
-// is empty. It makes no key. It fails for a missing or unusable key. Commands that read personal
-// data call it.
+// is empty. It makes no key. It fails for a missing or unusable key.
 func OpenSealer(data, setting string) (*seal.Sealer, error) {
 	if setting == "" {
 		text, err := ReadSecret(filepath.Join(data, DataKeyFile))

@@ -52,7 +52,7 @@ func readSums(dir string) (secretSums, error) {
 }
 
 // write stores the sums in a directory, durably. Without sums it removes the file. It fails with
-// the file system's error. addSum and DropSum call it.
+// the file system's error.
 func (s secretSums) write(dir string) error {
 	path := filepath.Join(dir, SecretSumsFile)
 	if len(s) == 0 {

@@ -174,7 +174,7 @@ func (f *Faults) Add(name, format string, args ...any) {
 }
 
 // Config checks the settings and returns their meaning. The error names every fault. It never opens
-// a store or a port. The serve command calls it.
+// a store or a port.
 func (s Settings) Config() (Config, error) {
 	var f Faults
 	c := Config{HTTPAddr: s.HTTPAddr, AuthorizerAddr: s.AuthorizerAddr, AdminAddr: s.AdminAddr, DataDir: s.DataDir,
@@ -284,7 +284,7 @@ func (f *Faults) database(s Settings) string {
 }
 
 // brokers parses the comma-separated addresses of KAFKA_BROKERS; nil for none. A malformed address
-// is added to the faults. ReadKafka calls it.
+// is added to the faults.
 func (f *Faults) brokers(value string) []string {
 	if value == "" {
 		return nil

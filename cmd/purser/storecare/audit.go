@@ -85,7 +85,7 @@ func auditStores(ctx context.Context, p datadir.Stores) (report audit.Report, er
 
 // Audit compares the journal with the authorizer's store, and with the ledger in Postgres when
 // there is a database. between is the pause between reads. It fails when a store cannot be read; a
-// difference is in the report. `purser audit` and the admin port's audit command call it.
+// difference is in the report.
 func Audit(ctx context.Context, at datadir.Stores, journal persistence.Journal, engine *authorizer.Engine,
 	between time.Duration) (r audit.Report, err error) {
 	sources := audit.Sources{Journal: journal.(audit.Journal), Authorizer: audit.FromEngine(engine), Pause: between}

@@ -69,7 +69,7 @@ func requireOutsideStores(data, to string) error {
 
 // isWithin reports whether a directory is another one or in it, whatever links lead there. A
 // directory that does not exist is within none and has none within it. It fails for a path that
-// cannot be resolved. Backups call it to stay outside the stores.
+// cannot be resolved.
 func isWithin(outer, dir string) (bool, error) {
 	var resolved [2]string
 	for i, path := range []string{outer, dir} {
@@ -132,7 +132,7 @@ func (w *RoomWriter) Write(p []byte) (int, error) {
 
 // CheckpointBytes returns an upper bound of the bytes of the stores' checkpoints in a directory. On
 // the disk of its store a checkpoint links the tables, which takes no space. It fails only with the
-// disk's error. A backup calls it before it copies.
+// disk's error.
 func CheckpointBytes(to string, stores ...string) (total int64, err error) {
 	device, err := datadir.Device(to)
 	if err != nil {
@@ -158,8 +158,7 @@ func CheckpointBytes(to string, stores ...string) (total int64, err error) {
 }
 
 // treeBytes adds up the sizes of the files of a directory for which counts is true. A file that is
-// removed meanwhile counts 0. It fails for a directory that cannot be read. CheckpointBytes calls
-// it.
+// removed meanwhile counts 0. It fails for a directory that cannot be read.
 func treeBytes(dir string, counts func(name string) bool) (total int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -74,7 +74,6 @@ func (e *ExportNACHACmd) Run(out io.Writer) error {
 }
 
 // writeOwn creates a file that only its owner reads, and syncs it. It fails for a file that exists.
-// `purser export nacha` calls it.
 func writeOwn(name, text string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

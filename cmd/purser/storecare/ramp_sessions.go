@@ -246,7 +246,7 @@ func importSessions(ctx context.Context, system *processes.Product, lines []sess
 
 // compare reports whether a session is stored, and a field in which the stored one differs. It
 // ignores the status, which a report may have changed since. It fails for a malformed id, and when
-// the record cannot be read. importSessions calls it.
+// the record cannot be read.
 func (l *sessionLine) compare(ctx context.Context, system *processes.Product) (there bool, differs string, err error) {
 	slot, err := ident.SlotOf(l.ID)
 	if err != nil {

@@ -41,7 +41,7 @@ func (r *RebuildCmd) Run(out io.Writer) error {
 }
 
 // rebuild opens the journal, which must exist, and runs rebuildOn. It fails when the journal cannot
-// be opened, and as rebuildOn does. Run calls it.
+// be opened, and as rebuildOn does.
 func (r *RebuildCmd) rebuild(ctx context.Context, out io.Writer) error {
 	journal, err := r.OpenJournal(ctx, datadir.JournalOptions{MustExist: true})
 	if err != nil {
@@ -181,7 +181,7 @@ func rebuildInto(ctx context.Context, journal persistence.Journal, dir string) (
 }
 
 // count sets the numbers of rebuilt and of lost decisions of a rebuilt store. It fails with the
-// store's error. rebuildInto calls it.
+// store's error.
 func (r *rebuilt) count(engine *authorizer.Engine) error {
 	for shard, last := range r.relayed {
 		lost, err := engine.Rebuilder().Lost(ident.Shard(shard))

@@ -80,7 +80,7 @@ func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal
 }
 
 // readPending counts the decisions that the journal lacks, and reads the first of them. It fails
-// when the old store's log cannot be read. readOldLog calls it.
+// when the old store's log cannot be read.
 func (l *oldLog) readPending(engine *authorizer.Engine) error {
 	for i, told := range l.told {
 		shard := ident.Shard(i)
@@ -182,8 +182,7 @@ func (r *RebuildCmd) keepStricterIn(journal persistence.Journal, fresh string, o
 }
 
 // keepStricter keeps the stricter rule of an earlier authorizer's store and a fresh one that has
-// followed its journal. It fails with an error of either store. A rebuild and a restore that keeps
-// the authorizer call it.
+// followed its journal. It fails with an error of either store.
 func keepStricter(fresh, earlier authorizer.Options) (found authorizer.Stricter, err error) {
 	engine, err := authorizer.Open(fresh)
 	if err != nil {

@@ -56,7 +56,7 @@ func readRecords(ctx context.Context, journal persistence.Journal, sealer actors
 
 // ReadRecords reads a page of the documents of all workspaces' records of a kind, unsealed. next is
 // the cursor of the next page, "" on the last. It fails with invalid_query for another cursor, and
-// like readRecords. The operator's pages call it.
+// like readRecords.
 func ReadRecords(ctx context.Context, journal persistence.Journal, sealer actors.Sealer, kind, cursor string) (
 	documents []json.RawMessage, next string, err error) {
 	from, err := parseRecordsCursor(cursor)

@@ -238,7 +238,6 @@ func (s *Restoration) BuildAuthorizer() error {
 
 // authorizerOptions returns the options of the authorizer's store in a data directory: the one that
 // is being restored, or the one whose authorizer is kept. A failure of the store panics.
-// BuildAuthorizer and BuildJournal call it.
 func (s *Restoration) authorizerOptions(dataDir string) authorizer.Options {
 	return authorizer.Options{
 		Dir:        datadir.AuthorizerDir(dataDir),

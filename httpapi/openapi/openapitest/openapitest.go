@@ -40,7 +40,7 @@ type Answer struct {
 	Body         []byte
 }
 
-// Load reads the embedded description. It fails only for a defect of it. Tests call it.
+// Load reads the embedded description. It fails only for a defect of it.
 func Load() (*Description, error) {
 	document, err := openapi.Load()
 	if err != nil {
@@ -129,8 +129,7 @@ func usesLaterKeywords(s *openapi3.Schema) bool {
 		len(s.DependentRequired) > 0 || len(s.Defs) > 0 || s.ContentSchema != nil
 }
 
-// Judge returns how an answer departs from the description, or nil. Tests call it for each answer
-// of a server under test.
+// Judge returns how an answer departs from the description, or nil.
 func (d *Description) Judge(a Answer) error {
 	if err := d.judgeAnswer(a); err != nil {
 		return fmt.Errorf("%s %s: %d %.500s: %w", a.Method, a.Path, a.Status, a.Body, err)
@@ -207,7 +206,7 @@ func (d *Description) findOperation(a Answer) (operation *openapi3.Operation, kn
 }
 
 // judgeDescribed checks an answer against its operation. It fails for a status, a member or an
-// error code that the operation does not describe. judgeAnswer calls it.
+// error code that the operation does not describe.
 func (d *Description) judgeDescribed(operation *openapi3.Operation, a Answer, body any) error {
 	response := operation.Responses.Status(a.Status)
 	if response == nil {

@@ -70,8 +70,8 @@ func (t *transport) CloseIdleConnections() {
 // err is nil.
 type broken struct{ err error }
 
-// Read implements io.Reader. The client calls it at the end of the body. It returns no bytes, and
-// the error with which the body broke off, or io.EOF.
+// Read implements io.Reader. It returns no bytes, and the error with which the body broke off, or
+// io.EOF.
 func (b broken) Read([]byte) (int, error) {
 	if b.err == nil {
 		return 0, io.EOF

@@ -1,5 +1,5 @@
 // Package damagetest alters one place of a store on an in-memory disk, as a failing disk does, and
-// judges the start after it. The tests of every store use it.
+// judges the start after it.
 package damagetest
 
 import (
@@ -120,7 +120,7 @@ type target struct {
 }
 
 // targets returns the files of a store and the offsets in them that can be damaged: blocks that are
-// not all zero. Sweep calls it.
+// not all zero.
 func (d *Disk) targets(t testing.TB) []target {
 	names, err := d.FS.List(d.Dir)
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func (d *Disk) targets(t testing.TB) []target {
 }
 
 // draw chooses a file, a place in it and a kind of damage at random; half of the places are near a
-// file's end. Sweep calls it.
+// file's end.
 func draw(targets []target, random *rand.Rand) place {
 	of := targets[random.IntN(len(targets))]
 	offsets := of.offsets

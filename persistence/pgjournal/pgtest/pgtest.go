@@ -126,7 +126,7 @@ func memoryParent(dir string) string {
 }
 
 // startOnFreePort starts the server on a port that is not in use. It fails when the server does not
-// start. Start calls it.
+// start.
 func (s *Server) startOnFreePort() (err error) {
 	for range maxStarts {
 		s.port = nthPort(ports.Add(1))
@@ -163,7 +163,6 @@ func hostOr(host, other string) string {
 }
 
 // findPrograms returns the directory of initdb and postgres. Without one it fails with ErrAbsent.
-// Start calls it.
 func findPrograms() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		if path, err = filepath.EvalSymlinks(path); err == nil {
@@ -296,7 +295,7 @@ func (s *Server) exitError() error {
 }
 
 // probeSession opens a session and checks that it belongs to this server. It fails when no server
-// answers, or another one does. awaitReady calls it.
+// answers, or another one does.
 func (s *Server) probeSession(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -437,7 +436,7 @@ func reportAbsent(w io.Writer, what string, err error) int {
 }
 
 // dropTemplate removes the template database, and ends the server if the tests started it. It
-// returns the errors of both. Main calls it.
+// returns the errors of both.
 func (t *Templates) dropTemplate() error {
 	var err error
 	if t.name != "" {
