@@ -22,6 +22,7 @@ import (
 	"purser/actors/processes"
 	"purser/actors/webhook"
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -124,7 +125,7 @@ func (n *payerLog) snapshot() *payerLog {
 
 // startAnnouncer runs the webhook announcer until stop is called.
 func (w *testStack) startAnnouncer() (stop func()) {
-	subscription, err := persistence.Subscribe(persistence.SubscriptionOptions{Journal: w.journal,
+	subscription, err := consumer.Subscribe(consumer.Options{Journal: w.journal,
 		RetryMin: time.Millisecond})
 	require.NoError(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())

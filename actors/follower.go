@@ -10,6 +10,7 @@ import (
 	"purser/authorizer"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 // Limits of the follower.
@@ -79,7 +80,7 @@ func (f *follower) follow(ctx context.Context, sh *shard) {
 		}
 		if err != nil && ctx.Err() == nil {
 			f.Complain("follower", err, "shard", sh.id)
-			persistence.Pause(ctx, retryPause)
+			retry.Pause(ctx, retryPause)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"purser/actors/decision"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 // Limits of reactions.
@@ -202,13 +203,13 @@ func (x *reactor) runLine(ctx context.Context, sh *shard, line reactionLine) {
 		}
 		x.Complain("reaction "+line.reaction, err, "shard", sh.id, "workspace", line.workspace)
 		pause = min(max(2*pause, reactPause), reactPauseMax)
-		if !persistence.Pause(ctx, pause) {
+		if !retry.Pause(ctx, pause) {
 			return
 		}
 	}
 	for err := x.findPending(ctx, sh); err != nil; err = x.findPending(ctx, sh) {
 		x.Complain("pending reactions", err, "shard", sh.id)
-		if !persistence.Pause(ctx, reactPause) {
+		if !retry.Pause(ctx, reactPause) {
 			return
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 // Limits of the relay.
@@ -72,7 +73,7 @@ func (l *relayer) run(ctx context.Context, sh *shard) {
 				return
 			}
 			l.Complain("relay", err, "shard", sh.id)
-			if !persistence.Pause(ctx, retryPause) {
+			if !retry.Pause(ctx, retryPause) {
 				return
 			}
 			continue
@@ -93,7 +94,7 @@ func (l *relayer) run(ctx context.Context, sh *shard) {
 		rested := more
 		switch {
 		case err != nil:
-			rested = persistence.Pause(ctx, retryPause)
+			rested = retry.Pause(ctx, retryPause)
 		case !more:
 			rested = l.pauseUntilTurn(ctx, sh)
 		}
@@ -106,7 +107,7 @@ func (l *relayer) run(ctx context.Context, sh *shard) {
 // pauseUntilTurn pauses after a round until the shard's next turn, at least for relayMinPause. It
 // returns false when the context has ended.
 func (l *relayer) pauseUntilTurn(ctx context.Context, sh *shard) bool {
-	if !persistence.Pause(ctx, relayMinPause) {
+	if !retry.Pause(ctx, relayMinPause) {
 		return false
 	}
 	every := l.every
@@ -272,7 +273,7 @@ func (l *relayer) sendRun(ctx context.Context, sh *shard, workspace ident.UUID, 
 		case err == nil:
 			entries, unknown = entries[n:], 0
 		case unknown < maxUnknownRelays && (fault.Is(err, fault.Unavailable) || fault.Is(err, fault.OutcomeUnknown)):
-			if !persistence.Pause(ctx, retryPause) {
+			if !retry.Pause(ctx, retryPause) {
 				return entries, context.Cause(ctx)
 			}
 		default:

@@ -12,6 +12,7 @@ import (
 
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 // Limits of resealing.
@@ -144,7 +145,7 @@ func (e *resealer) resealKind(ctx context.Context, sh *shard, kind string) bool 
 			return true
 		}
 		after = last
-		if !persistence.Pause(ctx, resealPause) {
+		if !retry.Pause(ctx, resealPause) {
 			return false
 		}
 	}
@@ -156,7 +157,7 @@ func (e *resealer) pauseAfterFailure(ctx context.Context, err error) bool {
 		return false
 	}
 	e.log.Warn("resealing of personal documents failed; it is retried", "err", err, "again_after", resealRetry)
-	return persistence.Pause(ctx, resealRetry)
+	return retry.Pause(ctx, resealRetry)
 }
 
 // resealPage seals the stale documents of a page. It returns the number of records on the page and

@@ -27,6 +27,7 @@ import (
 	"purser/actors/workspace"
 	outbound "purser/httpapi/webhook"
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -369,7 +370,7 @@ func TestAnAnnouncementIsDeliveredOncePerSubscriber(t *testing.T) {
 	shard := h.ownerSlot().Shard()
 	events, err := h.journal.Events(t.Context(), shard, 0, 100)
 	require.NoError(t, err)
-	require.ErrorIs(t, handler.Handle(t.Context(), shard, events[1:]), persistence.ErrMoved)
+	require.ErrorIs(t, handler.Handle(t.Context(), shard, events[1:]), consumer.ErrMoved)
 	for range 3 {
 		require.NoError(t, handler.Handle(t.Context(), shard, events))
 	}
@@ -404,7 +405,7 @@ func TestTheAnnouncerReadsTheJournal(t *testing.T) {
 		return announceAdded(e)
 	}}
 	follow := func(until int) {
-		subscription, err := persistence.Subscribe(persistence.SubscriptionOptions{Journal: h.journal,
+		subscription, err := consumer.Subscribe(consumer.Options{Journal: h.journal,
 			RetryMin: time.Millisecond})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())

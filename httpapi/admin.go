@@ -25,7 +25,7 @@ import (
 	"github.com/fasthttp/router"
 
 	"purser/actors/fault"
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/httpapi/dashboard"
 )
 
@@ -60,7 +60,7 @@ type AdminConfig struct {
 	// Operator configures the pages for an operator's browser; nil serves none.
 	Operator *OperatorConfig
 	// Edge bounds connections. Bodies are few and short here, so fasthttp reads them.
-	Edge   drain.Options
+	Edge   front.Options
 	Logger *slog.Logger
 }
 
@@ -215,7 +215,7 @@ func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 }
 
 // Counts returns the port's connection counters.
-func (a *Admin) Counts() drain.Counts { return a.httpServer.Counts() }
+func (a *Admin) Counts() front.Counts { return a.httpServer.Counts() }
 
 // Serve answers requests from a listener until Shutdown, and then returns nil. It returns the error
 // of a listener that fails earlier. The serve command calls it.

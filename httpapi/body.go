@@ -9,7 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors/fault"
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/httpapi/webhook"
 	"purser/persistence/ident"
 )
@@ -84,7 +84,7 @@ func (e *edge) readBody(ctx *fasthttp.RequestCtx, c *call) error {
 	if ctx.IsGet() || ctx.IsHead() {
 		return nil
 	}
-	body, err := drain.ReadBody(ctx, c.route.bodyLimit())
+	body, err := front.ReadBody(ctx, c.route.bodyLimit())
 	if err != nil {
 		return bodyUnread(err, c.route.bodyLimit())
 	}
@@ -92,11 +92,11 @@ func (e *edge) readBody(ctx *fasthttp.RequestCtx, c *call) error {
 	return nil
 }
 
-// bodyUnread turns an error of drain.ReadBody into a fault: unavailable, body_too_large, or
+// bodyUnread turns an error of front.ReadBody into a fault: unavailable, body_too_large, or
 // malformedFault's. limit is the route's, in bytes.
 func bodyUnread(err error, limit int) *fault.Error {
 	switch {
-	case errors.Is(err, drain.ErrBudget):
+	case errors.Is(err, front.ErrBudget):
 		return fault.New(fault.Unavailable, "the server reads too many bodies at the moment; nothing changed")
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		return fault.New(fault.BodyTooLarge, fmt.Sprintf("a body of this route has at most %d bytes", limit))

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/httpapi/webhook"
 )
 
@@ -101,8 +101,8 @@ func TestUnverifiedReportsLimitTheirAddress(t *testing.T) {
 // request without one still fit.
 func TestAFullBudgetOfBodies(t *testing.T) {
 	t.Parallel()
-	budget := drain.NewBudget(12 << 10)
-	w := newWorld(t, func(c *Config) { c.Edge = drain.Options{Bodies: budget} })
+	budget := front.NewBudget(12 << 10)
+	w := newWorld(t, func(c *Config) { c.Edge = front.Options{Bodies: budget} })
 	tn := w.newTenant("ada")
 	w.ok(w.get(tn.all, "/api/workspaces"))
 	before := w.settled()

@@ -13,7 +13,7 @@ import (
 
 	"purser/actors/fault"
 	"purser/actors/workspace"
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/httpapi/mcp"
 	"purser/persistence/ident"
 )
@@ -102,7 +102,7 @@ func (c *call) slot() (ident.Slot, error) {
 // refused later. Every route and hosted page begins with it.
 func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
 	c := &call{route: r, now: now, method: string(ctx.Method()), path: string(ctx.URI().PathOriginal()),
-		peer: peerOf(drain.ClientOf(ctx)), params: map[string]string{}, query: map[string]string{}}
+		peer: peerOf(front.ClientOf(ctx)), params: map[string]string{}, query: map[string]string{}}
 	h := &ctx.Request.Header
 	read := func(name string) string { return string(h.Peek(name)) }
 	// A header that is given twice reads as "", which no check of a caller accepts.

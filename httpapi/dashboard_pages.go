@@ -16,7 +16,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/query"
 	"purser/actors/workspace"
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/httpapi/dashboard"
 	"purser/persistence/ident"
 )
@@ -131,7 +131,7 @@ func (h *pageHandlers) answerPage(ctx *fasthttp.RequestCtx, c *call) (a answer, 
 	defer h.startTimer(c)()
 	// The turn of unauthenticated callers ends before a form may wait, such as for the queue of
 	// passwords: each further connection needs one.
-	drain.EndTurn(ctx)
+	front.EndTurn(ctx)
 	if err := h.checkOrigin(c); err != nil {
 		return a, "", err
 	}

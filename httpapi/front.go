@@ -12,7 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"purser/actors/fault"
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 )
 
 // Front answers every request of a listener with 503 unavailable until Open gives it the server. It
@@ -25,9 +25,9 @@ type Front struct {
 // NewFront makes a front without a server: until Open, it answers 503 unavailable to every request,
 // so that the port listens while the stores recover. edge limits connections and bodies, and the
 // base URL is that of Config. The serve command calls it first.
-func NewFront(baseURL string, edge drain.Options, log *slog.Logger) *Front {
+func NewFront(baseURL string, edge front.Options, log *slog.Logger) *Front {
 	if edge.Bodies == nil {
-		edge.Bodies = drain.NewBudget(drain.DefaultBudget)
+		edge.Bodies = front.NewBudget(front.DefaultBudget)
 	}
 	f := &Front{}
 	f.httpServer = newHTTPServer(f.handleRequest, f.refuseMalformed, log, edge)
@@ -46,7 +46,7 @@ func (f *Front) Open(s *Server) { f.server.Store(s) }
 func (f *Front) Serve(ln net.Listener) error { return f.httpServer.Serve(ln) }
 
 // Counts returns the front's connection counters.
-func (f *Front) Counts() drain.Counts { return f.httpServer.Counts() }
+func (f *Front) Counts() front.Counts { return f.httpServer.Counts() }
 
 // Shutdown stops accepting requests and waits for the running ones, at most until the context ends.
 // It shuts down the server too. It returns the context's error when requests are still running

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp/fasthttputil"
 
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 )
 
 // TestAFrontRefusesUntilItIsGivenAServer calls the same port before and after Open, and then shuts
@@ -19,7 +19,7 @@ import (
 func TestAFrontRefusesUntilItIsGivenAServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	front, memory := NewFront("http://127.0.0.1", drain.Options{}, slog.New(slog.DiscardHandler)), fasthttputil.NewInmemoryListener()
+	front, memory := NewFront("http://127.0.0.1", front.Options{}, slog.New(slog.DiscardHandler)), fasthttputil.NewInmemoryListener()
 	served := make(chan error, 1)
 	go func() { served <- front.Serve(memory) }()
 	client := &http.Client{Transport: &http.Transport{

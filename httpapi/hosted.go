@@ -16,7 +16,7 @@ import (
 	"purser/actors/fault"
 	"purser/actors/partner/chain"
 	"purser/actors/query"
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/httpapi/web"
 	"purser/persistence/ident"
 )
@@ -52,7 +52,7 @@ func (h *checkoutHandlers) hostedHandler(handle func(*fasthttp.RequestCtx, *call
 		if err == nil {
 			err = h.readBody(ctx, c)
 		}
-		drain.EndTurn(ctx)
+		front.EndTurn(ctx)
 		defer h.startTimer(c)()
 		if err == nil {
 			protectPage(&ctx.Response.Header)

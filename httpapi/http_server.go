@@ -7,7 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 )
 
 // httpsOnlyFor is the max-age of Strict-Transport-Security.
@@ -15,14 +15,14 @@ const httpsOnlyFor = 365 * 24 * time.Hour
 
 // httpServer is a fasthttp server with this package's settings and a shutdown that drains.
 type httpServer struct {
-	*drain.Server
+	*front.Server
 	http *fasthttp.Server
 }
 
 // newHTTPServer applies the same settings to every HTTP port of this package. onError answers bytes
 // that are no request. New, NewFront and NewAdmin call it.
 func newHTTPServer(handler fasthttp.RequestHandler, onError func(*fasthttp.RequestCtx, error), log *slog.Logger,
-	edge drain.Options) *httpServer {
+	edge front.Options) *httpServer {
 	http := &fasthttp.Server{
 		Handler: handler, ErrorHandler: onError, Logger: quietLogger{log}, Concurrency: maxConnections,
 		ReadBufferSize: maxHeader, MaxRequestBodySize: wideBody, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
@@ -30,7 +30,7 @@ func newHTTPServer(handler fasthttp.RequestHandler, onError func(*fasthttp.Reque
 		DisablePreParseMultipartForm: true,
 		SecureErrorLogMessage:        true,
 	}
-	return &httpServer{drain.New(http, edge), http}
+	return &httpServer{front.New(http, edge), http}
 }
 
 // requireHTTPS adds Strict-Transport-Security to every answer to a request over https. Call it
@@ -38,7 +38,7 @@ func newHTTPServer(handler fasthttp.RequestHandler, onError func(*fasthttp.Reque
 func (d *httpServer) requireHTTPS() {
 	only := "max-age=" + strconv.Itoa(int(httpsOnlyFor/time.Second))
 	require := func(ctx *fasthttp.RequestCtx) {
-		if drain.IsSecure(ctx) {
+		if front.IsSecure(ctx) {
 			ctx.Response.Header.Set(fasthttp.HeaderStrictTransportSecurity, only)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"purser/actors"
 	"purser/actors/fairshare"
 	"purser/actors/fault"
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 )
 
 // badReportsPerAddress is the limit of reports per address and minute that fail verification. It
@@ -207,10 +207,10 @@ func limiterFault() error {
 	return &waitError{fault: f, wait: fullSweepPause}
 }
 
-// peerOf returns the name under which the limits count an address of drain.ClientOf: an IPv4
+// peerOf returns the name under which the limits count an address of front.ClientOf: an IPv4
 // address, or the /64 network of an IPv6 address.
 func peerOf(address netip.Addr) string {
-	if peer := drain.PeerOf(address); !peer.IsSingleIP() {
+	if peer := front.PeerOf(address); !peer.IsSingleIP() {
 		return peer.String()
 	}
 	return address.String()

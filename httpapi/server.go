@@ -28,7 +28,7 @@ import (
 	"purser/actors/processes"
 	"purser/actors/query"
 	"purser/actors/reports"
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/httpapi/dashboard"
 	"purser/httpapi/mail"
 	"purser/httpapi/password"
@@ -133,7 +133,7 @@ type Config struct {
 	// Processors is the number of processors; zero is GOMAXPROCS. Long scans leave one free.
 	Processors int
 	// Edge bounds connections and bodies when the server listens without a Front.
-	Edge     drain.Options
+	Edge     front.Options
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
 }
@@ -169,7 +169,7 @@ func (c *Config) ensureDefaults() {
 		c.WebhookGuard = webhook.NewGuard(false, nil)
 	}
 	if c.Edge.Bodies == nil {
-		c.Edge.Bodies = drain.NewBudget(drain.DefaultBudget)
+		c.Edge.Bodies = front.NewBudget(front.DefaultBudget)
 	}
 	if c.Full == nil {
 		c.Full = func(FullDisk) error { return nil }
@@ -330,7 +330,7 @@ func (s *Server) serveRoute(ctx *fasthttp.RequestCtx, r *route) {
 			countRefusal(ctx, a)
 		}
 		if r.rpc {
-			a = asRPC(a, drain.Arrived(ctx))
+			a = asRPC(a, front.Arrived(ctx))
 		}
 	}
 	s.writeAnswer(ctx, a)
@@ -342,7 +342,7 @@ func (s *Server) serveRoute(ctx *fasthttp.RequestCtx, r *route) {
 // are not the client's fault and do not count.
 func countRefusal(ctx *fasthttp.RequestCtx, a answer) {
 	if a.status < fasthttp.StatusInternalServerError {
-		drain.CountRefusal(ctx)
+		front.CountRefusal(ctx)
 	}
 }
 
@@ -363,12 +363,12 @@ func (s *Server) checkAndRun(ctx *fasthttp.RequestCtx, c *call) (answer, error) 
 	r := c.route
 	// Verifying a signature costs processor time alone; any other caller is looked up at an actor.
 	if r.auth != authPartner {
-		drain.EndTurn(ctx)
+		front.EndTurn(ctx)
 	}
 	if err := s.admitCaller(c); err != nil {
 		return answer{}, err
 	}
-	drain.EndTurn(ctx)
+	front.EndTurn(ctx)
 	if err := s.requireRoom(c); err != nil {
 		return answer{}, err
 	}
@@ -459,7 +459,7 @@ func (s *Server) refuseUnrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 	var err error = f
 	if framing := checkFraming(ctx); framing != nil {
 		err = framing
-	} else if limited := s.limits.countAddress(peerOf(drain.ClientOf(ctx))); limited != nil {
+	} else if limited := s.limits.countAddress(peerOf(front.ClientOf(ctx))); limited != nil {
 		err = limited
 	}
 	s.writeRefusal(ctx, err)

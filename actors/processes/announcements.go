@@ -11,6 +11,7 @@ import (
 	"purser/actors/query"
 	"purser/actors/webhook"
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -66,17 +67,17 @@ type announcer struct {
 
 // Announcer returns the consumer of the journal that queues webhooks. It is for one subscription,
 // which the server makes at its start; a nil table announces nothing.
-func (w *Webhooks) Announcer(table Announcements) persistence.Handler {
+func (w *Webhooks) Announcer(table Announcements) consumer.Handler {
 	return &announcer{w.runtime, w.journal, w.listener, table}
 }
 
-// Position implements persistence.Handler: it returns the announcer's stored cursor, and fails only
+// Position implements consumer.Handler: it returns the announcer's stored cursor, and fails only
 // when the journal cannot be read.
 func (a *announcer) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
 	return a.journal.Cursor(ctx, announcerCursor, shard)
 }
 
-// Handle implements persistence.Handler: the subscription calls it with the next events of a shard.
+// Handle implements consumer.Handler: the subscription calls it with the next events of a shard.
 // It stops at the first event that fails, saves the cursor after the events before it, and returns
 // the error. It fails with ErrMoved for events that do not begin after the cursor, for a damaged
 // event, and when the journal or an endpoint's actor does not answer.
@@ -86,7 +87,7 @@ func (a *announcer) Handle(ctx context.Context, shard ident.Shard, events []pers
 		return err
 	}
 	if at+1 != events[0].Position {
-		return persistence.ErrMoved
+		return consumer.ErrMoved
 	}
 	start := at
 	for i := range events {

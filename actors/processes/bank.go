@@ -10,7 +10,7 @@ import (
 	"purser/actors/balance"
 	"purser/actors/fairshare"
 	"purser/actors/partner"
-	"purser/persistence"
+	"purser/persistence/retry"
 )
 
 // Limits of the calls to the bank about payouts and conversions.
@@ -111,7 +111,7 @@ func (b *bankOrders) recordAnswer(ctx context.Context, workspace, id string, ans
 			return
 		}
 		b.log.Warn("the bank's answer is not noted yet", "order", id, "err", err)
-		persistence.Pause(ctx, answerPause)
+		retry.Pause(ctx, answerPause)
 	}
 }
 

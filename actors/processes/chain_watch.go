@@ -16,6 +16,7 @@ import (
 	"purser/actors/watch"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 // Limits of the watchers of chains.
@@ -137,7 +138,7 @@ func (w *chainWatch) readShardUntilRead(ctx context.Context, shard ident.Shard) 
 		if ctx.Err() == nil {
 			w.runtime.Complain("read the watched sessions", err, "shard", shard)
 		}
-		if !persistence.Pause(ctx, watchReadPause) {
+		if !retry.Pause(ctx, watchReadPause) {
 			return context.Cause(ctx)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"purser/authorizer/drain"
 	"purser/authorizer/forwarded"
+	"purser/authorizer/front"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 )
@@ -48,9 +48,9 @@ type Options struct {
 	// included; 0: no bound.
 	AtOnce int
 	// Refusals bounds the refused messages per second of a peer without the secret; see
-	// drain.Options.
+	// front.Options.
 	Refusals int
-	// Proxies, ProxyProtocol and TLS are those of drain.Options.
+	// Proxies, ProxyProtocol and TLS are those of front.Options.
 	Proxies       forwarded.Networks
 	ProxyProtocol bool
 	TLS           *tls.Config
@@ -101,7 +101,7 @@ type Server struct {
 	options  Options
 	secrets  secrets
 	http     fasthttp.Server
-	drained  *drain.Server // serves http
+	drained  *front.Server // serves http
 	pulse    pulse
 	messages sync.Pool // holds *hold.Message
 }
@@ -134,7 +134,7 @@ func New(options Options) (*Server, error) {
 		DisablePreParseMultipartForm: true,
 		Logger:                       quiet{},
 	}
-	s.drained = drain.New(&s.http, drain.Options{Connections: options.MaxConnections, PerPeer: options.MaxPerPeer, AtOnce: options.AtOnce,
+	s.drained = front.New(&s.http, front.Options{Connections: options.MaxConnections, PerPeer: options.MaxPerPeer, AtOnce: options.AtOnce,
 		Refusals: options.Refusals, Proxies: options.Proxies, ProxyProtocol: options.ProxyProtocol, TLS: options.TLS})
 	return s, nil
 }
@@ -157,7 +157,7 @@ func (s *Server) Serve(ln net.Listener) error {
 }
 
 // Counts returns the server's connection counters.
-func (s *Server) Counts() drain.Counts { return s.drained.Counts() }
+func (s *Server) Counts() front.Counts { return s.drained.Counts() }
 
 // Shutdown accepts no new connection, waits for the running requests and returns when they are
 // answered or ctx ends. It returns the context's error when requests are still running then.
@@ -196,7 +196,7 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	case !s.admitsRequest(ctx):
 		respondError(ctx, fasthttp.StatusUnauthorized, codeUnauthorized, "")
 	default:
-		drain.Vouch(ctx)
+		front.Vouch(ctx)
 		s.decide(ctx, kind)
 	}
 }
@@ -307,7 +307,7 @@ const answerBytes = 1024
 func respondError(ctx *fasthttp.RequestCtx, status int, code, message string) {
 	var buffer [answerBytes]byte
 	respondJSON(ctx, status, appendError(buffer[:0], code, message))
-	drain.CountRefusal(ctx)
+	front.CountRefusal(ctx)
 }
 
 func respondJSON(ctx *fasthttp.RequestCtx, status int, body []byte) {

@@ -23,8 +23,8 @@ import (
 
 	"purser/bench"
 	"purser/httpapi/webhook"
-	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 // Floods come from addresses of the loopback network that neither swipes nor other callers have.
@@ -124,7 +124,7 @@ func (f flood) attackUntilDone(ctx context.Context, address string) {
 						stop()
 						_ = conn.Close()
 					}
-					persistence.Pause(ctx, floodPause*connectionsPerAddress)
+					retry.Pause(ctx, floodPause*connectionsPerAddress)
 				}
 			})
 		}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"purser/persistence"
 	"purser/persistence/book"
+	"purser/persistence/consumer"
 )
 
 // bookWithin bounds how long a start waits for the book to be made.
@@ -14,7 +14,7 @@ const bookWithin = 10 * time.Second
 // openBook makes the consumer that keeps the ledger in tables of Postgres. A journal in the data
 // directory has none, and openBook returns nil. It fails for an unusable database URL; a database
 // that does not answer is only logged. startConsumers calls it.
-func openBook(ctx context.Context, m *daemon) (persistence.Handler, error) {
+func openBook(ctx context.Context, m *daemon) (consumer.Handler, error) {
 	if m.config.DatabaseURL == "" {
 		return nil, nil
 	}

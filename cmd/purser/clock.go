@@ -18,6 +18,7 @@ import (
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/datadir"
 	"purser/persistence"
+	"purser/persistence/tail"
 )
 
 // Pace of the trusted clock.
@@ -143,8 +144,8 @@ func (c *trustedClock) publishPace() {
 	next := clockPace{at: c.guard.Trusted(), wall: c.guard.Mark().Wall, elapsed: c.clocks.elapsed(), halved: c.guard.Ahead(),
 		suspect: c.guard.Suspect()}
 	if before := c.pace.Load(); before != nil {
-		if said := before.timeAfter(next.elapsed); said.After(next.at) {
-			next.at = said
+		if at := before.timeAfter(next.elapsed); at.After(next.at) {
+			next.at = at
 		}
 	}
 	c.pace.Store(&next)
@@ -285,7 +286,7 @@ func (c *trustedClock) trustJournal(ctx context.Context, journal persistence.Jou
 	if c == nil {
 		return nil
 	}
-	newest, err := persistence.NewestEventTime(ctx, journal)
+	newest, err := tail.NewestEventTime(ctx, journal)
 	if err != nil {
 		return asTransient(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/cmd/purser/adminport"
 )
 
@@ -33,7 +33,7 @@ func (m *daemon) shareEdge(context.Context) error {
 	if err == nil {
 		m.shares, err = shareDescriptors(limit, m.config.Connections)
 	}
-	m.bodies = drain.NewBudget(m.config.BodyBudget)
+	m.bodies = front.NewBudget(m.config.BodyBudget)
 	return err
 }
 
@@ -112,7 +112,7 @@ type edge struct {
 type port struct {
 	name   string
 	limit  int
-	counts func() drain.Counts
+	counts func() front.Counts
 	again  atomic.Int64
 }
 
@@ -139,7 +139,7 @@ func newEdge() *edge {
 }
 
 // addPort adds a port. The collector may be registered before.
-func (e *edge) addPort(name string, limit int, counts func() drain.Counts) {
+func (e *edge) addPort(name string, limit int, counts func() front.Counts) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ports = append(e.ports, &port{name: name, limit: limit, counts: counts})
@@ -190,7 +190,7 @@ func (e *edge) Collect(to chan<- prometheus.Metric) {
 
 // registerEdge registers the metrics of the ports and of the memory for bodies. It fails when a
 // name is registered twice. startAdmin calls it.
-func registerEdge(registry *prometheus.Registry, e *edge, bodies *drain.Budget) error {
+func registerEdge(registry *prometheus.Registry, e *edge, bodies *front.Budget) error {
 	return registerAll(registry, e,
 		gaugeOf("purser_body_budget_bytes", "Memory that request bodies may take.",
 			func() float64 { return float64(bodies.Max()) }),

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/cmd/purser/settings"
 )
 
@@ -64,7 +64,7 @@ func (b *failsOnceServer) Shutdown(context.Context) error { close(b.shut); retur
 func TestFailedListenerIsReopened(t *testing.T) {
 	for _, name := range []string{portREST, portAdmin, portNetwork} {
 		m := newDaemon(settings.Config{}, slog.New(slog.DiscardHandler))
-		m.edge.addPort(name, 1, func() drain.Counts { return drain.Counts{} })
+		m.edge.addPort(name, 1, func() front.Counts { return front.Counts{} })
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		s := &failsOnceServer{served: make(chan net.Listener, 1), shut: make(chan struct{})}

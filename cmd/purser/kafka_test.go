@@ -18,9 +18,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"purser/cmd/purser/loadtest"
-	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
+	"purser/persistence/retry"
 )
 
 // The addresses of a running Apache Kafka that the process tests use in place of kfake, and the id
@@ -65,7 +65,7 @@ func startBroker(t *testing.T) *broker {
 			if err == nil || time.Now().After(deadline) {
 				return err
 			}
-			if !persistence.Pause(t.Context(), pollInterval) {
+			if !retry.Pause(t.Context(), pollInterval) {
 				return t.Context().Err()
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/apiclient"
-	"purser/persistence"
+	"purser/persistence/retry"
 )
 
 const (
@@ -344,7 +344,7 @@ func (w *witness) checkTreasury(t *testing.T, p *process, tn *tenant, where stri
 				where, shown, funds, held)
 			return
 		}
-		require.True(t, persistence.Pause(t.Context(), pollInterval))
+		require.True(t, retry.Pause(t.Context(), pollInterval))
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 
 	"purser/cmd/purser/apiclient"
 	"purser/httpapi/webhook"
-	"purser/persistence"
+	"purser/persistence/retry"
 )
 
 // The size of a storm of customers.
@@ -237,7 +237,7 @@ func (m *checkoutStorm) runUntilKilled(t *testing.T, p *process, one *merchant, 
 					Body: marshal(sandboxReorganisation{Chain: customerChain, Depth: reorganisedBlocks})})) {
 				return
 			}
-			for persistence.Pause(ctx, customerPollInterval) {
+			for retry.Pause(ctx, customerPollInterval) {
 				a, err := p.client(p.rest, one.bearer).Send(ctx,
 					apiclient.Request{Method: "GET", Path: "/api/v1/checkout/sessions/" + l.id})
 				if !count(a, err) {

@@ -15,8 +15,8 @@ import (
 
 	"purser/actors/partner/bankhttp"
 	"purser/cmd/purser/apiclient"
-	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 // The size of a storm of conversions, which runs at the same time as the storm of payouts.
@@ -234,7 +234,7 @@ func (x *converter) awaitDeskReports(t *testing.T, p *process, last bool) {
 	t.Helper()
 	waiting, before := x.conversionsByID(t), -1
 	p.awaitWithin(t, reportTimeout, "the desk's reports", func() bool {
-		persistence.Pause(t.Context(), settlePollInterval)
+		retry.Pause(t.Context(), settlePollInterval)
 		shown := x.statuses(t, p, slices.Collect(maps.Keys(waiting)))
 		known, limbo := orderCounts(t, x.bank, ident.Conversion), 0
 		for id, status := range shown {

@@ -28,8 +28,8 @@ import (
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/demo"
 	"purser/httpapi/webhook"
-	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 // The size of a storm of payouts.
@@ -282,7 +282,7 @@ func (s *payer) swipeUntilCutOff(t *testing.T, ctx context.Context, p *process, 
 			s.cut.Add(1)
 			return
 		}
-		if !persistence.Pause(ctx, 10*time.Millisecond) {
+		if !retry.Pause(ctx, 10*time.Millisecond) {
 			t.Log("the storm ended before the kill")
 		}
 	}
@@ -305,7 +305,7 @@ func (s *payer) repeatOrders(t *testing.T, p *process, orders []*payoutOrder) {
 func (s *payer) awaitBankReports(t *testing.T, p *process, launched time.Time) {
 	t.Helper()
 	p.awaitWithin(t, reportTimeout, "the bank's reports", func() bool {
-		persistence.Pause(t.Context(), settlePollInterval)
+		retry.Pause(t.Context(), settlePollInterval)
 		known := orderCounts(t, s.bank, ident.Payout)
 		return !slices.ContainsFunc(s.listPayouts(t, p), func(shown shownPayout) bool {
 			if !payoutOpen(shown.Status) {

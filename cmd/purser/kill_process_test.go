@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/apiclient"
-	"purser/persistence"
 	"purser/persistence/pgjournal/pgtest"
+	"purser/persistence/retry"
 )
 
 // Timeouts of waits, and the interval between two polls.
@@ -275,7 +275,7 @@ func (p *process) awaitWithin(t *testing.T, within time.Duration, what string, h
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	for !holds() {
-		if !persistence.Pause(ctx, pollInterval) {
+		if !retry.Pause(ctx, pollInterval) {
 			require.NoError(t, ctx.Err(), "waiting for %s; the last lines of the process:\n%s", what,
 				p.log.tail(logTailLines))
 		}
@@ -339,7 +339,7 @@ func sendUntilKnown(ctx context.Context, c *apiclient.Client, r apiclient.Reques
 		if err != nil || !again || time.Now().After(deadline) {
 			return a, err
 		}
-		if !persistence.Pause(ctx, pollInterval) {
+		if !retry.Pause(ctx, pollInterval) {
 			return apiclient.Answer{}, ctx.Err()
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/demo"
-	"purser/persistence"
 	"purser/persistence/money"
+	"purser/persistence/retry"
 )
 
 // The size of a storm of ramp orders.
@@ -226,7 +226,7 @@ func (s *rampCustomer) repeatOrders(t *testing.T, p *process, orders []*rampOrde
 func (s *rampCustomer) awaitRampReports(t *testing.T, p *process, full bool) {
 	t.Helper()
 	p.awaitWithin(t, rampReportTimeout, "the ramp's reports", func() bool {
-		persistence.Pause(t.Context(), settlePollInterval)
+		retry.Pause(t.Context(), settlePollInterval)
 		before := s.treasury(t, p)
 		s.readOrders(t, p)
 		processing := 0

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"purser/cmd/purser/apiclient"
-	"purser/persistence"
+	"purser/persistence/retry"
 )
 
 // The size of a storm: concurrent clients of one server, until the server is signalled.
@@ -155,7 +155,7 @@ func (s *storm) sendMessage(m *message, noted, inFlight *atomic.Int64) bool {
 
 func (s *storm) runSwiper(r *rand.Rand) {
 	for !s.stopped() {
-		persistence.Pause(s.ctx, s.pauseBetweenSwipes)
+		retry.Pause(s.ctx, s.pauseBetweenSwipes)
 		tn := s.tenants[r.IntN(len(s.tenants))]
 		sw := s.newSwipe(tn, tn.randomToken(r), 1_00+r.Int64N(50_00), r.IntN(4) == 0)
 		m := sw.messages[0]

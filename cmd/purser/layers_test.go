@@ -30,32 +30,37 @@ var (
 		"persistence":         {"persistence/ident"},
 		"persistence/archive": {"persistence", "persistence/ident"},
 		"persistence/book": {
-			"persistence", "persistence/ident", "persistence/money", "persistence/postgres",
+			"persistence", "persistence/consumer", "persistence/ident", "persistence/money", "persistence/postgres",
 		},
-		"persistence/ident":                 {},
-		"persistence/journaltest":           {"persistence", "persistence/archive", "persistence/ident"},
-		"persistence/kafka":                 {"persistence", "persistence/ident"},
+		"persistence/consumer":    {"persistence", "persistence/ident", "persistence/retry"},
+		"persistence/ident":       {},
+		"persistence/journaltest": {"persistence", "persistence/archive", "persistence/ident", "persistence/tail"},
+		"persistence/kafka": {
+			"persistence", "persistence/consumer", "persistence/ident", "persistence/retry",
+		},
 		"persistence/money":                 {},
 		"persistence/pebblegate":            {},
 		"persistence/pebblegate/damagetest": {},
-		"persistence/pebblejournal":         {"persistence", "persistence/ident", "persistence/pebblegate"},
-		"persistence/pgjournal":             {"persistence", "persistence/ident", "persistence/postgres"},
+		"persistence/pebblejournal":         {"persistence", "persistence/ident", "persistence/pebblegate", "persistence/tail"},
+		"persistence/pgjournal":             {"persistence", "persistence/ident", "persistence/postgres", "persistence/tail"},
 		"persistence/pgjournal/pgtest":      {},
 		"persistence/postgres":              {},
+		"persistence/retry":                 {},
+		"persistence/tail":                  {"persistence", "persistence/ident"},
 
 		"authorizer":           {"authorizer/hold", "persistence/ident", "persistence/money", "persistence/pebblegate"},
-		"authorizer/drain":     {"authorizer/forwarded"},
+		"authorizer/front":     {"authorizer/forwarded"},
 		"authorizer/forwarded": {},
 		"authorizer/hold":      {"persistence/ident", "persistence/money"},
 		"authorizer/memtable":  {"persistence/ident"},
 		"authorizer/network": {
-			"authorizer/drain", "authorizer/forwarded", "authorizer/hold", "persistence/ident", "persistence/money",
+			"authorizer/front", "authorizer/forwarded", "authorizer/hold", "persistence/ident", "persistence/money",
 		},
 		"authorizer/wal": {"persistence/pebblegate"},
 
 		"actors": {
 			"actors/balance", "actors/decision", "actors/fault", "authorizer", "authorizer/hold",
-			"persistence", "persistence/ident", "persistence/money",
+			"persistence", "persistence/ident", "persistence/money", "persistence/retry",
 		},
 		"actors/agent":        {"actors/agent/intent", "actors/decision", "actors/fault"},
 		"actors/agent/intent": {},
@@ -97,7 +102,7 @@ var (
 			"actors/checkout", "actors/checkout/address", "actors/counterparty", "actors/decision",
 			"actors/derivation", "actors/fairshare", "actors/fault", "actors/partner", "actors/query",
 			"actors/ramp", "actors/user", "actors/watch", "actors/webhook", "actors/workspace", "authorizer",
-			"persistence", "persistence/ident", "persistence/money",
+			"persistence", "persistence/consumer", "persistence/ident", "persistence/money", "persistence/retry",
 		},
 		"actors/query": {
 			"actors", "actors/agent", "actors/balance", "actors/card", "actors/cardholder", "actors/checkout",
@@ -121,7 +126,7 @@ var (
 			"actors/card", "actors/cardholder", "actors/checkout", "actors/counterparty", "actors/decision",
 			"actors/fairshare", "actors/fault", "actors/partner/chain", "actors/processes", "actors/query",
 			"actors/ramp", "actors/reports", "actors/user", "actors/webhook", "actors/workspace",
-			"authorizer/drain", "httpapi/dashboard", "httpapi/guides",
+			"authorizer/front", "httpapi/dashboard", "httpapi/guides",
 			"httpapi/mail", "httpapi/mcp", "httpapi/openapi", "httpapi/password", "httpapi/reference", "httpapi/statement",
 			"httpapi/web", "httpapi/webhook", "persistence/ident", "persistence/money",
 		},
@@ -140,7 +145,7 @@ var (
 		"bench": {},
 
 		"cmd/purser/adminport": {"actors/fault", "cmd/purser/datadir"},
-		"cmd/purser/apiclient": {"authorizer/hold", "cmd/purser/adminport", "persistence"},
+		"cmd/purser/apiclient": {"authorizer/hold", "cmd/purser/adminport", "persistence/retry"},
 		"cmd/purser/buildinfo": {},
 		"cmd/purser/datadir": {
 			"authorizer", "persistence", "persistence/ident", "persistence/pebblegate",
@@ -148,11 +153,11 @@ var (
 		},
 		"cmd/purser/demo": {
 			"actors/agent/intent", "cmd/purser/adminport", "cmd/purser/apiclient", "cmd/purser/buildinfo",
-			"cmd/purser/datadir", "persistence", "persistence/ident", "persistence/money",
+			"cmd/purser/datadir", "persistence/ident", "persistence/money", "persistence/retry",
 		},
 		"cmd/purser/loadtest": {
 			"bench", "cmd/purser/adminport", "cmd/purser/datadir", "cmd/purser/settings", "cmd/purser/tuning",
-			"persistence",
+			"persistence/retry",
 		},
 		"cmd/purser/settings": {
 			"actors", "actors/balance", "actors/checkout", "actors/checkout/address", "actors/partner/chain",

@@ -17,8 +17,8 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
-	"purser/persistence"
 	"purser/persistence/pgjournal/pgtest"
+	"purser/persistence/retry"
 )
 
 // The number of failed commits that each subtest needs, and the size and timing of its cuts.
@@ -166,7 +166,7 @@ func (s *byteCutter) start() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	s.cancel = cancel
 	s.work.Go(func() {
-		for persistence.Pause(ctx, cutInterval+rand.N(cutInterval)) {
+		for retry.Pause(ctx, cutInterval+rand.N(cutInterval)) {
 			s.cut()
 		}
 	})
@@ -185,7 +185,7 @@ func (s *byteCutter) cut() {
 		return
 	}
 	s.cuts.Add(1)
-	persistence.Pause(s.t.Context(), cutDuration)
+	retry.Pause(s.t.Context(), cutDuration)
 	if err := s.proxy.Toxics.RemoveToxic(context.Background(), name); err != nil {
 		s.t.Error(err)
 	}

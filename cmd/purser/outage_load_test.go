@@ -18,7 +18,7 @@ import (
 
 	"purser/bench"
 	"purser/cmd/purser/apiclient"
-	"purser/persistence"
+	"purser/persistence/retry"
 )
 
 // outageTimes is the rate of swipes per second, and the duration of the load before, during and
@@ -155,7 +155,7 @@ func (o *outage) startSwipes(t *testing.T) *swipeLoad {
 	case <-l.ended:
 		require.FailNow(t, "no swipes", "%v", l.err)
 	}
-	require.True(t, persistence.Pause(t.Context(), o.before))
+	require.True(t, retry.Pause(t.Context(), o.before))
 	return l
 }
 
@@ -183,7 +183,7 @@ func (o *outage) sendDuringOutage(t *testing.T, until time.Time, card string, da
 		if !time.Now().Before(until) {
 			return
 		}
-		require.True(t, persistence.Pause(t.Context(), 20*pollInterval))
+		require.True(t, retry.Pause(t.Context(), 20*pollInterval))
 	}
 }
 
@@ -215,7 +215,7 @@ func (o *outage) checkHealthReports(t *testing.T, database, kafka bool) {
 		})
 		o.p.await(t, "a backlog", func() bool { return o.p.scrape(t)["purser_backlog_entries"] > 0 })
 	} else if !o.ready(t) { // a slow machine may have missed one probe of the journal
-		require.True(t, persistence.Pause(t.Context(), probeTimeout))
+		require.True(t, retry.Pause(t.Context(), probeTimeout))
 		require.True(t, o.ready(t), "the server is not ready after two probes of the journal")
 	}
 	if kafka && !database {

@@ -16,6 +16,7 @@ import (
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/settings"
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
 	"purser/persistence/pgjournal/pgtest"
@@ -300,7 +301,7 @@ func (r *countingConsumer) Handle(_ context.Context, shard ident.Shard, events [
 	case r.refuse:
 		return persistence.ErrUnavailable
 	case events[0].Position != r.positions[shard]+1:
-		return persistence.ErrMoved
+		return consumer.ErrMoved
 	}
 	r.positions[shard] += uint64(len(events))
 	return nil
@@ -345,8 +346,8 @@ func demoWithFailingConsumer(t *testing.T, config settings.Config) {
 	r := &countingConsumer{refuse: true}
 	m := newDaemon(config, debugLogger())
 	m.consumers = append(m.consumers,
-		consumer{"left-out", func(context.Context, *daemon) (persistence.Handler, error) { return nil, nil }},
-		consumer{"reader", func(context.Context, *daemon) (persistence.Handler, error) { return r, nil }})
+		namedConsumer{"left-out", func(context.Context, *daemon) (consumer.Handler, error) { return nil, nil }},
+		namedConsumer{"reader", func(context.Context, *daemon) (consumer.Handler, error) { return r, nil }})
 	require.NoError(t, m.Start(t.Context()))
 	defer func() { require.NoError(t, m.Close()) }()
 	p := m.adminClient()

@@ -19,7 +19,7 @@ import (
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/demo"
-	"purser/persistence"
+	"purser/persistence/retry"
 )
 
 // payoutScenario orders payouts at a server whose clock moves only by advanceClock, so that each
@@ -108,7 +108,7 @@ func (p *payoutScenario) awaitStatus(status string, names ...string) {
 	for _, name := range names {
 		for deadline := time.Now().Add(processTimeout); p.status(name) != status; {
 			require.True(p.t, time.Now().Before(deadline), "%s is %s and not %s", name, p.status(name), status)
-			require.True(p.t, persistence.Pause(p.t.Context(), pollInterval))
+			require.True(p.t, retry.Pause(p.t.Context(), pollInterval))
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (p *payoutScenario) awaitOrder(name string) {
 			return
 		}
 		require.True(p.t, time.Now().Before(deadline), "the bank has no order of %s", name)
-		require.True(p.t, persistence.Pause(p.t.Context(), pollInterval))
+		require.True(p.t, retry.Pause(p.t.Context(), pollInterval))
 	}
 }
 
@@ -140,7 +140,7 @@ func (p *payoutScenario) orderInEveryStatus() {
 		`"availableCents":1000000`); {
 		require.True(p.t, time.Now().Before(deadline), "the deposit")
 		p.advanceClock(bankDelay) // repeatedly, because the bank may receive the deposit after an advance
-		require.True(p.t, persistence.Pause(p.t.Context(), settlePollInterval))
+		require.True(p.t, retry.Pause(p.t.Context(), settlePollInterval))
 	}
 	p.usRecipient = p.saveRecipient("Ada")
 	p.euRecipient = p.post("/api/treasury/counterparties",

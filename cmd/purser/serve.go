@@ -21,7 +21,7 @@ import (
 	"purser/actors/processes"
 	"purser/actors/seal"
 	"purser/authorizer"
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 	"purser/cmd/purser/tuning"
@@ -105,7 +105,7 @@ type daemon struct {
 	metrics   *metrics
 	outbox    *outbox
 	inbox     *inbox
-	consumers []consumer
+	consumers []namedConsumer
 	failed    chan error
 	cleanup   cleanupStack
 	waiting   waiting
@@ -115,7 +115,7 @@ type daemon struct {
 	development []string // settings that are for development only
 	disk        *diskGuard
 	shares      descriptorShares
-	bodies      *drain.Budget // memory for request bodies
+	bodies      *front.Budget // memory for request bodies
 	edge        *edge
 	listeners   listeners
 	memory      *fasthttputil.InmemoryListener // the simulation routes' way to the card network's server

@@ -13,7 +13,7 @@ import (
 
 	"purser/actors"
 	"purser/authorizer"
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 	"purser/authorizer/hold"
 	"purser/authorizer/network"
 	"purser/cmd/purser/adminport"
@@ -112,7 +112,7 @@ func (m *daemon) admitSwipes(context.Context) error {
 // startREST starts the REST port, which answers 503 until admitRequests. It never fails. It is a
 // step of the start.
 func (m *daemon) startREST(context.Context) error {
-	m.rest = httpapi.NewFront(m.config.BaseURL, drain.Options{Connections: m.shares.rest,
+	m.rest = httpapi.NewFront(m.config.BaseURL, front.Options{Connections: m.shares.rest,
 		PerPeer: m.config.Connections.PerAddress, AtOnce: tuning.UnauthenticatedAtOnce(m.config.Processors),
 		Refusals: m.config.Refusals, Bodies: m.bodies, Proxies: m.config.Proxies.Trusted,
 		ProxyProtocol: m.config.Proxies.REST, TLS: m.config.Certificate.ServerConfig()}, m.log)
@@ -169,7 +169,7 @@ func (m *daemon) startAdmin(context.Context) (err error) {
 		return err
 	}
 	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Registry: m.registry, Logger: m.log,
-		Edge: drain.Options{Connections: adminConnections}, Names: m.config.AdminHosts,
+		Edge: front.Options{Connections: adminConnections}, Names: m.config.AdminHosts,
 		Operator: m.operatorPages(), Commands: m.operatorCommands()})
 	if err == nil {
 		m.edge.addPort(portAdmin, adminConnections, admin.Counts)

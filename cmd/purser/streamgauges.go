@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
 )
@@ -41,7 +42,7 @@ func (s *logThrottle) due(now time.Time) bool {
 type outbox struct {
 	log       *slog.Logger
 	clock     func() time.Time
-	said      logThrottle
+	throttle  logThrottle
 	gone      logThrottle // the last TopicReplaced that was logged
 	published prometheus.Counter
 	failures  prometheus.Counter
@@ -136,7 +137,7 @@ func (o *outbox) Behind(shard ident.Shard, events uint64, oldest time.Time) {
 func (o *outbox) PublishFailed(partition int, err error, pause time.Duration) {
 	o.failures.Inc()
 	o.mark(partition, true)
-	if o.said.due(o.clock()) {
+	if o.throttle.due(o.clock()) {
 		o.log.Warn("events do not reach Kafka; they wait in the journal", "partition", partition, "err", err, "again_after",
 			pause)
 	}
@@ -162,18 +163,18 @@ func (o *outbox) mark(partition int, failing bool) {
 // followed wraps the handler of a consumer for its metrics, and is the listener of its
 // subscription.
 type followed struct {
-	persistence.Handler
-	name    string
-	journal persistence.Journal
-	inbox   *inbox
-	said    logThrottle
-	doubted logThrottle // the last forged or unproven message that was logged
-	gone    logThrottle // the last TopicReplaced that was logged
-	at      [ident.Shards]atomic.Uint64
-	failing [ident.Shards]atomic.Bool
+	consumer.Handler
+	name     string
+	journal  persistence.Journal
+	inbox    *inbox
+	throttle logThrottle
+	doubted  logThrottle // the last forged or unproven message that was logged
+	gone     logThrottle // the last TopicReplaced that was logged
+	at       [ident.Shards]atomic.Uint64
+	failing  [ident.Shards]atomic.Bool
 }
 
-// Position is persistence.Handler's.
+// Position is consumer.Handler's.
 func (f *followed) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
 	at, err := f.Handler.Position(ctx, shard)
 	if err == nil {
@@ -183,7 +184,7 @@ func (f *followed) Position(ctx context.Context, shard ident.Shard) (uint64, err
 	return at, err
 }
 
-// Handled is persistence.SubscriptionListener's, like the next three; the two after them are
+// Handled is consumer.Listener's, like the next three; the two after them are
 // kafka.TopicListener's.
 func (f *followed) Handled(shard ident.Shard, through uint64, events int) {
 	f.at[shard].Store(through)
@@ -202,7 +203,7 @@ func (f *followed) Gap(_ ident.Shard, after, through uint64) {
 func (f *followed) Failed(shard ident.Shard, err error, pause time.Duration) {
 	f.failing[shard].Store(true)
 	f.inbox.failures.WithLabelValues(f.name).Inc()
-	if f.said.due(f.inbox.clock()) {
+	if f.throttle.due(f.inbox.clock()) {
 		f.inbox.log.Warn("consumer "+f.name+" does not get on", "shard", shard, "err", err, "again_after", pause)
 	}
 }
@@ -280,7 +281,7 @@ func (in *inbox) register(r *prometheus.Registry) error {
 }
 
 // follow adds a consumer to the metrics.
-func (in *inbox) follow(name string, h persistence.Handler, journal persistence.Journal) *followed {
+func (in *inbox) follow(name string, h consumer.Handler, journal persistence.Journal) *followed {
 	f := &followed{Handler: h, name: name, journal: journal, inbox: in}
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -9,25 +9,27 @@ import (
 
 	"purser/actors/processes"
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
+	"purser/persistence/retry"
 )
 
-// consumer follows all events of the journal, by way of Kafka when it is configured, else from the
-// journal.
-type consumer struct {
+// namedConsumer follows all events of the journal, by way of Kafka when it is configured, else from
+// the journal.
+type namedConsumer struct {
 	name string // in metrics and the log
 	// open returns the handler when the stores and the actors are up, and pushes its cleanup. A nil
 	// handler: this configuration does not have the consumer.
-	open func(ctx context.Context, m *daemon) (persistence.Handler, error)
+	open func(ctx context.Context, m *daemon) (consumer.Handler, error)
 }
 
 // consumers returns the table of the consumers that follow the journal's events: the ledger in
 // Postgres and the outgoing webhooks.
-func consumers() []consumer {
-	return []consumer{
+func consumers() []namedConsumer {
+	return []namedConsumer{
 		{name: "book", open: openBook},
-		{name: "webhooks", open: func(_ context.Context, m *daemon) (persistence.Handler, error) {
+		{name: "webhooks", open: func(_ context.Context, m *daemon) (consumer.Handler, error) {
 			return m.system.Announcer(processes.WebhookAnnouncements()), nil
 		}},
 	}
@@ -118,13 +120,13 @@ func (m *daemon) startConsumers(ctx context.Context) error {
 // subscribe follows the events of the journal by way of the topic, or of the journal when there is
 // no topic. It fails for options that the subscription refuses. startConsumers calls it.
 func subscribe(
-	journal persistence.Journal, topic *kafka.Topic, listener persistence.SubscriptionListener,
-) (persistence.Subscription, error) {
-	o := persistence.SubscriptionOptions{Journal: journal, Listener: listener}
+	journal persistence.Journal, topic *kafka.Topic, listener consumer.Listener,
+) (consumer.Subscription, error) {
+	o := consumer.Options{Journal: journal, Listener: listener}
 	if topic == nil {
-		return persistence.Subscribe(o)
+		return consumer.Subscribe(o)
 	}
-	return topic.Subscribe(kafka.SubscriptionOptions{SubscriptionOptions: o})
+	return topic.Subscribe(kafka.SubscriptionOptions{Options: o})
 }
 
 // superviseForever returns a function that runs another until the context ends. It logs an error
@@ -134,7 +136,7 @@ func superviseForever(log *slog.Logger, name string, run func(context.Context) e
 		for ctx.Err() == nil {
 			if err := run(ctx); ctx.Err() == nil {
 				log.Error(name+" has ended", "err", err, "again_after", restartAfter)
-				persistence.Pause(ctx, restartAfter)
+				retry.Pause(ctx, restartAfter)
 			}
 		}
 	}

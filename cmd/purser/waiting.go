@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"purser/cmd/purser/datadir"
-	"purser/persistence"
+	"purser/persistence/retry"
 )
 
 // Pauses between two attempts to start on the journal. Attempts have no limit.
@@ -36,7 +36,7 @@ func asTransient(err error) error {
 // failed attempt is undone as a whole. A permanent error ends the process. Start runs it in the
 // background when the journal is in Postgres.
 func (m *daemon) awaitJournal(ctx context.Context) {
-	pause := persistence.Backoff{Min: awaitMin, Max: awaitMax}
+	pause := retry.Backoff{Min: awaitMin, Max: awaitMax}
 	for kept := len(m.cleanup.undo); ; {
 		err := runJournalSteps(ctx, m.journalSteps())
 		if err == nil {
@@ -55,7 +55,7 @@ func (m *daemon) awaitJournal(ctx context.Context) {
 			m.log.Warn("waiting for the journal; swipes are answered if the authorizer is here, requests are told that nothing changed",
 				"err", err)
 		}
-		if !persistence.Pause(ctx, pause.Next()) {
+		if !retry.Pause(ctx, pause.Next()) {
 			return
 		}
 	}

@@ -13,11 +13,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/postgres"
 )
 
-var _ persistence.Handler = (*Book)(nil)
+var _ consumer.Handler = (*Book)(nil)
 
 // Book is the read model in one database. Open makes it, Close ends it. All methods are safe for concurrent use.
 type Book struct {
@@ -122,7 +123,7 @@ func (b *Book) writeRemaining(ctx context.Context) error {
 // errLocked: a transaction of another session holds the shards.
 var errLocked = errors.New("locked by another session")
 
-// Position implements persistence.Handler: it returns the last handled position of a shard. It
+// Position implements consumer.Handler: it returns the last handled position of a shard. It
 // counts skipped events that are not written yet, as long as no other process has moved the stored
 // position out of their range. It fails with the errors of Prepare, ErrRetired, and those of the
 // server.
@@ -155,7 +156,7 @@ func (b *Book) retiredError() error {
 	return ErrRetired
 }
 
-// Handle implements persistence.Handler: it books the postings of events and moves the shard's
+// Handle implements consumer.Handler: it books the postings of events and moves the shard's
 // position, in one transaction. It fails with ErrMoved when the events do not follow the stored
 // position, with ErrUnsound for postings that cannot be booked, and with the errors of Prepare and
 // of the server; nothing is booked then, unless the answer to COMMIT was lost.
@@ -176,7 +177,7 @@ func (b *Book) Handle(ctx context.Context, shard ident.Shard, events []persisten
 	}
 	var refusal *pgconn.PgError
 	switch {
-	case errors.Is(err, persistence.ErrMoved):
+	case errors.Is(err, consumer.ErrMoved):
 		return b.movedError(ctx, shard)
 	case errors.As(err, &refusal) && refusal.Code == checkViolation:
 		return fmt.Errorf("%w: %w", ErrUnsound, err)
@@ -191,7 +192,7 @@ func (b *Book) movedError(ctx context.Context, shard ident.Shard) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: it is %d", persistence.ErrMoved, at)
+	return fmt.Errorf("%w: it is %d", consumer.ErrMoved, at)
 }
 
 // skipPage moves the position over a page without postings. When the position is known, the move is

@@ -18,6 +18,7 @@ import (
 
 	"purser/persistence"
 	"purser/persistence/book"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/journaltest"
 	"purser/persistence/money"
@@ -228,10 +229,10 @@ func TestAnEventIsBookedOnce(t *testing.T) {
 		}
 		work.Wait()
 		require.True(t, (errs[0] == nil) != (errs[1] == nil), "%v", errs)
-		require.ErrorIs(t, errors.Join(errs...), persistence.ErrMoved)
+		require.ErrorIs(t, errors.Join(errs...), consumer.ErrMoved)
 	}
 	for _, wrong := range []uint64{1, pages * each, pages*each + 2} {
-		require.ErrorIs(t, one.Handle(t.Context(), shard, []persistence.Event{deposit(wrong, "ws_1", 10)}), persistence.ErrMoved)
+		require.ErrorIs(t, one.Handle(t.Context(), shard, []persistence.Event{deposit(wrong, "ws_1", 10)}), consumer.ErrMoved)
 	}
 	requirePosition(t, other, pages*each)
 	require.Equal(t, map[string]money.Minor{"usd USD": 600, "bank USD": -600}, balances(t, one, "ws_1"))
@@ -414,7 +415,7 @@ func TestLargestPageIsBooked(t *testing.T) {
 	b := open(t, url, journal)
 	var events []persistence.Event
 	const perEvent = 32
-	for n := range uint64(persistence.MaxHandle) {
+	for n := range uint64(consumer.MaxHandle) {
 		var legs []leg
 		for i := range perEvent {
 			group := fmt.Sprintf("tg_%d_%d", n, i)
@@ -423,7 +424,7 @@ func TestLargestPageIsBooked(t *testing.T) {
 		events = append(events, event(n+1, fmt.Sprintf("ws_%d", n%50), legs...))
 	}
 	mustHandle(t, b, events...)
-	requirePosition(t, b, persistence.MaxHandle)
+	requirePosition(t, b, consumer.MaxHandle)
 	require.Equal(t, map[string]money.Minor{"usd USD": -640, "network USD": 640}, balances(t, b, "ws_7"))
 	requireSound(t, url)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 	"purser/persistence/pgjournal"
@@ -73,7 +74,7 @@ func TestALostAnswerToCommit(t *testing.T) {
 			require.Error(t, b.Handle(t.Context(), shard, []persistence.Event{event}))
 		}
 		p.OnCommit(nil)
-		require.ErrorIs(t, b.Handle(t.Context(), shard, []persistence.Event{event}), persistence.ErrMoved)
+		require.ErrorIs(t, b.Handle(t.Context(), shard, []persistence.Event{event}), consumer.ErrMoved)
 	}
 	require.GreaterOrEqual(t, lost.Load(), int64(times))
 	require.Equal(t, map[string]money.Minor{"usd USD": 200, "bank USD": -200}, balances(t, b, "ws_1"))
@@ -93,7 +94,7 @@ func TestBookFollowsThroughServerStops(t *testing.T) {
 	defer j.Close()
 	require.NoError(t, server.Stop())
 	b := open(t, database, j.Identity())
-	subscription, err := persistence.Subscribe(persistence.SubscriptionOptions{Journal: j, RetryMin: time.Millisecond,
+	subscription, err := consumer.Subscribe(consumer.Options{Journal: j, RetryMin: time.Millisecond,
 		RetryMax: 20 * time.Millisecond})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())

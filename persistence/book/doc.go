@@ -19,7 +19,7 @@
 //
 // # Position
 //
-// Book is a persistence.Handler. Handle is one transaction. It moves the shard's position, which
+// Book is a consumer.Handler. Handle is one transaction. It moves the shard's position, which
 // must be the one before the first event and which locks the shard. It reads the accounts, numbers
 // the postings and adds them up in memory, and writes all of them with one INSERT of arrays per
 // table. So a repeat, a second process or a lost answer to COMMIT ends in ErrMoved and books

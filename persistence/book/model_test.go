@@ -13,6 +13,7 @@ import (
 
 	"purser/persistence"
 	"purser/persistence/book"
+	"purser/persistence/consumer"
 	"purser/persistence/money"
 )
 
@@ -123,9 +124,9 @@ func deliver(r *rapid.T, t *testing.T, url string, books []*book.Book, events []
 		case err == nil && from > at: // the other process has meanwhile skipped the events between
 			require.NotContains(r, string(events[at].Payload), `"transfer"`)
 		case from != at:
-			require.ErrorIs(r, err, persistence.ErrMoved)
+			require.ErrorIs(r, err, consumer.ErrMoved)
 		case err != nil:
-			require.ErrorIs(r, err, persistence.ErrMoved) // the other process has written its skips
+			require.ErrorIs(r, err, consumer.ErrMoved) // the other process has written its skips
 		}
 	}
 }

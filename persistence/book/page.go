@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -219,7 +220,7 @@ func (p *page) queueMove(b *pgx.Batch, store ident.UUID, skipped positionRange) 
 	m.addMove(p.shard, skipped.after, skipped.end, p.last)
 	m.queueMoves(b, store).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != 1 {
-			return persistence.ErrMoved
+			return consumer.ErrMoved
 		}
 		return nil
 	})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/postgres"
 )
@@ -51,7 +51,7 @@ func (p *skippedPositions) locateLocked(page *page) (s positionRange, known bool
 	case s.end == 0:
 		return positionRange{page.first - 1, page.first - 1}, false, nil
 	case s.end != page.first-1:
-		return s, true, persistence.ErrMoved
+		return s, true, consumer.ErrMoved
 	}
 	return s, true, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"purser/persistence"
 	"purser/persistence/book"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -92,7 +93,7 @@ func requireLag(t *testing.T, b *book.Book, head, want uint64) {
 
 func requireMoved(t *testing.T, b *book.Book, events ...persistence.Event) {
 	t.Helper()
-	require.ErrorIs(t, b.Handle(t.Context(), shard, events), persistence.ErrMoved)
+	require.ErrorIs(t, b.Handle(t.Context(), shard, events), consumer.ErrMoved)
 }
 
 // A page without postings only moves the shard's position, without a sync. The first such page is

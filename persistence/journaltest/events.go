@@ -11,6 +11,7 @@ import (
 
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/tail"
 )
 
 var identityTests = map[string]func(*fixture){
@@ -33,7 +34,7 @@ var eventTests = map[string]func(*fixture){
 	},
 	"the time of the newest event": func(f *fixture) {
 		newest := func() time.Time {
-			at, err := persistence.NewestEventTime(f.ctx, f.j)
+			at, err := tail.NewestEventTime(f.ctx, f.j)
 			require.NoError(f.t, err)
 			return at
 		}

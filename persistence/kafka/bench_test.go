@@ -52,7 +52,7 @@ func BenchmarkPublish(b *testing.B) {
 // BenchmarkConsume measures publishing and consuming at the same time: all events come through the topic.
 func BenchmarkConsume(b *testing.B) {
 	everyBenchmark(b, func(b *testing.B, f *fixture) {
-		c := &consumer{}
+		c := &memoryConsumer{}
 		f.tailing(never, c)
 		f.journal.blind.Store(true)
 		f.load(b.N)
@@ -81,12 +81,12 @@ func BenchmarkOneEvent(b *testing.B) {
 
 // waiting is a consumer of single events that signals each handled one.
 type waiting struct {
-	consumer
+	memoryConsumer
 	handled chan struct{}
 }
 
 func (w *waiting) Handle(ctx context.Context, shard ident.Shard, events []persistence.Event) error {
-	err := w.consumer.Handle(ctx, shard, events)
+	err := w.memoryConsumer.Handle(ctx, shard, events)
 	if err == nil {
 		w.handled <- struct{}{}
 	}

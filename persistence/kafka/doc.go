@@ -1,5 +1,5 @@
 // Package kafka publishes the journal's events to one topic of Apache Kafka and gives them to
-// consumers from there: a Publisher (the outbox) and a persistence.Subscription.
+// consumers from there: a Publisher (the outbox) and a consumer.Subscription.
 //
 // # The topic
 //

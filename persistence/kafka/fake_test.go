@@ -41,7 +41,7 @@ func TestBrokerRestarts(t *testing.T) {
 	_, port, err := net.SplitHostPort(c.ListenAddrs()[0])
 	require.NoError(t, err)
 	f := newFixture(t, c.ListenAddrs())
-	o, patient := &outlet{}, &consumer{}
+	o, patient := &outlet{}, &memoryConsumer{}
 	f.publish(f.topic, f.journal.Journal, o)
 	f.tailing(never, patient)
 	f.journal.blind.Store(true)
@@ -68,7 +68,7 @@ func TestBrokerAnswersLate(t *testing.T) {
 	fake := startFake(t)
 	fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend, Count: 50})
 	f := newFixture(t, fake.ListenAddrs())
-	c := &consumer{}
+	c := &memoryConsumer{}
 	f.publish(f.topic, f.journal.Journal, nil)
 	f.tailing(never, c)
 	f.journal.blind.Store(true)
@@ -102,7 +102,7 @@ func TestAFullDiskOfABrokerIsNamed(t *testing.T) {
 func TestReadsFail(t *testing.T) {
 	fake := startFake(t, kfake.NumBrokers(3))
 	f := newFixture(t, fake.ListenAddrs())
-	c := &consumer{}
+	c := &memoryConsumer{}
 	f.publish(f.topic, f.journal.Journal, nil)
 	f.tailing(never, c)
 	f.journal.blind.Store(true)

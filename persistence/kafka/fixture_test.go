@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/journaltest"
 	"purser/persistence/kafka"
@@ -170,8 +171,8 @@ func (f *fixture) publish(topic *kafka.Topic, j persistence.Journal, l kafka.Pub
 const never = time.Hour
 
 func (f *fixture) subscribe(topic *kafka.Topic, check time.Duration, c interface {
-	persistence.Handler
-	persistence.SubscriptionListener
+	consumer.Handler
+	consumer.Listener
 }) (stop func()) {
 	o := kafka.SubscriptionOptions{Wait: 20 * time.Millisecond, CheckEvery: check}
 	o.Journal, o.Listener = f.journal, c
@@ -182,7 +183,7 @@ func (f *fixture) subscribe(topic *kafka.Topic, check time.Duration, c interface
 }
 
 // tailing subscribes and waits until the reader of each partition waits for messages of the topic.
-func (f *fixture) tailing(check time.Duration, c *consumer) (stop func()) {
+func (f *fixture) tailing(check time.Duration, c *memoryConsumer) (stop func()) {
 	topic, w := f.connect()
 	stop = f.subscribe(topic, check, c)
 	f.eventually(func() bool { return w.fetching.Load() == 1<<kafka.Partitions-1 }, "not all partitions are read")
@@ -196,7 +197,7 @@ func (f *fixture) eventually(ok func() bool, message string) {
 
 // handled waits until a consumer has all that the journal has, and then holds its effects against
 // the journal.
-func (f *fixture) handled(consumers ...*consumer) {
+func (f *fixture) handled(consumers ...*memoryConsumer) {
 	f.t.Helper()
 	for _, c := range consumers {
 		for i := range ident.Shards {
@@ -292,8 +293,8 @@ func acknowledged() kafkago.Response {
 
 func (w *wire) CloseIdleConnections() { w.RoundTripper.(*kafkago.Transport).CloseIdleConnections() }
 
-// consumer keeps its effects and positions as a database would, and is its own listener.
-type consumer struct {
+// memoryConsumer keeps its effects and positions as a database would, and is its own listener.
+type memoryConsumer struct {
 	mu       sync.Mutex
 	effects  [ident.Shards][]persistence.Event
 	refuse   func(ident.Shard) error // called under mu; nil refuses nothing
@@ -307,23 +308,23 @@ type consumer struct {
 	replaced atomic.Int64
 }
 
-func (c *consumer) Position(_ context.Context, shard ident.Shard) (uint64, error) {
+func (c *memoryConsumer) Position(_ context.Context, shard ident.Shard) (uint64, error) {
 	return c.position(shard), nil
 }
 
-func (c *consumer) position(shard ident.Shard) uint64 {
+func (c *memoryConsumer) position(shard ident.Shard) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return uint64(len(c.effects[shard]))
 }
 
-func (c *consumer) of(shard ident.Shard) []persistence.Event {
+func (c *memoryConsumer) of(shard ident.Shard) []persistence.Event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.effects[shard]
 }
 
-func (c *consumer) Handle(_ context.Context, shard ident.Shard, events []persistence.Event) error {
+func (c *memoryConsumer) Handle(_ context.Context, shard ident.Shard, events []persistence.Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refuse != nil {
@@ -332,16 +333,16 @@ func (c *consumer) Handle(_ context.Context, shard ident.Shard, events []persist
 		}
 	}
 	if uint64(len(c.effects[shard]))+1 != events[0].Position {
-		return persistence.ErrMoved
+		return consumer.ErrMoved
 	}
 	c.effects[shard] = append(c.effects[shard], events...)
 	return nil
 }
 
-func (c *consumer) Handled(ident.Shard, uint64, int)   { /* the effects tell it */ }
-func (c *consumer) Repeated(_ ident.Shard, events int) { c.repeated.Add(int64(events)) }
-func (c *consumer) Gap(ident.Shard, uint64, uint64)    { c.gaps.Add(1) }
-func (c *consumer) Failed(_ ident.Shard, err error, _ time.Duration) {
+func (c *memoryConsumer) Handled(ident.Shard, uint64, int)   { /* the effects tell it */ }
+func (c *memoryConsumer) Repeated(_ ident.Shard, events int) { c.repeated.Add(int64(events)) }
+func (c *memoryConsumer) Gap(ident.Shard, uint64, uint64)    { c.gaps.Add(1) }
+func (c *memoryConsumer) Failed(_ ident.Shard, err error, _ time.Duration) {
 	c.failed.Add(1)
 	if ofBroker(err) {
 		return
@@ -353,7 +354,7 @@ func (c *consumer) Failed(_ ident.Shard, err error, _ time.Duration) {
 	}
 }
 
-func (c *consumer) found() error {
+func (c *memoryConsumer) found() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.fault
@@ -369,7 +370,7 @@ func ofBroker(err error) bool {
 		errors.Is(err, protocol.ErrNoPartition) || errors.Is(err, protocol.ErrNoLeader)
 }
 
-func (c *consumer) Skipped(_ int, _ int64, err error) {
+func (c *memoryConsumer) Skipped(_ int, _ int64, err error) {
 	switch {
 	case errors.Is(err, kafka.ErrForeign):
 		c.foreign.Add(1)
@@ -380,7 +381,7 @@ func (c *consumer) Skipped(_ int, _ int64, err error) {
 	}
 }
 
-func (c *consumer) TopicReplaced(int, int64, int64) { c.replaced.Add(1) }
+func (c *memoryConsumer) TopicReplaced(int, int64, int64) { c.replaced.Add(1) }
 
 // outlet listens to a publisher.
 type outlet struct {

@@ -82,7 +82,7 @@ func TestForgedMessagesHaveNoEffect(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		const shard, partition = 37, 5
 		f := newFixture(t, brokers)
-		c := &consumer{}
+		c := &memoryConsumer{}
 		stop := f.publish(f.topic, f.journal.Journal, nil)
 		f.tailing(never, c)
 		f.append(shard, 2, `{"cents":1}`)
@@ -124,7 +124,7 @@ func TestReplayedMessagesHaveNoEffect(t *testing.T) {
 		stop := f.publish(earlier, f.journal.Journal, nil)
 		f.published()
 		stop()
-		c := &consumer{}
+		c := &memoryConsumer{}
 		f.publish(f.topic, f.journal.Journal, nil)
 		f.tailing(never, c)
 		f.append(shard, 1, `{}`)
@@ -148,7 +148,7 @@ func TestMessagesWithoutAProofAreReadFromTheJournal(t *testing.T) {
 		stop := f.publish(f.topic, f.journal.Journal, nil)
 		f.published()
 		stop()
-		c := &consumer{}
+		c := &memoryConsumer{}
 		f.tailing(never, c)
 		f.append(shard, 2, `{"true":1}`)
 		old := f.messageOf(shard, 1).withoutHeader("purser-proof")
@@ -165,7 +165,7 @@ func TestInflatedBatchIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			everyKafka(t, func(t *testing.T, brokers []string) {
 				f := newFixture(t, brokers)
-				c := &consumer{}
+				c := &memoryConsumer{}
 				f.publish(f.topic, f.journal.Journal, nil)
 				f.tailing(never, c)
 				f.append(5, 1, `{}`)
@@ -183,7 +183,7 @@ func TestInflatedBatchIsRefused(t *testing.T) {
 func TestBatchOfTinyRecordsIsRefused(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
-		c := &consumer{}
+		c := &memoryConsumer{}
 		f.publish(f.topic, f.journal.Journal, nil)
 		f.tailing(never, c)
 		f.append(5, 1, `{}`)
@@ -202,7 +202,7 @@ func TestBatchOfTinyRecordsIsRefused(t *testing.T) {
 func TestTopicMadeAnewIsTold(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
-		o, c := &outlet{}, &consumer{}
+		o, c := &outlet{}, &memoryConsumer{}
 		f.publish(f.topic, f.journal, o)
 		f.tailing(50*time.Millisecond, c)
 		f.appendEverywhere(3)

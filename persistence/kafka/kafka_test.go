@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
 )
@@ -66,7 +67,7 @@ func TestConsumersReadFromTheTopic(t *testing.T) {
 		f := newFixture(t, brokers)
 		f.appendEverywhere(2)
 		f.publish(f.topic, f.journal.Journal, nil)
-		book, webhooks := &consumer{}, &consumer{}
+		book, webhooks := &memoryConsumer{}, &memoryConsumer{}
 		f.tailing(never, book)
 		f.tailing(never, webhooks)
 		f.handled(book, webhooks)
@@ -108,7 +109,7 @@ func (j sparing) Events(ctx context.Context, shard ident.Shard, past uint64, _ i
 // A backlog is published without a pause, however little of it a request has.
 func TestABacklogDoesNotLinger(t *testing.T) {
 	f := newFixture(t, startFake(t).ListenAddrs())
-	c := &consumer{}
+	c := &memoryConsumer{}
 	f.tailing(never, c)
 	f.journal.blind.Store(true)
 	f.append(9, 3, `{}`)
@@ -129,7 +130,7 @@ func TestLostAcknowledgementRepeatsNothingInEffect(t *testing.T) {
 			}
 			return answer, err
 		})
-		c, o := &consumer{}, &outlet{}
+		c, o := &memoryConsumer{}, &outlet{}
 		f.publish(f.topic, f.journal.Journal, o)
 		f.tailing(never, c)
 		f.journal.blind.Store(true)
@@ -144,7 +145,7 @@ func TestLostAcknowledgementRepeatsNothingInEffect(t *testing.T) {
 func TestCrashBetweenPublishAndCursor(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
-		c := &consumer{}
+		c := &memoryConsumer{}
 		f.tailing(never, c)
 		f.journal.forgets.Store(true)
 		f.appendEverywhere(2)
@@ -166,7 +167,7 @@ func TestLostMessages(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
 		f.publish(f.topic, f.journal, nil)
-		patient, quick := &consumer{}, &consumer{}
+		patient, quick := &memoryConsumer{}, &memoryConsumer{}
 		f.tailing(never, patient)
 		f.tailing(10*time.Millisecond, quick)
 		f.wire.onProduce(func(func() (kafkago.Response, error)) (kafkago.Response, error) { return acknowledged(), nil })
@@ -185,7 +186,7 @@ func TestKafkaDown(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
 		f.wire.down.Store(true)
-		o, c := &outlet{}, &consumer{}
+		o, c := &outlet{}, &memoryConsumer{}
 		f.publish(f.topic, f.journal, o)
 		f.appendEverywhere(2)
 		f.eventually(func() bool { return o.failed.Load() > 2*kafka.Partitions && o.behind.Load() > 0 },
@@ -207,7 +208,7 @@ func TestTwoInstancesOfOneConsumer(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
 		f.publish(f.topic, f.journal, nil)
-		c := &consumer{}
+		c := &memoryConsumer{}
 		first := f.tailing(never, c)
 		f.tailing(never, c)
 		for range 3 {
@@ -230,7 +231,7 @@ func TestFailingShardHoldsNothingUp(t *testing.T) {
 		f.publish(f.topic, f.journal, nil)
 		broken := atomic.Bool{}
 		broken.Store(true)
-		c := &consumer{refuse: func(shard ident.Shard) error {
+		c := &memoryConsumer{refuse: func(shard ident.Shard) error {
 			if shard == 33 && broken.Load() {
 				return errRefused
 			}
@@ -251,7 +252,7 @@ func TestFailingShardHoldsNothingUp(t *testing.T) {
 func TestLargestEvent(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
-		c := &consumer{}
+		c := &memoryConsumer{}
 		f.publish(f.topic, f.journal.Journal, nil)
 		f.tailing(never, c)
 		f.journal.blind.Store(true)
@@ -271,7 +272,7 @@ func TestLargestEvent(t *testing.T) {
 func TestMessageLimitLowered(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
-		o, c := &outlet{}, &consumer{}
+		o, c := &outlet{}, &memoryConsumer{}
 		f.publish(f.topic, f.journal.Journal, o)
 		f.tailing(never, c)
 		f.journal.blind.Store(true)
@@ -296,7 +297,7 @@ func TestMessageLimitLowered(t *testing.T) {
 func TestTopicDeleted(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
-		c := &consumer{}
+		c := &memoryConsumer{}
 		f.publish(f.topic, f.journal, nil)
 		f.tailing(50*time.Millisecond, c)
 		f.appendEverywhere(3)
@@ -329,9 +330,9 @@ func TestUnusableTopics(t *testing.T) {
 				require.NoError(t, err)
 				require.ErrorIs(t, p.Run(f.ctx), kafka.ErrTopic)
 				s, err := f.topic.Subscribe(kafka.SubscriptionOptions{
-					SubscriptionOptions: persistence.SubscriptionOptions{Journal: f.journal}})
+					Options: consumer.Options{Journal: f.journal}})
 				require.NoError(t, err)
-				require.ErrorIs(t, s.Run(f.ctx, &consumer{}), kafka.ErrTopic)
+				require.ErrorIs(t, s.Run(f.ctx, &memoryConsumer{}), kafka.ErrTopic)
 			})
 		})
 	}
@@ -341,7 +342,7 @@ func TestUnusableTopics(t *testing.T) {
 func TestForeignMessages(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f, other := newFixture(t, brokers), newFixture(t, brokers)
-		c := &consumer{}
+		c := &memoryConsumer{}
 		f.publish(f.topic, f.journal, nil)
 		f.tailing(never, c)
 		other.appendEverywhere(3)
@@ -359,11 +360,11 @@ func TestConsumerAheadOfTheJournal(t *testing.T) {
 	everyKafka(t, func(t *testing.T, brokers []string) {
 		f := newFixture(t, brokers)
 		s, err := f.topic.Subscribe(kafka.SubscriptionOptions{
-			SubscriptionOptions: persistence.SubscriptionOptions{Journal: f.journal}})
+			Options: consumer.Options{Journal: f.journal}})
 		require.NoError(t, err)
-		c := &consumer{}
+		c := &memoryConsumer{}
 		c.effects[200] = make([]persistence.Event, 1)
-		require.ErrorIs(t, s.Run(f.ctx, c), persistence.ErrAhead)
+		require.ErrorIs(t, s.Run(f.ctx, c), consumer.ErrAhead)
 	})
 }
 

@@ -58,7 +58,7 @@ func TestAPoisonedPlaceIsSteppedOver(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			everyKafka(t, func(t *testing.T, brokers []string) {
 				f := newFixture(t, brokers)
-				c := &consumer{}
+				c := &memoryConsumer{}
 				f.publish(f.topic, f.journal.Journal, nil)
 				f.tailing(never, c)
 				f.journal.blind.Store(true)

@@ -11,7 +11,9 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 const (
@@ -59,7 +61,7 @@ type PublisherOptions struct {
 	Journal            persistence.Journal
 	Linger             time.Duration
 	SaveEvery          time.Duration
-	RetryMin, RetryMax time.Duration // as in persistence.SubscriptionOptions
+	RetryMin, RetryMax time.Duration // as in consumer.Options
 	Listener           PublisherListener
 }
 
@@ -72,10 +74,10 @@ func (o *PublisherOptions) EnsureDefaults() {
 		o.SaveEvery = DefaultSaveEvery
 	}
 	if o.RetryMin == 0 {
-		o.RetryMin = persistence.DefaultRetryMin
+		o.RetryMin = consumer.DefaultRetryMin
 	}
 	if o.RetryMax == 0 {
-		o.RetryMax = max(persistence.DefaultRetryMax, o.RetryMin)
+		o.RetryMax = max(consumer.DefaultRetryMax, o.RetryMin)
 	}
 	if o.Listener == nil {
 		o.Listener = silentPublisher{}
@@ -149,7 +151,7 @@ type lane struct {
 	shards    [shardsOf]place
 	first     int           // which shard is asked first, so that a busy one does not starve the others
 	wake      chan struct{} // holds one token when a head has moved
-	retry     persistence.Backoff
+	retry     retry.Backoff
 	failing   bool // the listener got a failure and no success since
 }
 
@@ -181,7 +183,7 @@ func (b *batch) isFull() bool { return len(b.messages) >= fullEvents || b.bytes 
 func newLane(p *Publisher, partition int) *lane {
 	l := &lane{p: p, partition: partition, wake: make(chan struct{}, 1)}
 	l.codec = newCodec(p.o.Journal.Identity(), p.topic.o.Proof)
-	l.retry = persistence.Backoff{Min: p.o.RetryMin, Max: p.o.RetryMax}
+	l.retry = retry.Backoff{Min: p.o.RetryMin, Max: p.o.RetryMax}
 	for i := range l.shards {
 		l.shards[i].shard = ident.Shard(partition + i*Partitions)
 	}
@@ -265,7 +267,7 @@ func (l *lane) retryUntilDone(ctx context.Context, try func() error) error {
 		if ctx.Err() == nil {
 			pause := l.retry.Next()
 			l.noteFailure(err, pause)
-			persistence.Pause(ctx, pause)
+			retry.Pause(ctx, pause)
 		}
 	}
 	return nil
@@ -279,7 +281,7 @@ func (l *lane) watchHead(ctx context.Context, shard ident.Shard, past uint64) {
 			return
 		}
 		if err != nil { // the journal is away; the lane, which reads it, says so
-			persistence.Pause(ctx, l.p.o.RetryMax)
+			retry.Pause(ctx, l.p.o.RetryMax)
 		} else {
 			past = l.p.o.Journal.Head(shard).Position
 		}

@@ -10,7 +10,9 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 const (
@@ -34,14 +36,14 @@ func (silentTopic) TopicReplaced(int, int64, int64) {}
 // SubscriptionOptions are the options of Topic.Subscribe. Wait bounds one fetch of messages. Each
 // shard is compared with the journal once in CheckEvery.
 type SubscriptionOptions struct {
-	persistence.SubscriptionOptions
+	consumer.Options
 	Wait       time.Duration
 	CheckEvery time.Duration
 }
 
 // EnsureDefaults sets the zero fields to their defaults.
 func (o *SubscriptionOptions) EnsureDefaults() {
-	o.SubscriptionOptions.EnsureDefaults()
+	o.Options.EnsureDefaults()
 	if o.Wait == 0 {
 		o.Wait = DefaultWait
 	}
@@ -56,7 +58,7 @@ func (o *SubscriptionOptions) Validate() error {
 	if o.Wait < time.Millisecond || o.CheckEvery < 0 {
 		return fmt.Errorf("kafka subscription: wait %v, check every %v", o.Wait, o.CheckEvery)
 	}
-	return o.SubscriptionOptions.Validate()
+	return o.Options.Validate()
 }
 
 type subscription struct {
@@ -68,7 +70,7 @@ type subscription struct {
 // Subscribe returns the subscription that reads the topic. Events that the topic lacks are read
 // from the journal. Each Run reads all partitions. It fails only for invalid options or an invalid
 // Proof.
-func (t *Topic) Subscribe(o SubscriptionOptions) (persistence.Subscription, error) {
+func (t *Topic) Subscribe(o SubscriptionOptions) (consumer.Subscription, error) {
 	o.EnsureDefaults()
 	if err := errors.Join(o.Validate(), t.o.Proof.Validate()); err != nil {
 		return nil, err
@@ -80,10 +82,10 @@ func (t *Topic) Subscribe(o SubscriptionOptions) (persistence.Subscription, erro
 	return &subscription{o: o, topic: t, listener: listener}, nil
 }
 
-// Run implements persistence.Subscription: it delivers the events of all shards until the context
+// Run implements consumer.Subscription: it delivers the events of all shards until the context
 // ends, whose error it returns. It also ends with ErrAhead or ErrTopic. Other errors are reported
 // to the listener and retried.
-func (s *subscription) Run(ctx context.Context, h persistence.Handler) error {
+func (s *subscription) Run(ctx context.Context, h consumer.Handler) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var readers sync.WaitGroup
@@ -114,20 +116,20 @@ type reader struct {
 
 // feed is one shard of a reader.
 type feed struct {
-	*persistence.Feed
-	retry persistence.Backoff
-	again <-chan time.Time // when a feed that failed is tried again; nil while it is in order
-	seen  uint64           // the journal's head at the last check
+	*consumer.Feed
+	pauses retry.Backoff
+	again  <-chan time.Time // when a feed that failed is tried again; nil while it is in order
+	seen   uint64           // the journal's head at the last check
 }
 
 // newReader returns the reader of a partition, which passes the events of its shards to h.
 // subscription.Run calls it for each partition.
-func newReader(s *subscription, partition int, h persistence.Handler) *reader {
+func newReader(s *subscription, partition int, h consumer.Handler) *reader {
 	r := &reader{s: s, partition: partition, codec: newCodec(s.o.Journal.Identity(), s.topic.o.Proof)}
 	for i := range r.feeds {
 		shard := ident.Shard(partition + i*Partitions)
-		r.feeds[i].Feed = persistence.NewFeed(s.o.SubscriptionOptions, shard, h)
-		r.feeds[i].retry = persistence.Backoff{Min: s.o.RetryMin, Max: s.o.RetryMax}
+		r.feeds[i].Feed = consumer.NewFeed(s.o.Options, shard, h)
+		r.feeds[i].pauses = retry.Backoff{Min: s.o.RetryMin, Max: s.o.RetryMax}
 	}
 	return r
 }
@@ -136,20 +138,20 @@ func newReader(s *subscription, partition int, h persistence.Handler) *reader {
 func (r *reader) run(ctx context.Context) error {
 	check := time.NewTicker(r.s.o.CheckEvery)
 	defer check.Stop()
-	retry := persistence.Backoff{Min: r.s.o.RetryMin, Max: r.s.o.RetryMax}
+	pauses := retry.Backoff{Min: r.s.o.RetryMin, Max: r.s.o.RetryMax}
 	for ctx.Err() == nil {
 		err := r.readOnce(ctx)
 		if err == nil {
-			retry.Reset()
+			pauses.Reset()
 		} else if isFinal(err) {
 			return err
 		} else if ctx.Err() == nil {
 			r.drained = true
-			pause := retry.Next()
+			pause := pauses.Next()
 			for i := range r.feeds {
 				r.s.o.Listener.Failed(r.feeds[i].Shard(), err, pause)
 			}
-			persistence.Pause(ctx, pause)
+			retry.Pause(ctx, pause)
 		}
 		if err := r.mendFeeds(ctx, check.C); err != nil {
 			return err
@@ -158,7 +160,7 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-func isFinal(err error) bool { return errors.Is(err, persistence.ErrAhead) || errors.Is(err, ErrTopic) }
+func isFinal(err error) bool { return errors.Is(err, consumer.ErrAhead) || errors.Is(err, ErrTopic) }
 
 // readOnce goes to the end of the partition the first time, and then reads a page and delivers its
 // events. It fails with ErrAhead or ErrTopic, which are final, and with Kafka's error, after which
@@ -359,11 +361,11 @@ func (r *reader) deliverAndNote(ctx context.Context, f *feed, deliver func(conte
 	switch {
 	case err == nil:
 		f.again = nil
-		f.retry.Reset()
+		f.pauses.Reset()
 	case isFinal(err):
 		return err
 	case ctx.Err() == nil:
-		pause := f.retry.Next()
+		pause := f.pauses.Next()
 		f.again = time.After(pause)
 		r.s.o.Listener.Failed(f.Shard(), err, pause)
 	}

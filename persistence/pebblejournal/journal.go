@@ -10,6 +10,7 @@ import (
 
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/tail"
 )
 
 // format is the number of the key table in the package comment, and of the layouts of keys, values
@@ -32,7 +33,7 @@ type Journal struct {
 	fatal  func(error)
 	opened atomic.Bool
 	known  sync.Pool // each is a *groupCache
-	recent persistence.RecentEvents
+	recent tail.RecentEvents
 }
 
 // shard is one lane of the journal.
@@ -41,8 +42,8 @@ type shard struct {
 	mu   sync.RWMutex
 	head head // under mu
 
-	tip persistence.HeadSignal // the durable head
-	due persistence.TimerHorizon
+	tip tail.HeadSignal // the durable head
+	due tail.TimerHorizon
 }
 
 // Open opens the journal in a directory, or makes it. It fails with ErrInUse while another process

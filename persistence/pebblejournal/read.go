@@ -50,9 +50,9 @@ func (j *Journal) value(ctx context.Context, id ident.Shard, key []byte) ([]byte
 	return value, nil
 }
 
-// walk calls each with the synced keys of a range in order, until each wants no more. The lock is
+// visitKeys calls each with the synced keys of a range in order, until each wants no more. The lock is
 // held only until the view is open. It fails with ErrUnavailable, also for an error of each.
-func (j *Journal) walk(
+func (j *Journal) visitKeys(
 	ctx context.Context, id ident.Shard, from, to []byte, each func(key, value []byte) (more bool, err error),
 ) error {
 	unlock, err := j.look(ctx, id)
@@ -194,7 +194,7 @@ func list(v view, id ident.Shard, kind, workspace, parent string, page persisten
 // their ids. It fails only with ErrUnavailable.
 func (j *Journal) Records(ctx context.Context, id ident.Shard, kind, past string, limit int) ([]persistence.Record, error) {
 	p := newRecordPage(id, kind, past, limit)
-	if err := j.walk(ctx, id, p.from, p.to, p.add); err != nil {
+	if err := j.visitKeys(ctx, id, p.from, p.to, p.add); err != nil {
 		return nil, err
 	}
 	return p.records, nil
@@ -267,7 +267,7 @@ func (j *Journal) Timers(
 	if !earliest {
 		begin = append(keyDue(id, past.Due, past.Kind, past.Stream, past.Key), 0)
 	}
-	err := j.walk(ctx, id, begin, after(prefix(tableDue, id)), func(key, value []byte) (bool, error) {
+	err := j.visitKeys(ctx, id, begin, after(prefix(tableDue, id)), func(key, value []byte) (bool, error) {
 		timer, err := decodeDue(key[shardBytes:], value)
 		if err != nil {
 			return false, err

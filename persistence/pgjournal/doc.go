@@ -72,10 +72,10 @@
 // So a process that is cut off from the server shows data from before its successor for no longer
 // than that. The cache is not used under AsStored, nor by a process that owns no shard.
 //
-// The newest events stay in memory after their commit (persistence.RecentEvents), so that a reader
+// The newest events stay in memory after their commit (tail.RecentEvents), so that a reader
 // near the head needs no query.
 //
-// Timers queries the server only past an instant kept in memory (persistence.TimerHorizon), before
+// Timers queries the server only past an instant kept in memory (tail.TimerHorizon), before
 // which no timer is due. A process knows the timers of the shards that it has raised.
 //
 // # Cursors

@@ -16,6 +16,7 @@ import (
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/postgres"
+	"purser/persistence/tail"
 )
 
 // format identifies the meaning of the tables. Open refuses a store with another number.
@@ -40,7 +41,7 @@ type Journal struct {
 	identity    persistence.Identity
 	lanes       []*lane
 	shards      [ident.Shards]shard
-	recent      persistence.RecentEvents
+	recent      tail.RecentEvents
 	recordCache *recordCache
 	lookups     chan *lookup
 	cursors     *cursors
@@ -58,8 +59,8 @@ type Journal struct {
 
 // shard is the state in memory of a shard.
 type shard struct {
-	tip persistence.HeadSignal
-	due persistence.TimerHorizon
+	tip tail.HeadSignal
+	due tail.TimerHorizon
 	mu  sync.Mutex // guards shardLease
 	shardLease
 }

@@ -18,7 +18,7 @@ import (
 
 	"purser/authorizer/hold"
 	"purser/cmd/purser/adminport"
-	"purser/persistence"
+	"purser/persistence/retry"
 )
 
 // Client sends requests to one server with one credential: a bearer secret, or the session cookie
@@ -136,7 +136,7 @@ func (c *Client) SendUntilDecided(ctx context.Context, r Request) (a Answer, err
 		if err != nil || kept || time.Since(first) > decidedSoon {
 			return a, err
 		}
-		if !persistence.Pause(ctx, DecidePause) {
+		if !retry.Pause(ctx, DecidePause) {
 			return Answer{}, ctx.Err()
 		}
 	}
@@ -150,7 +150,7 @@ func (c *Client) SendUntilRoom(ctx context.Context, r Request) (Answer, error) {
 		if err != nil || a.Status != http.StatusServiceUnavailable || time.Since(first) > decidedSoon {
 			return a, err
 		}
-		if !persistence.Pause(ctx, roomPause) {
+		if !retry.Pause(ctx, roomPause) {
 			return Answer{}, ctx.Err()
 		}
 	}

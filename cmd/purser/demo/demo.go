@@ -17,7 +17,7 @@ import (
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
-	"purser/persistence"
+	"purser/persistence/retry"
 )
 
 // Command walks through a running server as a customer and as the card network, and checks every
@@ -260,7 +260,7 @@ func (t *Tour) pollUntil(ctx context.Context, c *apiclient.Client, path string, 
 		if a, err = c.Send(ctx, apiclient.Request{Method: "GET", Path: path}); err != nil || holds(a) {
 			return a, err
 		}
-		if !persistence.Pause(ctx, wait) {
+		if !retry.Pause(ctx, wait) {
 			return apiclient.Answer{}, ctx.Err()
 		}
 		wait = min(wait*pauseGrowth, longestPause)

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"purser/cmd/purser/apiclient"
-	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/money"
+	"purser/persistence/retry"
 )
 
 // The money of the tour, in cents.
@@ -172,7 +172,7 @@ func (t *Tour) authorize(ctx context.Context, m jsonObject) (a apiclient.Answer,
 		t.anew[id] = fmt.Sprint(first, retryMark, made+1)
 		m["id"] = t.anew[id]
 		fmt.Fprintln(t.Out, "    a busy machine: the swipe is made anew")
-		if !persistence.Pause(ctx, apiclient.DecidePause) {
+		if !retry.Pause(ctx, apiclient.DecidePause) {
 			err = ctx.Err()
 		}
 	}
@@ -393,7 +393,7 @@ func (t *Tour) simulateSwipe(ctx context.Context, path string) (apiclient.Answer
 		if err != nil || !apiclient.IsUndecided(a) || made > maxRetries {
 			return a, err
 		}
-		if !persistence.Pause(ctx, apiclient.DecidePause) {
+		if !retry.Pause(ctx, apiclient.DecidePause) {
 			return apiclient.Answer{}, ctx.Err()
 		}
 	}

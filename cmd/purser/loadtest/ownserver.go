@@ -19,7 +19,7 @@ import (
 
 	"purser/bench"
 	"purser/cmd/purser/settings"
-	"purser/persistence"
+	"purser/persistence/retry"
 )
 
 // Limits of a server of a run's own.
@@ -229,7 +229,7 @@ func (s *ownServer) ready(ctx context.Context) error {
 		if err := s.died(); err != nil {
 			return err
 		}
-		if persistence.Pause(ctx, ownAskEvery) {
+		if retry.Pause(ctx, ownAskEvery) {
 			continue
 		}
 		if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {

@@ -1,19 +1,19 @@
-package persistence_test
+package tail_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"purser/persistence/tail"
 
-	"purser/persistence"
+	"github.com/stretchr/testify/require"
 )
 
 // TestTimerHorizon checks when a journal must read its store to answer Timers.
 func TestTimerHorizon(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	soon, late := now.Add(time.Minute), now.Add(time.Hour)
-	var d persistence.TimerHorizon
+	var d tail.TimerHorizon
 	may := func(at time.Time, want bool) uint64 {
 		t.Helper()
 		changes, may := d.MayBeDue(at)

@@ -1,4 +1,5 @@
-package persistence
+// Package consumer delivers the events of a journal to consumers, each event at least once.
+package consumer
 
 import (
 	"context"
@@ -7,12 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/retry"
 )
 
 // Limits of a subscription.
 const (
-	MaxHandle       = MaxPage                // events in one Handle
+	MaxHandle       = persistence.MaxPage    // events in one Handle
 	MaxHandlers     = 32                     // calls of one Handler at a time, over all shards
 	DefaultRetryMin = 100 * time.Millisecond // the pause after the first failure; it doubles
 	DefaultRetryMax = 10 * time.Second       // the longest pause; there is no last try
@@ -45,7 +48,7 @@ type Handler interface {
 	// exactly-once effects, when two processes run one consumer or the outcome of a commit is
 	// unknown. After any error the subscription reads Position and calls Handle from there, with
 	// other batch boundaries.
-	Handle(ctx context.Context, shard ident.Shard, events []Event) error
+	Handle(ctx context.Context, shard ident.Shard, events []persistence.Event) error
 }
 
 // Subscription delivers the events of all shards to a consumer, each at least once. Events of a
@@ -62,9 +65,9 @@ type Subscription interface {
 	Run(ctx context.Context, h Handler) error
 }
 
-// SubscriptionListener observes a subscription. The subscription's goroutines call it, so it must
+// Listener observes a subscription. The subscription's goroutines call it, so it must
 // be quick and safe for concurrent use.
-type SubscriptionListener interface {
+type Listener interface {
 	// Handled: the handler has applied this number of events, the last at position through.
 	Handled(shard ident.Shard, through uint64, events int)
 	// Repeated: this number of events was dropped, because the handler had applied them before.
@@ -75,15 +78,15 @@ type SubscriptionListener interface {
 	Failed(shard ident.Shard, err error, pause time.Duration)
 }
 
-// SubscriptionOptions configure every kind of subscription.
-type SubscriptionOptions struct {
-	Journal            Journal
+// Options configure every kind of subscription.
+type Options struct {
+	Journal            persistence.Journal
 	RetryMin, RetryMax time.Duration
-	Listener           SubscriptionListener
+	Listener           Listener
 }
 
 // EnsureDefaults sets the default of each zero field, except Journal.
-func (o *SubscriptionOptions) EnsureDefaults() {
+func (o *Options) EnsureDefaults() {
 	if o.RetryMin == 0 {
 		o.RetryMin = DefaultRetryMin
 	}
@@ -96,7 +99,7 @@ func (o *SubscriptionOptions) EnsureDefaults() {
 }
 
 // Validate returns an error that names the first invalid option. Call EnsureDefaults first.
-func (o *SubscriptionOptions) Validate() error {
+func (o *Options) Validate() error {
 	switch {
 	case o.Journal == nil:
 		return errors.New("subscription: no journal")
@@ -115,7 +118,7 @@ func (noopListener) Failed(shard ident.Shard, _ error, _ time.Duration) {}
 
 // Subscribe returns a subscription that reads the journal, with one goroutine per shard. It fails
 // only for invalid options.
-func Subscribe(o SubscriptionOptions) (Subscription, error) {
+func Subscribe(o Options) (Subscription, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -123,7 +126,7 @@ func Subscribe(o SubscriptionOptions) (Subscription, error) {
 	return &journalSubscription{o}, nil
 }
 
-type journalSubscription struct{ o SubscriptionOptions }
+type journalSubscription struct{ o Options }
 
 // Run implements Subscription: it delivers the events of all shards to h until the context ends,
 // and then returns the context's error. It fails with ErrAhead when the handler's position is past
@@ -147,11 +150,11 @@ func (d *journalSubscription) Run(ctx context.Context, h Handler) error {
 // followShard delivers a shard until the context ends, and then returns nil. Its only error is
 // ErrAhead; after any other it pauses and tries again.
 func (d *journalSubscription) followShard(ctx context.Context, f *Feed) error {
-	retry := Backoff{Min: d.o.RetryMin, Max: d.o.RetryMax}
+	pauses := retry.Backoff{Min: d.o.RetryMin, Max: d.o.RetryMax}
 	for {
 		err := f.CatchUp(ctx)
 		if err == nil {
-			retry.Reset()
+			pauses.Reset()
 			err = d.o.Journal.Wait(ctx, f.shard, f.at)
 		}
 		switch {
@@ -160,9 +163,9 @@ func (d *journalSubscription) followShard(ctx context.Context, f *Feed) error {
 		case errors.Is(err, ErrAhead):
 			return err
 		case err != nil:
-			pause := retry.Next()
+			pause := pauses.Next()
 			d.o.Listener.Failed(f.shard, err, pause)
-			if !Pause(ctx, pause) {
+			if !retry.Pause(ctx, pause) {
 				return nil
 			}
 		}
@@ -196,7 +199,7 @@ func (l limitedHandler) Position(ctx context.Context, shard ident.Shard) (uint64
 
 // Handle implements Handler, once one of the slots is free. It fails with the handler's error, or
 // the context's when that ends first.
-func (l limitedHandler) Handle(ctx context.Context, shard ident.Shard, events []Event) error {
+func (l limitedHandler) Handle(ctx context.Context, shard ident.Shard, events []persistence.Event) error {
 	if err := l.acquireSlot(ctx); err != nil {
 		return err
 	}
@@ -208,7 +211,7 @@ func (l limitedHandler) Handle(ctx context.Context, shard ident.Shard, events []
 // from the journal, and reads the handler's position before the first delivery and after every
 // error. It is not safe for concurrent use.
 type Feed struct {
-	o       SubscriptionOptions
+	o       Options
 	shard   ident.Shard
 	handler Handler
 	at      uint64 // position of the last event that the handler applied
@@ -216,7 +219,7 @@ type Feed struct {
 }
 
 // NewFeed returns the feed of a shard. The options must have their defaults and be valid.
-func NewFeed(o SubscriptionOptions, shard ident.Shard, h Handler) *Feed {
+func NewFeed(o Options, shard ident.Shard, h Handler) *Feed {
 	return &Feed{o: o, shard: shard, handler: h}
 }
 
@@ -236,7 +239,7 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 
 // Offer delivers events of another source, in any order and number. It drops applied events and
 // reads events that are missing before an offered event from the journal. It fails as CatchUp does.
-func (f *Feed) Offer(ctx context.Context, events []Event) error {
+func (f *Feed) Offer(ctx context.Context, events []persistence.Event) error {
 	return f.deliverFromPosition(ctx, func() error { return f.deliverOffered(ctx, events) })
 }
 
@@ -281,7 +284,7 @@ func (f *Feed) loadPosition(ctx context.Context) error {
 // deliverOffered delivers the events of an Offer in order, after the journal's for each gap. It
 // reports repeats and gaps to the listener. It fails with the errors of the journal and the
 // handler.
-func (f *Feed) deliverOffered(ctx context.Context, events []Event) error {
+func (f *Feed) deliverOffered(ctx context.Context, events []persistence.Event) error {
 	repeats := 0
 	defer func() {
 		if repeats > 0 {
@@ -308,7 +311,7 @@ func (f *Feed) deliverOffered(ctx context.Context, events []Event) error {
 }
 
 // gaplessPrefix returns the number of leading events with consecutive positions, at most MaxHandle.
-func gaplessPrefix(events []Event) int {
+func gaplessPrefix(events []persistence.Event) int {
 	n := 1
 	for n < min(len(events), MaxHandle) && events[n].Position == events[n-1].Position+1 {
 		n++
@@ -337,7 +340,7 @@ func (f *Feed) deliverFromJournal(ctx context.Context, through uint64) error {
 
 // handleGapless gives the handler events that follow the feed's position without a gap; others
 // panic. It fails with the handler's error, and the position then stays.
-func (f *Feed) handleGapless(ctx context.Context, events []Event) error {
+func (f *Feed) handleGapless(ctx context.Context, events []persistence.Event) error {
 	first, last, n := events[0].Position, events[len(events)-1].Position, len(events)
 	if first != f.at+1 || last != f.at+uint64(n) {
 		panic(fmt.Sprintf("BUG: %d events from %d to %d of shard %d delivered after %d", n, first, last, f.shard, f.at))
@@ -348,32 +351,4 @@ func (f *Feed) handleGapless(ctx context.Context, events []Event) error {
 	f.at = last
 	f.o.Listener.Handled(f.shard, last, n)
 	return nil
-}
-
-// Backoff computes the pauses between retries: Min, then twice the previous pause, at most Max.
-type Backoff struct {
-	Min, Max time.Duration
-	next     time.Duration
-}
-
-// Next returns the pause before the next retry.
-func (b *Backoff) Next() time.Duration {
-	pause := max(b.next, b.Min)
-	b.next = min(2*pause, b.Max)
-	return pause
-}
-
-// Reset makes the next pause Min. Call it after a success.
-func (b *Backoff) Reset() { b.next = 0 }
-
-// Pause waits for d or the end of the context. It returns false when the context has ended.
-func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }

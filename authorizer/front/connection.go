@@ -1,4 +1,4 @@
-package drain
+package front
 
 import (
 	"crypto/tls"
@@ -35,7 +35,7 @@ type connection struct {
 	hasTurn     atomic.Bool  // it has one of Server.turns
 	unread      atomic.Bool  // a request was refused before it was read: linger at the close
 	asked       bool         // it has sent a request
-	turnedAway  bool         // the limits of the client that its PROXY head names refused it
+	isRefused   bool         // the limits of the client that its PROXY head names refused it
 	expected    Peer         // the peer whose bucket waits for its first request; the zero Peer for none
 	refused     bool         // its request is counted as a refusal
 	overRefused bool         // its last counted refusal ends it
@@ -243,7 +243,7 @@ func (c *connection) Close() error {
 	c.endExpectation()
 	if c.vouched.Load() {
 		c.noteProven()
-	} else if !c.asked && !c.turnedAway {
+	} else if !c.asked && !c.isRefused {
 		c.countRefusal()
 	}
 	if c.preface != nil {

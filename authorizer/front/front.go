@@ -1,8 +1,8 @@
-// Package drain serves HTTP with fasthttp within named limits, and so that it can be shut at any
+// Package front serves HTTP with fasthttp within named limits, and so that it can be shut at any
 // moment: before Serve has begun, with idle keep-alive connections, and with connections that have
 // not sent a byte. It does not know the interfaces that it serves.
 //
-//	drain.go        a server, its Serve and its Shutdown
+//	front.go        a server, its Serve and its Shutdown
 //	accept.go       accepting: exhaustion is waited out, a connection over a limit is refused
 //	pool.go         how many connections there may be, and how long each may wait as the pool fills
 //	connection.go   one connection: its phase, and the end of a request's head
@@ -12,7 +12,7 @@
 //	turns.go        how many unauthenticated connections use a processor at once
 //	refusals.go     a peer whose requests are refused too often has its connections closed at once
 //	linger.go       a peer that is refused in the middle of its request gets to read the answer
-package drain
+package front
 
 import (
 	"context"

@@ -1,32 +1,34 @@
-package persistence
+package tail
 
 import (
 	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"purser/persistence"
 )
 
 // HeadSignal holds a shard's durable head and wakes readers when its position advances. The head
 // never moves backwards. The zero value is the head of an empty shard. All methods are safe for
 // concurrent use.
 type HeadSignal struct {
-	head atomic.Pointer[Head] // changed under mu; nil is the zero Head
+	head atomic.Pointer[persistence.Head] // changed under mu; nil is the zero Head
 	mu   sync.Mutex
 	wake chan struct{} // closed when the position advances; nil without a waiting reader
 }
 
 // Head returns the head, as Journal.Head does. It never blocks.
-func (t *HeadSignal) Head() Head {
+func (t *HeadSignal) Head() persistence.Head {
 	if h := t.head.Load(); h != nil {
 		return *h
 	}
-	return Head{}
+	return persistence.Head{}
 }
 
 // Advance publishes a durable head and wakes the readers in Wait. An older position or epoch
 // changes nothing.
-func (t *HeadSignal) Advance(h Head) {
+func (t *HeadSignal) Advance(h persistence.Head) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.Head()
@@ -42,7 +44,7 @@ func (t *HeadSignal) Advance(h Head) {
 }
 
 // Wait implements Journal.Wait for a journal that closes the channel ended when it closes. It
-// returns the context's error, or ErrUnavailable when the journal closes first.
+// returns the context's error, or persistence.ErrUnavailable when the journal closes first.
 func (t *HeadSignal) Wait(ctx context.Context, past uint64, ended <-chan struct{}) error {
 	for {
 		advanced := t.advancedPast(past)
@@ -54,7 +56,7 @@ func (t *HeadSignal) Wait(ctx context.Context, past uint64, ended <-chan struct{
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ended:
-			return fmt.Errorf("%w: journal closed", ErrUnavailable)
+			return fmt.Errorf("%w: journal closed", persistence.ErrUnavailable)
 		}
 	}
 }

@@ -1,10 +1,11 @@
-package persistence
+package tail
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -12,7 +13,7 @@ func TestRecentEventsAreBoundedAndGapless(t *testing.T) {
 	const pageBytes = 1 << 20
 	var r RecentEvents
 	put := func(shard ident.Shard, position uint64, size int) {
-		r.Add(shard, Event{Position: position, Payload: make([]byte, size)})
+		r.Add(shard, persistence.Event{Position: position, Payload: make([]byte, size)})
 		require.LessOrEqual(t, r.bytes, recentBytes)
 	}
 	has := func(shard ident.Shard, past, last uint64) int {
@@ -43,7 +44,7 @@ func TestRecentEventsAreBoundedAndGapless(t *testing.T) {
 
 func TestRecentEventWithoutPayloadReadsAsFromStore(t *testing.T) {
 	var r RecentEvents
-	r.Add(1, Event{Position: 1, Payload: []byte{}})
+	r.Add(1, persistence.Event{Position: 1, Payload: []byte{}})
 	events, kept := r.Read(1, 0, 1, 1)
 	require.True(t, kept)
 	require.Nil(t, events[0].Payload)

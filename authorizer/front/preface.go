@@ -1,4 +1,4 @@
-package drain
+package front
 
 import (
 	"crypto/tls"
@@ -135,7 +135,7 @@ func (c *connection) readProxyHead() error {
 	}
 	c.remote, c.byProxy = client, c.server.options.Proxies.Contains(client)
 	if !c.byProxy && !c.server.pool.countPeer(c, PeerOf(client)) {
-		c.turnedAway = true
+		c.isRefused = true
 		return errOverPeer
 	}
 	return nil

@@ -1,10 +1,11 @@
-package persistence
+package tail
 
 import (
 	"bytes"
 	"slices"
 	"sync"
 
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -25,8 +26,8 @@ const (
 type RecentEvents struct {
 	mu     sync.Mutex
 	bytes  int
-	shards [ident.Shards][]Event // gapless runs
-	order  []recentEvent         // of all shards, the oldest first
+	shards [ident.Shards][]persistence.Event // gapless runs
+	order  []recentEvent                     // of all shards, the oldest first
 }
 
 type recentEvent struct {
@@ -38,7 +39,7 @@ type recentEvent struct {
 // Add caches events of one shard, in the order of their positions, and evicts the oldest events of
 // all shards beyond recentBytes. It copies the payloads. A gap before an event discards the shard's
 // earlier events.
-func (r *RecentEvents) Add(shard ident.Shard, events ...Event) {
+func (r *RecentEvents) Add(shard ident.Shard, events ...persistence.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range events {
@@ -63,14 +64,14 @@ func (r *RecentEvents) dropOldest() {
 	oldest := r.order[0]
 	r.order, r.bytes = r.order[1:], r.bytes-oldest.size
 	if run := r.shards[oldest.shard]; len(run) > 0 && run[0].Position == oldest.position {
-		run[0] = Event{}
+		run[0] = persistence.Event{}
 		r.shards[oldest.shard] = run[1:]
 	}
 }
 
 // Read returns the events after past through last, at most maxBytes of payload but at least one
 // event. It returns false when one of these events is not cached. The events belong to the caller.
-func (r *RecentEvents) Read(shard ident.Shard, past, last uint64, maxBytes int) ([]Event, bool) {
+func (r *RecentEvents) Read(shard ident.Shard, past, last uint64, maxBytes int) ([]persistence.Event, bool) {
 	events := r.sharedEvents(shard, past, last)
 	size := 0
 	for i := range events {
@@ -85,7 +86,7 @@ func (r *RecentEvents) Read(shard ident.Shard, past, last uint64, maxBytes int) 
 
 // sharedEvents returns the events after past through last, nil when one is not cached. Their
 // payloads are shared with the cache.
-func (r *RecentEvents) sharedEvents(shard ident.Shard, past, last uint64) []Event {
+func (r *RecentEvents) sharedEvents(shard ident.Shard, past, last uint64) []persistence.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := r.shards[shard]

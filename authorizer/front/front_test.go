@@ -1,4 +1,4 @@
-package drain_test
+package front_test
 
 import (
 	"bufio"
@@ -12,19 +12,19 @@ import (
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/fasthttputil"
 
-	"purser/authorizer/drain"
+	"purser/authorizer/front"
 )
 
 // within ends a test whose shutdown waits for something; far below the timeouts of the connections.
 const within = time.Minute
 
-func newServer(handler fasthttp.RequestHandler) *drain.Server {
-	return drain.New(&fasthttp.Server{Handler: handler, CloseOnShutdown: true, ReadTimeout: time.Hour, IdleTimeout: time.Hour}, drain.Options{})
+func newServer(handler fasthttp.RequestHandler) *front.Server {
+	return front.New(&fasthttp.Server{Handler: handler, CloseOnShutdown: true, ReadTimeout: time.Hour, IdleTimeout: time.Hour}, front.Options{})
 }
 
 func hello(ctx *fasthttp.RequestCtx) { ctx.SetBodyString("hello") }
 
-func shut(t *testing.T, s *drain.Server) {
+func shut(t *testing.T, s *front.Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()

@@ -1,4 +1,4 @@
-package persistence_test
+package consumer_test
 
 import (
 	"context"
@@ -14,8 +14,10 @@ import (
 	"pgregory.net/rapid"
 
 	"purser/persistence"
+	"purser/persistence/consumer"
 	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
+	"purser/persistence/retry"
 )
 
 const patience = time.Minute
@@ -53,8 +55,8 @@ func newStand(t T) *stand {
 	return s
 }
 
-func (s *stand) options() persistence.SubscriptionOptions {
-	return persistence.SubscriptionOptions{
+func (s *stand) options() consumer.Options {
+	return consumer.Options{
 		Journal: s.journal, RetryMin: time.Millisecond, RetryMax: 4 * time.Millisecond, Listener: &s.book}
 }
 
@@ -80,7 +82,7 @@ func (s *stand) appendEverywhere(events int) {
 
 // run subscribes until the function that it returns, or the end of the test, ends it.
 func (s *stand) run(t *testing.T) (stop func()) {
-	subscription, err := persistence.Subscribe(s.options())
+	subscription, err := consumer.Subscribe(s.options())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -137,7 +139,7 @@ func (b *book) Handle(_ context.Context, shard ident.Shard, events []persistence
 	}
 	for i, e := range events {
 		if at := b.positions[shard]; e.Position != at+uint64(i)+1 {
-			return persistence.ErrMoved
+			return consumer.ErrMoved
 		}
 	}
 	b.positions[shard] += uint64(len(events))
@@ -171,7 +173,7 @@ func TestSubscriptionDeliversOldAndNew(t *testing.T) {
 	s.run(t) // a restart
 	s.handled(t)
 	require.Zero(t, s.failed.Load())
-	require.LessOrEqual(t, s.busiest.Load(), int64(persistence.MaxHandlers))
+	require.LessOrEqual(t, s.busiest.Load(), int64(consumer.MaxHandlers))
 }
 
 func TestSubscriptionTriesAgain(t *testing.T) {
@@ -220,17 +222,17 @@ func TestConsumerAhead(t *testing.T) {
 	s := newStand(t)
 	s.append(9, 2)
 	s.positions[9] = 3
-	subscription, err := persistence.Subscribe(s.options())
+	subscription, err := consumer.Subscribe(s.options())
 	require.NoError(t, err)
-	require.ErrorIs(t, subscription.Run(context.Background(), &s.book), persistence.ErrAhead)
+	require.ErrorIs(t, subscription.Run(context.Background(), &s.book), consumer.ErrAhead)
 }
 
 func TestSubscriptionOptions(t *testing.T) {
-	_, err := persistence.Subscribe(persistence.SubscriptionOptions{})
+	_, err := consumer.Subscribe(consumer.Options{})
 	require.ErrorContains(t, err, "no journal")
 	o := newStand(t).options()
 	o.RetryMax = o.RetryMin - 1
-	_, err = persistence.Subscribe(o)
+	_, err = consumer.Subscribe(o)
 	require.ErrorContains(t, err, "pauses")
 }
 
@@ -244,7 +246,7 @@ func TestFeedOffersAnything(t *testing.T) {
 	require.NoError(t, err)
 	rapid.Check(t, func(t *rapid.T) {
 		s.positions[9] = rapid.Uint64Max(events).Draw(t, "at")
-		f := persistence.NewFeed(s.options(), 9, &s.book)
+		f := consumer.NewFeed(s.options(), 9, &s.book)
 		largest := s.positions[9]
 		for _, page := range rapid.SliceOfN(rapid.SliceOfN(rapid.IntRange(0, events-1), 0, 20), 1, 5).Draw(t, "pages") {
 			var offered []persistence.Event
@@ -271,7 +273,7 @@ func TestFeedTellsGapsAndRepeats(t *testing.T) {
 	all, err := s.journal.Events(ctx, 9, 0, 10)
 	require.NoError(t, err)
 	s.positions[9] = 2
-	f := persistence.NewFeed(s.options(), 9, &s.book)
+	f := consumer.NewFeed(s.options(), 9, &s.book)
 	require.NoError(t, f.Offer(ctx, all[1:3])) // 2 is a repeat
 	require.EqualValues(t, 3, f.At())
 	require.EqualValues(t, 1, s.repeated.Load())
@@ -284,7 +286,7 @@ func TestFeedTellsGapsAndRepeats(t *testing.T) {
 }
 
 func TestBackoff(t *testing.T) {
-	b := persistence.Backoff{Min: 100, Max: 500}
+	b := retry.Backoff{Min: 100, Max: 500}
 	var pauses []time.Duration
 	for range 5 {
 		pauses = append(pauses, b.Next())

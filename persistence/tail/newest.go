@@ -1,4 +1,4 @@
-package persistence
+package tail
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -16,7 +17,7 @@ const newestReaders = 8
 
 // NewestEventTime returns the latest time of the last events of all shards, zero when the journal
 // has no event. It fails only when the journal cannot be read.
-func NewestEventTime(ctx context.Context, j Journal) (time.Time, error) {
+func NewestEventTime(ctx context.Context, j persistence.Journal) (time.Time, error) {
 	var times [ident.Shards]time.Time
 	var errs [ident.Shards]error
 	var next atomic.Int64
@@ -40,7 +41,7 @@ func NewestEventTime(ctx context.Context, j Journal) (time.Time, error) {
 
 // lastEventTime returns the time of a shard's last event, zero without one. It fails only when the
 // journal cannot be read.
-func lastEventTime(ctx context.Context, j Journal, id ident.Shard) (time.Time, error) {
+func lastEventTime(ctx context.Context, j persistence.Journal, id ident.Shard) (time.Time, error) {
 	head := j.Head(id).Position
 	if head == 0 {
 		return time.Time{}, nil
