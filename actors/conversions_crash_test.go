@@ -251,12 +251,8 @@ func (p *conversionCrash) recoverAndCheckConversions(t *testing.T, ws string) {
 // checkAgainst compares the conversions with the answers, the desk's orders and the balances.
 func (d *conversionClients) checkAgainst(p *conversionCrash) {
 	d.t.Helper()
-	orders, err := d.sandbox.Orders("", 1000)
+	atDesk, err := d.sandbox.Orders()
 	require.NoError(d.t, err)
-	atDesk := map[string]int{}
-	for _, o := range orders {
-		atDesk[o.Reference] = o.Orders
-	}
 	known, used := map[string]bool{}, map[string]bool{}
 	sold, bought, held := money.Minor(0), money.Minor(0), money.Minor(0)
 	for _, v := range d.listConversions() {

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -24,11 +22,8 @@ import (
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/partner"
-	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
-	"purser/actors/partner/sandbox/bankserver"
 	"purser/authorizer/hold"
-	"purser/httpapi/webhook"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -202,29 +197,7 @@ func (w *bankStack) stepBank() {
 
 // TestPayoutStatusByBankOutcome turns the clock step by step, and compares the status of a payout
 // after each step, for every outcome of the sandbox bank.
-func TestPayoutStatusByBankOutcome(t *testing.T) { testPayoutEndings(t, nil) }
-
-// TestPayoutStatusByBankOutcomeOverHTTP repeats the test above with the bank behind HTTP.
-func TestPayoutStatusByBankOutcomeOverHTTP(t *testing.T) {
-	testPayoutEndings(t, func(b *sandbox.Bank) partner.Bank {
-		const secret = "secret"
-		sign := func(message []byte) string { return webhook.Sign(secret, time.UnixMilli(0), message) }
-		server := httptest.NewServer(bankserver.NewHandler(b, func(signature string, message []byte) error {
-			if signature != sign(message) {
-				return errors.New("signed with another secret")
-			}
-			return nil
-		}))
-		client := bankhttp.NewClient(server.URL, sign)
-		t.Cleanup(func() {
-			client.Close()
-			server.Close()
-		})
-		return client
-	})
-}
-
-func testPayoutEndings(t *testing.T, between func(*sandbox.Bank) partner.Bank) {
+func TestPayoutStatusByBankOutcome(t *testing.T) {
 	type turn struct {
 		by     time.Duration
 		status string
@@ -258,7 +231,7 @@ func testPayoutEndings(t *testing.T, between func(*sandbox.Bank) partner.Bank) {
 			{2 * time.Hour, "settled"}}, -1, 0, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newBankStackWith(t, vfs.NewMem(), between)
+			w := newBankStack(t, vfs.NewMem())
 			defer w.stopAndCloseBank()
 			ws := w.newWorkspace(77)
 			w.deposit(ws, 1_000_000)

@@ -133,8 +133,8 @@ func (m *checkoutStorm) serveWebhooks(w http.ResponseWriter, r *http.Request) {
 		m.faults = append(m.faults, fmt.Sprintf("%s: %v: %s", r.URL.Path, err, body))
 		return
 	}
-	if err := webhook.Verify([]string{m.merchants[at].secret}, r.Header.Get(webhook.SignatureHeader), body,
-		time.Now()); err != nil {
+	if _, err := webhook.VerifyRequest([]string{m.merchants[at].secret}, r.Header.Get(webhook.SignatureHeader),
+		webhook.Request{Body: body}, webhook.V1, time.Now()); err != nil {
 		m.faults = append(m.faults, err.Error())
 	}
 	id := r.Header.Get(webhook.IDHeader)

@@ -13,9 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/partner/bankhttp"
 	"purser/cmd/purser/apiclient"
-	"purser/persistence/ident"
 	"purser/persistence/retry"
 )
 
@@ -32,7 +30,6 @@ const (
 type converter struct {
 	session *apiclient.Client
 	bearer  string
-	bank    *bankhttp.Client
 	paidIn  int64        // euro cents
 	cut     atomic.Int64 // requests without an answer
 
@@ -69,9 +66,9 @@ func (d *conversionAttempt) conversionID() string {
 	return ""
 }
 
-func newConverter(t *testing.T, p *process, bank *bankhttp.Client) *converter {
+func newConverter(t *testing.T, p *process) *converter {
 	t.Helper()
-	x := &converter{bank: bank}
+	x := &converter{}
 	x.session, x.bearer = signUpSession(t, p, 1, []string{"read:treasury", "write:treasury"})
 	t.Cleanup(x.session.HTTP.CloseIdleConnections)
 	x.post(t, p, "/api/mca/onboarding", nil)
@@ -226,28 +223,34 @@ func (x *converter) conversionsByID(t *testing.T) map[string]*conversionAttempt 
 	return made
 }
 
-// awaitDeskReports waits until every conversion that reached the desk has ended. A conversion that
-// a killed server was about to submit stays open, so awaitDeskReports waits until two polls show
-// the same number of them. After the last round it waits, for half a minute, until these
-// conversions are outcome_unknown, and so will not be submitted any more.
-func (x *converter) awaitDeskReports(t *testing.T, p *process, last bool) {
+// awaitDeskReports waits until every conversion that the desk had received has ended. A conversion
+// that a killed server was about to submit stays open.
+func (x *converter) awaitDeskReports(t *testing.T, p *process, received map[string]int) {
 	t.Helper()
-	waiting, before := x.conversionsByID(t), -1
-	p.awaitWithin(t, reportTimeout, "the desk's reports", func() bool {
+	x.awaitNone(t, p, "the desk's reports", func(id, status string) bool {
+		return received[id] > 0 && conversionOpen(status)
+	})
+}
+
+// awaitSubmissions waits until every conversion has ended or is outcome_unknown, and so will not be
+// submitted any more. A killed server's conversions get there half a minute after the launch.
+func (x *converter) awaitSubmissions(t *testing.T, p *process) {
+	t.Helper()
+	x.awaitNone(t, p, "the last submissions", func(_, status string) bool {
+		return conversionOpen(status) && status != "outcome_unknown"
+	})
+}
+
+// awaitNone waits until no conversion satisfies a condition. One that does not satisfy it is not
+// read again.
+func (x *converter) awaitNone(t *testing.T, p *process, what string, waits func(id, status string) bool) {
+	t.Helper()
+	left := slices.Collect(maps.Keys(x.conversionsByID(t)))
+	p.awaitWithin(t, reportTimeout, what, func() bool {
 		retry.Pause(t.Context(), settlePollInterval)
-		shown := x.statuses(t, p, slices.Collect(maps.Keys(waiting)))
-		known, limbo := orderCounts(t, x.bank, ident.Conversion), 0
-		for id, status := range shown {
-			switch {
-			case !conversionOpen(status):
-				delete(waiting, id)
-			case known[id] == 0 && (status == "outcome_unknown" || status != "held" && !last):
-				limbo++
-			}
-		}
-		done := limbo == len(waiting) && limbo == before
-		before = limbo
-		return done
+		shown := x.statuses(t, p, left)
+		left = slices.DeleteFunc(left, func(id string) bool { return !waits(id, shown[id]) })
+		return len(left) == 0
 	})
 }
 
@@ -270,11 +273,11 @@ func (x *converter) statuses(t *testing.T, p *process, ids []string) map[string]
 	return shown
 }
 
-// checkConversions compares the clients' answers with the conversions, the desk's orders and the
-// balances.
-func (x *converter) checkConversions(t *testing.T, p *process) {
+// checkConversions compares the clients' answers with the conversions, the orders known to the desk
+// and the balances.
+func (x *converter) checkConversions(t *testing.T, p *process, known map[string]int) {
 	t.Helper()
-	made, known := x.conversionsByID(t), orderCounts(t, x.bank, ident.Conversion)
+	made := x.conversionsByID(t)
 	for _, d := range x.attempts {
 		if d.use != nil && d.use.answer.Status != 202 {
 			x.declined++

@@ -5,12 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log"
+	"maps"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -23,11 +19,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
 	"purser/cmd/purser/apiclient"
+	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/demo"
-	"purser/httpapi/webhook"
+	"purser/cmd/purser/storecare"
 	"purser/persistence/ident"
 	"purser/persistence/retry"
 )
@@ -42,9 +38,8 @@ const (
 	maxPayoutsBeforeKill = payoutClients * payoutsEach * 3 / 4
 	settlePollInterval   = 100 * time.Millisecond // between two reads of all payouts
 	// reportTimeout covers the half minute within which the bank may answer an order, and the
-	// bank's longest pause, one minute, between two reports to a server that is down.
+	// bank's longest pause, one minute, between two reports.
 	reportTimeout = 3 * time.Minute
-	sharedSecret  = "the secret of bank and purser"
 	paidAccount   = "000987654321"
 )
 
@@ -53,8 +48,8 @@ const (
 var payoutEndings = []int64{0, 0, 0, 0, sandbox.EndingTwice, sandbox.EndingFails, sandbox.EndingReturned,
 	sandbox.EndingRefused, sandbox.EndingAnswersLost}
 
-// TestNoPayoutIsPaidTwice kills the server at random moments of a storm of payouts, conversions and
-// swipes. The bank runs in another process and counts the orders that it receives.
+// TestNoPayoutIsPaidTwice kills the server, and its sandbox bank with it, at random moments of a
+// storm of payouts, conversions and swipes. The bank's store counts the orders that it received.
 func TestNoPayoutIsPaidTwice(t *testing.T) {
 	onlyInFullLength(t)
 	onEachStoreSet(t, killAmidPayouts)
@@ -66,14 +61,10 @@ func killAmidPayouts(t *testing.T, purser program, full bool) {
 		rounds = killRounds
 	}
 	random := rand.New(rand.NewPCG(seed, 5))
-	f := newReportProxy(t)
-	bank, bankURL := launchBank(t, purser, f.server.URL)
-	purser.env = append(slices.Clone(purser.env), "PURSER_BANK_URL="+bankURL, "PURSER_PARTNER_SECRET="+sharedSecret,
-		"PURSER_PAYOUT_LIMITS=100000000,100000000", "PURSER_FEATURE_MCA_CONVERT=true")
+	purser.env = append(slices.Clone(purser.env), "PURSER_PAYOUT_LIMITS=100000000,100000000",
+		"PURSER_FEATURE_MCA_CONVERT=true")
 	p := launch(t, purser, data)
-	f.forwardTo(t, p.rest)
-	s := newPayer(t, p, bankURL)
-	x := newConverter(t, p, s.bank)
+	s, x := newPayer(t, p), newConverter(t, p)
 	for round := range rounds {
 		after := minPayoutsBeforeKill + random.Int64N(maxPayoutsBeforeKill-minPayoutsBeforeKill)
 		s.deposit(t, p, after)
@@ -81,23 +72,26 @@ func killAmidPayouts(t *testing.T, purser program, full bool) {
 		before, deals := len(s.orders), len(x.attempts)
 		s.runUntilKilled(t, p, x, seed, round, after)
 		require.Equal(t, "signal: killed", p.awaitExit(t))
-		f.target.Store(nil)
-		launched := time.Now()
+		received, launched := bankOrders(t, data), time.Now()
 		p = launch(t, purser, data)
-		f.forwardTo(t, p.rest)
 		s.repeatOrders(t, p, s.orders[before:])
 		x.repeatRequests(t, p, x.attempts[deals:])
-		s.awaitBankReports(t, p, launched)
-		x.awaitDeskReports(t, p, round == rounds-1)
+		s.awaitBankReports(t, p, received, launched)
+		x.awaitDeskReports(t, p, received)
 	}
 	s.repeatOrders(t, p, s.orders)
 	x.repeatRequests(t, p, x.attempts)
-	s.checkPayouts(t, p)
-	x.checkConversions(t, p)
-	for _, b := range []*process{p, bank} {
-		require.Empty(t, b.signalAndWait(t, syscall.SIGTERM))
-		require.NotContains(t, b.log.String(), paidAccount)
-	}
+	x.awaitSubmissions(t, p)
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.NotContains(t, p.log.String(), paidAccount)
+	received := bankOrders(t, data)
+	p = launch(t, purser, data)
+	x.awaitDeskReports(t, p, received)
+	s.checkPayouts(t, p, ordersOf(received, ident.Payout))
+	x.checkConversions(t, p, ordersOf(received, ident.Conversion))
+	require.Empty(t, p.signalAndWait(t, syscall.SIGTERM))
+	require.NotContains(t, p.log.String(), paidAccount)
+	require.Equal(t, received, bankOrders(t, data), "a restart orders nothing again")
 	require.Contains(t, requireSuccess(t, purser, data, "audit"), "agree to the cent")
 	t.Logf("%d kills: %d payouts ordered, %d accepted and %d declined; the bank has %d orders, each once; "+
 		"%d never reached it and stay open; %d requests cut off",
@@ -109,54 +103,9 @@ func killAmidPayouts(t *testing.T, purser program, full bool) {
 	require.NotZero(t, x.cut.Load(), "no kill cut off a conversion")
 }
 
-// reportProxy gives the bank one address to report to, while the server behind it restarts at other
-// addresses.
-type reportProxy struct {
-	server *httptest.Server
-	target atomic.Pointer[url.URL] // the server's base URL; nil: the server is down, answer 502
-}
-
-func newReportProxy(t *testing.T) *reportProxy {
-	t.Helper()
-	f, transport := &reportProxy{}, &http.Transport{}
-	proxy := &httputil.ReverseProxy{Transport: transport, ErrorLog: log.New(io.Discard, "", 0)}
-	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		to := f.target.Load()
-		if to == nil {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		through := *proxy
-		through.Rewrite = func(r *httputil.ProxyRequest) { r.SetURL(to) }
-		through.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() {
-		f.server.Close()
-		transport.CloseIdleConnections()
-	})
-	return f
-}
-
-func (f *reportProxy) forwardTo(t *testing.T, base string) {
-	t.Helper()
-	to, err := url.Parse(base)
-	require.NoError(t, err)
-	f.target.Store(to)
-}
-
-func launchBank(t *testing.T, purser program, reportTo string) (p *process, base string) {
-	t.Helper()
-	cmd := purserCommand(program{path: purser.path}, filepath.Join(t.TempDir(), "bank"), "sandbox-bank",
-		"--addr", "127.0.0.1:0", "--report-to", reportTo)
-	cmd.Env = append(cmd.Env, "PURSER_PARTNER_SECRET="+sharedSecret)
-	p, ready := startCommand(t, cmd)
-	return p, "http://" + ready["bank"]
-}
-
 // payer is a workspace that orders payouts, and the requests and answers of its clients.
 type payer struct {
 	bearer, card, recipient string
-	bank                    *bankhttp.Client
 	deposited               int64        // cents
 	cut                     atomic.Int64 // requests without an answer
 
@@ -184,13 +133,10 @@ type payoutStep struct {
 	At     time.Time
 }
 
-func newPayer(t *testing.T, p *process, bankURL string) *payer {
+func newPayer(t *testing.T, p *process) *payer {
 	t.Helper()
 	s := &payer{bearer: signUpWithScopes(t, p, 0,
 		append(slices.Clone(demo.Scopes), "write:payouts", "write:counterparties"))}
-	s.bank = bankhttp.NewClient(bankURL,
-		func(message []byte) string { return webhook.Sign(sharedSecret, time.Now(), message) })
-	t.Cleanup(s.bank.Close)
 	s.card = s.post(t, p, "/api/cards", cardRequest()).Text("card", "partnerCardToken")
 	s.recipient = s.post(t, p, "/api/treasury/counterparties",
 		fields{"name": "Storm Landlord", "routingNumber": "021000021",
@@ -300,19 +246,18 @@ func (s *payer) repeatOrders(t *testing.T, p *process, orders []*payoutOrder) {
 	require.Zero(t, wrong.Load())
 }
 
-// awaitBankReports waits until every payout has ended, except those that an earlier server marked
-// as submitting and the bank does not have.
-func (s *payer) awaitBankReports(t *testing.T, p *process, launched time.Time) {
+// awaitBankReports waits until every payout has ended, except those that a killed server marked as
+// submitting and the bank had not received before the launch.
+func (s *payer) awaitBankReports(t *testing.T, p *process, received map[string]int, launched time.Time) {
 	t.Helper()
 	p.awaitWithin(t, reportTimeout, "the bank's reports", func() bool {
 		retry.Pause(t.Context(), settlePollInterval)
-		known := orderCounts(t, s.bank, ident.Payout)
 		return !slices.ContainsFunc(s.listPayouts(t, p), func(shown shownPayout) bool {
 			if !payoutOpen(shown.Status) {
 				return shown.Status == "settled" && shown.AmountCents%100 == sandbox.EndingReturned
 			}
 			sent := slices.IndexFunc(shown.History, func(h payoutStep) bool { return h.Status == "submitting" })
-			return known[shown.ID] > 0 || sent < 0 || shown.History[sent].At.After(launched)
+			return received[shown.ID] > 0 || sent < 0 || shown.History[sent].At.After(launched)
 		})
 	})
 }
@@ -321,23 +266,27 @@ func payoutOpen(status string) bool {
 	return slices.Contains([]string{"reserved", "submitting", "submitted", "outcome_unknown"}, status)
 }
 
-// orderCounts returns, by reference, how often the bank received each order whose reference has the
-// prefix.
-func orderCounts(t *testing.T, bank *bankhttp.Client, prefix string) map[string]int {
+// bankOrders returns, by reference, how often the sandbox bank received each payout and conversion.
+// No process may have the data directory open. It reads a copy, so that the next start recovers the
+// store of a killed server by itself.
+func bankOrders(t *testing.T, data string) map[string]int {
 	t.Helper()
-	known, after := map[string]int{}, ""
-	for {
-		page, err := bank.Orders(t.Context(), after)
-		require.NoError(t, err)
-		if len(page) == 0 {
-			return known
-		}
-		for _, o := range page {
-			if after = o.Reference; strings.HasPrefix(after, prefix) {
-				known[o.Reference] = o.Orders
-			}
-		}
-	}
+	copied := filepath.Join(t.TempDir(), "bank")
+	require.NoError(t, storecare.CopyTree(datadir.BankDir(data), copied))
+	unreachable := func(context.Context, []byte) (int, error) { return 0, io.EOF }
+	bank, err := sandbox.NewBank(sandbox.Config{Dir: copied, Report: unreachable, Clock: time.Now})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, bank.Close()) }()
+	orders, err := bank.Orders()
+	require.NoError(t, err)
+	return orders
+}
+
+// ordersOf returns the orders whose references have a prefix.
+func ordersOf(orders map[string]int, prefix string) map[string]int {
+	found := maps.Clone(orders)
+	maps.DeleteFunc(found, func(reference string, _ int) bool { return !strings.HasPrefix(reference, prefix) })
+	return found
 }
 
 func (s *payer) listPayouts(t *testing.T, p *process) (payouts []shownPayout) {
@@ -360,10 +309,10 @@ func (s *payer) listPayouts(t *testing.T, p *process) (payouts []shownPayout) {
 	}
 }
 
-// checkPayouts compares the clients' answers with the list of payouts, the bank's orders and the
-// treasury. A server that is killed between "submitting" and its call of the bank leaves a payout
+// checkPayouts compares the clients' answers with the list of payouts, the orders known to the bank
+// and the treasury. A server that is killed between "submitting" and its call of the bank leaves a payout
 // that the bank does not have: its dollars stay reserved until the end of the day.
-func (s *payer) checkPayouts(t *testing.T, p *process) {
+func (s *payer) checkPayouts(t *testing.T, p *process, known map[string]int) {
 	t.Helper()
 	accepted := map[string]int64{}
 	for _, o := range s.orders {
@@ -379,7 +328,6 @@ func (s *payer) checkPayouts(t *testing.T, p *process) {
 	s.accepted = len(accepted)
 	require.Equal(t, len(s.orders), s.accepted+s.declined, "every payout is accepted or declined")
 	require.NotZero(t, s.declined)
-	known := orderCounts(t, s.bank, ident.Payout)
 	held, gone := int64(0), int64(0)
 	payouts := s.listPayouts(t, p)
 	require.Len(t, payouts, s.accepted, "the list has the accepted payouts and no others")

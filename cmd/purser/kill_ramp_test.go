@@ -300,11 +300,10 @@ func (s *rampCustomer) compareWithRamp(t *testing.T, data string) {
 		unreachable)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ramp.Close()) }()
-	received, err := ramp.Orders("", sandbox.MaxOpen)
+	known, err := ramp.Orders()
 	require.NoError(t, err)
-	known := map[string]int{}
-	for _, order := range received {
-		known[order.Reference]++
+	for id := range known {
+		known[id] = 1 // the ramp may have received an order again
 	}
 	made := map[string]bool{}
 	for _, o := range s.orders {

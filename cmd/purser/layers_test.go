@@ -88,14 +88,10 @@ var (
 		"actors/fairshare":             {},
 		"actors/fault":                 {},
 		"actors/partner":               {"persistence/money"},
-		"actors/partner/bankhttp":      {"actors/partner"},
 		"actors/partner/chain":         {"actors/partner"},
 		"actors/partner/sandbox": {
 			"actors/bankday", "actors/partner", "persistence/ident", "persistence/money",
 			"persistence/pebblegate",
-		},
-		"actors/partner/sandbox/bankserver": {
-			"actors/partner", "actors/partner/bankhttp", "actors/partner/sandbox",
 		},
 		"actors/processes": {
 			"actors", "actors/agent", "actors/balance", "actors/bankday", "actors/card", "actors/cardholder",

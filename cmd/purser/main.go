@@ -35,7 +35,6 @@ type commands struct {
 	Payouts            storecare.PayoutsCmd            `cmd:"" help:"List the payouts, conversions and ramp orders that a partner has and does not report, or decide one."`
 	ResetPassword      resetPasswordCommand            `cmd:"" help:"Make a link by which a user sets a new password, while the server runs."`
 	Export             storecare.ExportCmd             `cmd:"" help:"Write files for treasurers."`
-	SandboxBank        sandboxBankCommand              `cmd:"" help:"Run the sandbox bank by itself, until SIGTERM."`
 	Migrate            migrateCommand                  `cmd:"" help:"Bring the schema of the database up to date; a start does so too."`
 	Topics             topicsCommand                   `cmd:"" help:"Make or check the topic; a server does so too."`
 	Demo               demo.Command                    `cmd:"" help:"Walk through a running server and check every answer."`

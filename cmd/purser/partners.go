@@ -14,24 +14,21 @@ import (
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"purser/actors/partner"
-	"purser/actors/partner/bankhttp"
 	"purser/actors/partner/sandbox"
 	"purser/actors/reports"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 	"purser/httpapi"
-	"purser/httpapi/webhook"
 	"purser/persistence/ident"
 )
 
 // partners are the bank and the ramp of a server. The sandbox's are in this process and report
 // to the REST server through the in-memory listener reports.
 type partners struct {
-	bank        partner.Bank
-	sandboxBank *sandbox.Bank // the bank, when it is in this process
-	ramp        *sandbox.Ramp
-	reports     *fasthttputil.InmemoryListener
-	log         *slog.Logger
+	bank    *sandbox.Bank
+	ramp    *sandbox.Ramp
+	reports *fasthttputil.InmemoryListener
+	log     *slog.Logger
 }
 
 // openPartners opens the bank and the ramp. They report once startPartners has run. It fails when a
@@ -49,10 +46,8 @@ func (m *daemon) openPartners(context.Context) error {
 // of the start.
 func (m *daemon) claimSandbox(context.Context) error {
 	claims := map[string]func(ident.UUID) error{
+		datadir.BankDir(m.config.DataDir): m.partners.bank.ClaimStore,
 		datadir.RampDir(m.config.DataDir): m.partners.ramp.ClaimStore}
-	if m.partners.sandboxBank != nil {
-		claims[datadir.BankDir(m.config.DataDir)] = m.partners.sandboxBank.ClaimStore
-	}
 	if m.sandboxChains != nil {
 		claims[datadir.ChainsDir(m.config.DataDir)] = m.sandboxChains.ClaimStore
 	}
@@ -69,8 +64,8 @@ func (m *daemon) claimSandbox(context.Context) error {
 	return nil
 }
 
-// startPartners lets the partners in this process report: the REST server can take their reports
-// now. A partner that ends later with an error ends the process. It is a step of the start.
+// startPartners lets the partners report: the REST server can take their reports now. A partner
+// that ends later with an error ends the process. It is a step of the start.
 func (m *daemon) startPartners(context.Context) error {
 	run := func(partner func(context.Context) error) {
 		m.cleanup.goUntilClosed(func(ctx context.Context) {
@@ -79,30 +74,22 @@ func (m *daemon) startPartners(context.Context) error {
 			}
 		})
 	}
-	if m.partners.sandboxBank != nil {
-		run(m.partners.sandboxBank.Run)
-	}
+	run(m.partners.bank.Run)
 	run(m.partners.ramp.Run)
 	return nil
 }
 
-// openBank connects the bank that the settings name, or opens the sandbox's in this process. It
-// fails only when the sandbox's store cannot be opened.
+// openBank opens the sandbox's bank. It fails only when its store cannot be opened.
 func (p *partners) openBank(c *settings.Config, clock, wallTime func() time.Time, cleanup *cleanupStack) (err error) {
-	secret := c.PartnerSecrets.SecretsOf(reports.Bank)[0]
-	if c.BankURL != "" {
-		client := bankhttp.NewClient(c.BankURL, func(message []byte) string {
-			return webhook.Sign(secret, wallTime(), message)
-		})
-		p.bank = client
-		cleanup.push(func() error { client.Close(); return nil })
-		return nil
-	}
-	report := sandbox.NewHTTPReporter(p.httpClient(), restInProcess, httpapi.PathBankReports, settings.ReportSigner(secret, wallTime))
-	p.sandboxBank, err = openSandboxBank(c.DataDir, c.SandboxDelay, report, clock, p.log)
+	report := sandbox.NewHTTPReporter(p.httpClient(), restInProcess, httpapi.PathBankReports,
+		settings.ReportSigner(c.PartnerSecrets.SecretsOf(reports.Bank)[0], wallTime))
+	p.bank, err = sandbox.NewBank(sandbox.Config{Dir: datadir.BankDir(c.DataDir), Delay: c.SandboxDelay,
+		Clock: clock, Report: report,
+		Log: func(order string, attempt int, err error) {
+			p.log.Warn("the sandbox bank's report was not taken", "order", order, "attempt", attempt, "err", err)
+		}})
 	if err == nil {
-		p.bank = p.sandboxBank
-		cleanup.push(p.sandboxBank.Close)
+		cleanup.push(p.bank.Close)
 	}
 	return datadir.WithRepair(err, datadir.BankDir(c.DataDir), datadir.RepairSandbox)
 }

@@ -182,19 +182,3 @@ func TestEachHolderHasSecretsOfItsOwn(t *testing.T) {
 		})
 	}
 }
-
-// TestABankElsewhereHasASecretOfItsOwn: `purser sandbox-bank` compares its two secrets by the rules
-// of the server.
-func TestABankElsewhereHasASecretOfItsOwn(t *testing.T) {
-	bank := sandboxBankCommand{Addr: "127.0.0.1:0", ReportTo: "http://127.0.0.1:1", SandboxDelay: "2s", LogLevel: "info",
-		LogFormat: settings.LogText}
-	_, err := bank.config()
-	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_BANK or PURSER_PARTNER_SECRET: is required")
-	bank.PartnerSecret, bank.OwnSecret = "a secret of sixteen", "a secret of sixteen"
-	_, err = bank.config()
-	require.ErrorContains(t, err, "PURSER_PARTNER_SECRET_BANK: has a secret of PURSER_PARTNER_SECRET too")
-	bank.OwnSecret = "another of sixteen"
-	c, err := bank.config()
-	require.NoError(t, err)
-	require.Equal(t, []string{"another of sixteen"}, c.secrets)
-}

@@ -118,7 +118,7 @@ func (p *payoutScenario) awaitStatus(status string, names ...string) {
 func (p *payoutScenario) awaitOrder(name string) {
 	p.t.Helper()
 	for deadline := time.Now().Add(processTimeout); ; {
-		orders, err := p.daemon.partners.sandboxBank.Paid(p.payouts[name])
+		orders, err := p.daemon.partners.bank.Paid(p.payouts[name])
 		require.NoError(p.t, err)
 		if orders > 0 {
 			return
@@ -224,7 +224,7 @@ func (p *payoutScenario) requireOrderedOnce(never ...string) {
 		if slices.Contains(never, name) {
 			want = 0
 		}
-		orders, err := p.daemon.partners.sandboxBank.Paid(id)
+		orders, err := p.daemon.partners.bank.Paid(id)
 		require.NoError(p.t, err)
 		require.Equal(p.t, want, orders, name)
 	}

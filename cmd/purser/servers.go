@@ -221,15 +221,11 @@ func (m *daemon) operatorCommands() map[string]httpapi.Command {
 	}
 }
 
-// backedUp returns the open stores for a backup. It leaves out a bank in another process. The admin
-// port's backup command calls it.
+// backedUp returns the open stores for a backup. The admin port's backup command calls it.
 func (m *daemon) backedUp() storecare.OpenStores {
 	s := storecare.OpenStores{Data: m.config.DataDir, Room: storecare.BackupRoom{Free: m.DiskFree, Reserve: m.config.DiskReserve},
 		Note:    func(dir string) { m.log.Warn(storecare.ForeignBackup, "directory", dir) },
-		Journal: m.journal, Authorizer: m.authorizer, Ramp: m.partners.ramp.Checkpoint}
-	if m.partners.sandboxBank != nil {
-		s.Bank = m.partners.sandboxBank.Checkpoint
-	}
+		Journal: m.journal, Authorizer: m.authorizer, Bank: m.partners.bank.Checkpoint, Ramp: m.partners.ramp.Checkpoint}
 	if m.sandboxChains != nil {
 		s.Chains = m.sandboxChains.Checkpoint
 	}

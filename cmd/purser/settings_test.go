@@ -32,7 +32,7 @@ func TestAnEmptySettingIsTheDefault(t *testing.T) {
 	}
 	t.Setenv("PURSER_SLACK", "") // TestMain has set it
 	require.NoError(t, os.Unsetenv("PURSER_SLACK"))
-	commands := [][]string{{"serve"}, {"backup", "dir"}, {"sandbox-bank"}, {"topics"}, {"demo"}, {"audit"}}
+	commands := [][]string{{"serve"}, {"backup", "dir"}, {"topics"}, {"demo"}, {"audit"}}
 	var before []map[string]string
 	for _, command := range commands {
 		before = append(before, settings(command))

@@ -30,7 +30,7 @@ func TestAMisspeltSettingIsWarnedOf(t *testing.T) {
 	f("PURSER_SOMETHING_ELSE_ALTOGETHER=value of it", `"variable":"PURSER_SOMETHING_ELSE_ALTOGETHER"}`)
 	f("PURSER_RATE_LIMITS=off", "")
 	f("PURSER_DATA_KEY_FILE=key", "")
-	f("PURSER_BANK_REPORT_TO=http://127.0.0.1", "")
+	f("PURSER_DEMO_URL=http://127.0.0.1", "") // of another command
 	f("PATH=/bin", "")
 }
 

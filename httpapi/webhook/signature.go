@@ -88,13 +88,6 @@ func Formed(header string, accepted Versions, now time.Time) bool {
 	return err == nil && (accepted&V1 != 0 && len(h.v1) > 0 || accepted&V2 != 0 && len(h.v2) > 0)
 }
 
-// Verify accepts a body when one of the secrets made one of the header's signatures of version 1
-// within Tolerance of now. Every other outcome is ErrSignature.
-func Verify(secrets []string, header string, body []byte, now time.Time) error {
-	_, err := VerifyRequest(secrets, header, Request{Body: body}, V1, now)
-	return err
-}
-
 // VerifyRequest accepts a request when one of the secrets made one of the header's signatures, of
 // an accepted version, within Tolerance of now. It returns the strongest version that verifies.
 // Every other outcome is ErrSignature.

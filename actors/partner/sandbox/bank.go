@@ -29,7 +29,7 @@ const (
 type Bank struct{ *orderProcessor }
 
 // NewBank opens the bank's store. It fails for an incomplete Config and when the store cannot be
-// opened. `purser serve` of a sandbox and `purser sandbox-bank` call it.
+// opened.
 func NewBank(cfg Config) (*Bank, error) {
 	o, err := openOrderProcessor(cfg, func(*order) Reporter { return cfg.Report })
 	if err != nil {

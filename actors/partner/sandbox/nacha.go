@@ -54,7 +54,7 @@ func (p *payment) sendingDay(calendar *bankday.Calendar) time.Time {
 // credits): next-day and same-day payments. A payment ordered twice has two entries. The addendum
 // has our reference and the description. It fails with partner.ErrNothingSent for a day without
 // payments, for more than maxACHEntries of them, for a payment that does not fit the format, and
-// with the errors of the store and of w. The bank's server calls it for `purser export nacha`.
+// with the errors of the store and of w.
 func (b *Bank) WriteACH(ctx context.Context, day time.Time, w io.Writer) (payments int, err error) {
 	calendar, err := bankday.New()
 	if err != nil {

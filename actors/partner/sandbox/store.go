@@ -144,25 +144,25 @@ func (s *orderStore) dueOrders(now time.Time, limit int) (orders []order, next t
 	return orders, time.Time{}, it.Error()
 }
 
-// listOrders lists at most limit payments and ramp orders after a reference. It fails with the
-// store's error. Orders calls it.
-func (s *orderStore) listOrders(after string, limit int) (orders []Order, err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: append(orderKey(after), 0), UpperBound: []byte("p")})
+// countOrders returns, by reference, how often each payment or ramp order was received. It fails
+// with the store's error. Orders calls it.
+func (s *orderStore) countOrders() (orders map[string]int, err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	orders = []Order{}
-	for it.First(); it.Valid() && len(orders) < limit; it.Next() {
+	orders = map[string]int{}
+	for it.First(); it.Valid(); it.Next() {
 		var o order
 		if err := json.Unmarshal(it.Value(), &o); err != nil {
 			return nil, err
 		}
 		switch {
 		case o.Payment != nil:
-			orders = append(orders, Order{Reference: o.orderID(), Orders: o.Payment.Orders})
+			orders[o.orderID()] = o.Payment.Orders
 		case o.Ramp != nil:
-			orders = append(orders, Order{Reference: o.orderID(), Orders: o.Ramp.Orders})
+			orders[o.orderID()] = o.Ramp.Orders
 		}
 	}
 	return orders, it.Error()

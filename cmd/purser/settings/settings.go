@@ -59,7 +59,6 @@ type Settings struct {
 	AnswerWithin       string `name:"answer-within" env:"PURSER_ANSWER_WITHIN" default:"150ms" help:"How long a message of the card network waits for its sync before it is answered timeout."`
 	Slack              string `name:"slack" env:"PURSER_SLACK" default:"1" help:"1 to 100: how many times as long as usual a request, a commit and a partner's call may take, for slow machines."`
 	SandboxDelay       string `name:"sandbox-delay" env:"PURSER_SANDBOX_DELAY" default:"2s" help:"How long the sandbox bank and ramp take."`
-	BankURL            string `name:"bank-url" env:"PURSER_BANK_URL" help:"A bank partner elsewhere, such as purser sandbox-bank; one in this process when unset."`
 	MultiCurrency      string `name:"multi-currency" env:"PURSER_MULTI_CURRENCY" default:"true" help:"false: balances in currencies are not connected."`
 	FeatureConvert     string `name:"feature-mca-convert" env:"PURSER_FEATURE_MCA_CONVERT" default:"false" help:"true: balances in currencies can be converted."`
 	Ramp               string `name:"ramp" env:"PURSER_RAMP" default:"true" help:"false: the ramp between dollars and USDC is not connected."`
@@ -116,7 +115,6 @@ type Config struct {
 	AnswerWithin                        time.Duration // of a message of the card network
 	Slack                               int           // factor of the timeouts
 	SandboxDelay                        time.Duration
-	BankURL                             string // "": the sandbox bank is in this process
 	PhysicalCards                       bool
 	MultiCurrency, Convert, Ramp        bool
 	SignupOpen                          bool
@@ -185,7 +183,6 @@ func (s Settings) Config() (Config, error) {
 	c.AdminHosts = f.adminHosts("PURSER_ADMIN_HOSTS", s.AdminHosts)
 	f.ownAddresses(s)
 	c.BaseURL = f.BaseURL("PURSER_BASE_URL", s.BaseURL)
-	c.BankURL = f.BaseURL("PURSER_BANK_URL", s.BankURL)
 	c.MultiCurrency = f.OneOf("PURSER_MULTI_CURRENCY", s.MultiCurrency, "true", "false") == "true"
 	c.Convert = f.OneOf("PURSER_FEATURE_MCA_CONVERT", s.FeatureConvert, "true", "false") == "true"
 	c.Ramp = f.OneOf("PURSER_RAMP", s.Ramp, "true", "false") == "true"

@@ -49,7 +49,7 @@ func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 		PartnerSecret: "short", PartnerSecretBank: "short", PartnerSecretRamp: "short", PartnerSecretCoin: "short",
 		OperatorSecret: "short", SMTPURL: "mail", PartnerSignatures: "v3", DataKey: "zz", RateLimits: "1,2", PayoutLimits: "1,0", BacklogMax: "-1",
 		SandboxDelay: "soon", AnswerWithin: "1ms", Slack: "101", PasswordNice: "-1",
-		Signup: "maybe", BankURL: "bank", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
+		Signup: "maybe", PhysicalCards: "some", MultiCurrency: "some", FeatureConvert: "some", Ramp: "some",
 		Issuer: "nobody", AuthorizerCache: "lots", AuthorizerSync: "perhaps", PrivateWebhooks: "some", LogLevel: "loud", LogFormat: "xml",
 		CheckoutTolerance: "51,0", DiskReserve: "1", TLSCert: "cert", TLSKey: "key", TrustedProxies: "proxy",
 		ProxyProtocol: "v1", Connections: "8192", BodyBudget: "1", Refusals: "many",
