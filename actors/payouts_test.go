@@ -32,6 +32,7 @@ import (
 type bankStack struct {
 	*testStack
 	sandbox           *sandbox.Bank
+	sandboxStore      *sandbox.Store
 	wrapBank          func(*sandbox.Bank) partner.Bank // wraps the bank that the product calls; nil: no wrapper
 	mu                sync.Mutex
 	lateSettlements   int            // settlements reported after the payout was released
@@ -86,7 +87,9 @@ func newBankStackOn(t testing.TB, fs vfs.FS, at *clock, database string,
 
 func (w *bankStack) openBankAndStart() {
 	var err error
-	w.sandbox, err = sandbox.NewBank(sandbox.Config{Dir: "sandbox-bank", FS: w.fs, Delay: bankDelay,
+	w.sandboxStore, err = sandbox.OpenStore(w.fs, "sandbox")
+	require.NoError(w.t, err)
+	w.sandbox, err = sandbox.NewBank(sandbox.Config{Store: w.sandboxStore, Delay: bankDelay,
 		Report: w.deliverBankReport, Clock: w.clock.now})
 	require.NoError(w.t, err)
 	w.bankOverride = w.sandbox
@@ -99,7 +102,7 @@ func (w *bankStack) openBankAndStart() {
 
 func (w *bankStack) stopAndCloseBank() {
 	w.stop()
-	require.NoError(w.t, w.sandbox.Close())
+	require.NoError(w.t, w.sandboxStore.Close())
 }
 
 // deliverBankReport applies a report of the bank to the balance, as the inbound webhook does.

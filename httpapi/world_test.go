@@ -192,7 +192,9 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	require.NoError(t, err)
 	accounts, err := address.New(testXpub, testZpub)
 	require.NoError(t, err)
-	w.chains, err = sandbox.NewChains(sandbox.ChainsConfig{Dir: "chains", FS: fs,
+	simulated, err := sandbox.OpenStore(fs, "sandbox")
+	require.NoError(t, err)
+	w.chains, err = sandbox.NewChains(sandbox.ChainsConfig{Store: simulated,
 		Chain: map[string]int{"ethereum": 6, "polygon": 6, "arbitrum": 6, "base": 6, "optimism": 6, "solana": 1,
 			"bitcoin": 2},
 		Final: time.Minute, Clock: w.clock.now})
@@ -231,7 +233,7 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 		stopNetwork()
 		w.system.Stop()
 		require.NoError(t, w.engine.Close())
-		require.NoError(t, w.chains.Close())
+		require.NoError(t, simulated.Close())
 		require.NoError(t, journal.Close())
 	})
 	t.Cleanup(w.close)

@@ -19,7 +19,7 @@ import (
 )
 
 // pebbleDirs are the store directories of an embedded deployment.
-var pebbleDirs = []string{"journal", "authorizer", "sandbox-bank", "sandbox-ramp", "sandbox-chains"}
+var pebbleDirs = []string{"journal", "authorizer", "sandbox"}
 
 // copyStoresToMemory copies the stores of a data directory to an in-memory file system.
 func copyStoresToMemory(t *testing.T, data string) *vfs.MemFS {

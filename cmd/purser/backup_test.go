@@ -171,10 +171,9 @@ func TestBackupIncludesTheSandboxChains(t *testing.T) {
 	m = startServer(t, data)
 	require.Equal(t, second, paid(m))
 	require.NoError(t, m.Close())
-	require.NoError(t, errors.Join(os.RemoveAll(datadir.JournalDir(data)), os.RemoveAll(datadir.AuthorizerDir(data)),
-		os.RemoveAll(datadir.BankDir(data)), os.RemoveAll(datadir.RampDir(data))))
+	require.NoError(t, errors.Join(os.RemoveAll(datadir.JournalDir(data)), os.RemoveAll(datadir.AuthorizerDir(data))))
 	require.ErrorContains(t, run([]string{"restore", "--data-dir", data, stopped}, io.Discard),
-		"sandbox-chains is there: move it away first")
+		"sandbox is there: move it away first")
 }
 
 // backUpFreshServer returns the data directory of a server that has only started and stopped, and a
@@ -301,8 +300,7 @@ func TestInterruptedRestoreIsFinishedByTheSameCommand(t *testing.T) {
 			dir := datadir.RestoringDir(s.DataDir)
 			return errors.Join(s.Build(t.Context(), plan),
 				os.Rename(datadir.AuthorizerDir(dir), datadir.AuthorizerDir(s.DataDir)),
-				os.Rename(datadir.BankDir(dir), datadir.BankDir(s.DataDir)),
-				os.Rename(datadir.ChainsDir(dir), datadir.ChainsDir(s.DataDir)),
+				os.Rename(datadir.SandboxDir(dir), datadir.SandboxDir(s.DataDir)),
 				os.Rename(datadir.JournalDir(dir), datadir.JournalDir(s.DataDir)))
 		},
 	} {

@@ -19,7 +19,7 @@ import (
 // openChains makes the watched chains: those of the configured nodes, and the sandbox's for the
 // others. With real accounts there are no sandbox chains, because a payment on one must never be
 // credited to them. It fails for an unusable URL of a node and for a sandbox store that cannot be
-// opened. It is a step of the start.
+// read. It is a step of the start.
 func (m *daemon) openChains(context.Context) error {
 	networks, stand := chain.Networks(), make(map[string]int)
 	m.chains = nil
@@ -41,12 +41,11 @@ func (m *daemon) openChains(context.Context) error {
 	if len(stand) == 0 {
 		return nil
 	}
-	chains, err := sandbox.NewChains(sandbox.ChainsConfig{Dir: datadir.ChainsDir(m.config.DataDir), Chain: stand,
+	chains, err := sandbox.NewChains(sandbox.ChainsConfig{Store: m.partners.store, Chain: stand,
 		Final: m.config.SandboxDelay, Clock: m.Clock})
 	if err != nil {
-		return datadir.WithRepair(err, datadir.ChainsDir(m.config.DataDir), datadir.RepairSandbox)
+		return datadir.WithRepair(err, datadir.SandboxDir(m.config.DataDir), datadir.RepairSandbox)
 	}
-	m.cleanup.push(chains.Close)
 	m.sandboxChains = chains
 	for name := range stand {
 		m.chains = append(m.chains, partner.Chain(chains.Chain(name)))

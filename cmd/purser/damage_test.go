@@ -35,11 +35,11 @@ func TestDamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 		m.disk = newDiskGuard(m.config, datadir.FreeBytes, m.log)
 		return closerFunc(func() error { return m.authorizer.Close() }), m.openEngine(opened.Identity().Deployment)
 	}
-	bank := func() (io.Closer, error) {
+	partner := func() (io.Closer, error) {
 		p, cleanup := partners{log: slog.New(slog.DiscardHandler)}, new(cleanupStack)
 		config := settings.Config{DataDir: data, SandboxDelay: time.Hour,
 			PartnerSecrets: settings.PartnerSecrets{Common: []string{"secret"}}}
-		err := p.openBank(&config, time.Now, time.Now, cleanup)
+		err := p.open(&config, time.Now, time.Now, cleanup)
 		return closerFunc(func() error { return cleanup.closeTo(0) }), err
 	}
 	for _, store := range []struct {
@@ -48,7 +48,7 @@ func TestDamagedStoreIsRefusedWithItsRepair(t *testing.T) {
 	}{
 		{datadir.JournalDir(data), "purser restore", journal},
 		{datadir.AuthorizerDir(data), "purser rebuild-authorizer --yes", engine},
-		{datadir.BankDir(data), "purser restore", bank},
+		{datadir.SandboxDir(data), "purser restore", partner},
 	} {
 		for range 2 { // a log then has more than one synced record
 			opened, err := store.open()

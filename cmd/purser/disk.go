@@ -73,9 +73,7 @@ func newDiskGuard(c settings.Config, free func(string) (int64, error), log *slog
 		d.stores = append(d.stores, &measuredStore{name: "journal", dir: datadir.JournalDir(c.DataDir), relayed: true})
 	}
 	add("authorizer", datadir.AuthorizerDir(c.DataDir))
-	add("sandbox-bank", datadir.BankDir(c.DataDir))
-	add("sandbox-ramp", datadir.RampDir(c.DataDir))
-	add("sandbox-chains", datadir.ChainsDir(c.DataDir))
+	add("sandbox", datadir.SandboxDir(c.DataDir))
 	return d
 }
 

@@ -176,25 +176,24 @@ func TestDiskReserveGrowsWithTheBacklog(t *testing.T) {
 // stores on the disk and the largest number of bytes that one of them needs.
 func TestFullDiskIsNamedOnceWithItsStores(t *testing.T) {
 	config := testConfig(t, t.TempDir())
-	ramp := datadir.RampDir(config.DataDir)
+	simulated := datadir.SandboxDir(config.DataDir)
 	d := newDiskGuard(config, func(dir string) (int64, error) {
-		if dir == ramp {
+		if dir == simulated {
 			return 0, syscall.EIO
 		}
 		return config.DiskReserve - 1<<20, nil
 	}, debugLogger())
 	d.device = func(dir string) (uint64, error) {
-		if dir == ramp {
+		if dir == simulated {
 			return 2, nil
 		}
 		return 1, nil
 	}
 	d.backlog, d.told = func() int64 { return 1024 }, func(authorizer.Room) {}
 	d.measureDisks()
-	others := []string{datadir.JournalDir(config.DataDir), datadir.AuthorizerDir(config.DataDir),
-		datadir.BankDir(config.DataDir), datadir.ChainsDir(config.DataDir)}
+	others := []string{datadir.JournalDir(config.DataDir), datadir.AuthorizerDir(config.DataDir)}
 	require.EqualError(t, d.roomFault(), "the disk of "+strings.Join(others, ", ")+
-		" has 1023 MiB free; approvals need 1.1 GiB\nthe free space of "+ramp+" is not known: input/output error")
+		" has 1023 MiB free; approvals need 1.1 GiB\nthe free space of "+simulated+" is not known: input/output error")
 }
 
 // A disk whose free space cannot be measured keeps the room of its last measurement, and readiness

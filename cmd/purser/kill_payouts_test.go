@@ -271,15 +271,24 @@ func payoutOpen(status string) bool {
 // store of a killed server by itself.
 func bankOrders(t *testing.T, data string) map[string]int {
 	t.Helper()
-	copied := filepath.Join(t.TempDir(), "bank")
-	require.NoError(t, storecare.CopyTree(datadir.BankDir(data), copied))
+	store := openSandboxCopy(t, data)
+	defer func() { require.NoError(t, store.Close()) }()
 	unreachable := func(context.Context, []byte) (int, error) { return 0, io.EOF }
-	bank, err := sandbox.NewBank(sandbox.Config{Dir: copied, Report: unreachable, Clock: time.Now})
+	bank, err := sandbox.NewBank(sandbox.Config{Store: store, Report: unreachable, Clock: time.Now})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, bank.Close()) }()
 	orders, err := bank.Orders()
 	require.NoError(t, err)
 	return orders
+}
+
+// openSandboxCopy opens a copy of the sandbox's store of a data directory that no process has open.
+func openSandboxCopy(t *testing.T, data string) *sandbox.Store {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "sandbox")
+	require.NoError(t, storecare.CopyTree(datadir.SandboxDir(data), copied))
+	store, err := sandbox.OpenStore(nil, copied)
+	require.NoError(t, err)
+	return store
 }
 
 // ordersOf returns the orders whose references have a prefix.

@@ -17,7 +17,6 @@ import (
 
 	"purser/actors/partner/sandbox"
 	"purser/cmd/purser/apiclient"
-	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/demo"
 	"purser/persistence/money"
 	"purser/persistence/retry"
@@ -296,10 +295,10 @@ func (o *rampOrder) fee() int64 {
 func (s *rampCustomer) compareWithRamp(t *testing.T, data string) {
 	t.Helper()
 	unreachable := func(context.Context, []byte) (int, error) { return 0, io.EOF }
-	ramp, err := sandbox.NewRamp(sandbox.Config{Dir: datadir.RampDir(data), Report: unreachable, Clock: time.Now},
-		unreachable)
+	store := openSandboxCopy(t, data)
+	defer func() { require.NoError(t, store.Close()) }()
+	ramp, err := sandbox.NewRamp(sandbox.Config{Store: store, Report: unreachable, Clock: time.Now}, unreachable)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, ramp.Close()) }()
 	known, err := ramp.Orders()
 	require.NoError(t, err)
 	for id := range known {

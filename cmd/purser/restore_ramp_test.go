@@ -28,7 +28,7 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	require.NoError(t, order.Place(t.Context(), walk))
 	require.NoError(t, m.Close())
 	mustRun(t, "backup", "--data-dir", data, backup)
-	require.True(t, sandbox.Exists(nil, datadir.RampDir(backup)))
+	require.True(t, sandbox.Exists(nil, datadir.SandboxDir(backup)))
 
 	m, p = serveRamp(t, data, "50ms")
 	walk.API = p.client(p.rest, s.bearer)

@@ -11,7 +11,7 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-// A start with a sandbox's store of another deployment is refused and names the directory. With its
+// A start with the sandbox's store of another deployment is refused and names the directory. With its
 // own directory back, and without any, the deployment starts.
 func TestASandboxOfAnotherDeploymentIsRefused(t *testing.T) {
 	t.Parallel()
@@ -19,17 +19,14 @@ func TestASandboxOfAnotherDeploymentIsRefused(t *testing.T) {
 	for _, data := range []string{ours, theirs} {
 		require.NoError(t, startWithSettings(t, data, func(*settings.Settings) {}).Close())
 	}
-	for _, dir := range datadir.SandboxDirs {
-		name := filepath.Base(dir(ours))
-		require.NoError(t, os.Rename(dir(ours), filepath.Join(aside, name)))
-		require.NoError(t, os.Rename(dir(theirs), dir(ours)))
-		err := newDaemon(testConfig(t, ours), debugLogger()).Start(t.Context())
-		require.ErrorContains(t, err, dir(ours)+" is of another deployment: put the directory of this deployment back")
-		require.NoError(t, os.Rename(dir(ours), dir(theirs)))
-		if name == filepath.Base(datadir.ChainsDir(ours)) {
-			continue // the last one begins anew
-		}
-		require.NoError(t, os.Rename(filepath.Join(aside, name), dir(ours)))
-	}
+	dir := datadir.SandboxDir(ours)
+	require.NoError(t, os.Rename(dir, filepath.Join(aside, "ours")))
+	require.NoError(t, os.Rename(datadir.SandboxDir(theirs), dir))
+	err := newDaemon(testConfig(t, ours), debugLogger()).Start(t.Context())
+	require.ErrorContains(t, err, dir+" is of another deployment: put the directory of this deployment back")
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, startWithSettings(t, ours, func(*settings.Settings) {}).Close())
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.Rename(filepath.Join(aside, "ours"), dir))
 	require.NoError(t, startWithSettings(t, ours, func(*settings.Settings) {}).Close())
 }

@@ -223,13 +223,9 @@ func (m *daemon) operatorCommands() map[string]httpapi.Command {
 
 // backedUp returns the open stores for a backup. The admin port's backup command calls it.
 func (m *daemon) backedUp() storecare.OpenStores {
-	s := storecare.OpenStores{Data: m.config.DataDir, Room: storecare.BackupRoom{Free: m.DiskFree, Reserve: m.config.DiskReserve},
+	return storecare.OpenStores{Data: m.config.DataDir, Room: storecare.BackupRoom{Free: m.DiskFree, Reserve: m.config.DiskReserve},
 		Note:    func(dir string) { m.log.Warn(storecare.ForeignBackup, "directory", dir) },
-		Journal: m.journal, Authorizer: m.authorizer, Bank: m.partners.bank.Checkpoint, Ramp: m.partners.ramp.Checkpoint}
-	if m.sandboxChains != nil {
-		s.Chains = m.sandboxChains.Checkpoint
-	}
-	return s
+		Journal: m.journal, Authorizer: m.authorizer, Sandbox: m.partners.store.Checkpoint}
 }
 
 // admitOperators admits commands to the stores. It is the last step of a start, and its cleanup the

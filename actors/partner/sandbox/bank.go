@@ -3,9 +3,9 @@
 // report twice, late or never, lose answers, and return settled payments. The issuer refuses or
 // does not answer by magic names. The desk and the prices are fixed.
 //
-// Bank and Ramp keep their orders in a store of their own and continue after a restart. Step does
-// all that is due; Run calls Step as time passes. The clock is passed in, so that a test can
-// advance it. They move no money and know no balances.
+// Bank, Ramp and Chains keep what they know in one Store and continue after a restart. Step of Bank
+// and Ramp does all that is due; Run calls Step as time passes. The clock is passed in, so that a
+// test can advance it. They move no money and know no balances.
 package sandbox
 
 import (
@@ -28,10 +28,10 @@ const (
 // Bank is a partner.Bank.
 type Bank struct{ *orderProcessor }
 
-// NewBank opens the bank's store. It fails for an incomplete Config and when the store cannot be
-// opened.
+// NewBank returns the bank of a store. It fails for an incomplete Config and when the store cannot
+// be read.
 func NewBank(cfg Config) (*Bank, error) {
-	o, err := openOrderProcessor(cfg, func(*order) Reporter { return cfg.Report })
+	o, err := newOrderProcessor(cfg, bankPrefix, func(*order) Reporter { return cfg.Report })
 	if err != nil {
 		return nil, err
 	}

@@ -75,10 +75,31 @@ func (d *reportServer) receivedReports() []report {
 	return append([]report(nil), d.reports...)
 }
 
-func (d *reportServer) openBank(t *testing.T, fs vfs.FS) *sandbox.Bank {
+// storeDir is the directory of the tests' stores.
+const storeDir = "sandbox"
+
+func openStore(t *testing.T, fs vfs.FS) *sandbox.Store {
 	t.Helper()
-	b, err := sandbox.NewBank(sandbox.Config{Dir: "bank", FS: fs, Delay: delay, Report: d.receiveReport,
-		Clock: d.clock})
+	s, err := sandbox.OpenStore(fs, storeDir)
+	require.NoError(t, err)
+	return s
+}
+
+// storedBank is a bank with its store.
+type storedBank struct {
+	*sandbox.Bank
+	*sandbox.Store
+}
+
+func (d *reportServer) openBank(t *testing.T, fs vfs.FS) storedBank {
+	t.Helper()
+	s := openStore(t, fs)
+	return storedBank{d.bankOf(t, s), s}
+}
+
+func (d *reportServer) bankOf(t *testing.T, s *sandbox.Store) *sandbox.Bank {
+	t.Helper()
+	b, err := sandbox.NewBank(sandbox.Config{Store: s, Delay: delay, Report: d.receiveReport, Clock: d.clock})
 	require.NoError(t, err)
 	return b
 }
@@ -168,31 +189,6 @@ func TestReportsAreRetriedUntilTaken(t *testing.T) {
 	require.Len(t, d.receivedReports(), 3, "taken is taken")
 }
 
-// The machine loses power after the order was acknowledged, and again after a report whose
-// acceptance was not stored. The report is then sent again with the same event id.
-func TestPowerLoss(t *testing.T) {
-	d, fs := newReportServer(), vfs.NewCrashableMem()
-	b := d.openBank(t, fs)
-	require.NoError(t, b.Expect(t.Context(), deposit(1, 5000)))
-	crashed := fs.CrashClone(vfs.CrashCloneCfg{})
-	require.NoError(t, b.Close())
-
-	b = d.openBank(t, crashed)
-	d.advance(delay)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := b.Step(ctx)
-	require.NoError(t, err)
-	again := crashed.CrashClone(vfs.CrashCloneCfg{})
-	require.NoError(t, b.Close())
-
-	b = d.openBank(t, again)
-	defer b.Close()
-	runSteps(t, b)
-	require.Len(t, d.receivedReports(), 2)
-	require.Equal(t, d.receivedReports()[0], d.receivedReports()[1])
-}
-
 func TestRunPostsOverHTTP(t *testing.T) {
 	got := make(chan string, 1)
 	signed := func(method, path string, body []byte) string { return method + " " + path + " " + string(body) }
@@ -207,7 +203,8 @@ func TestRunPostsOverHTTP(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	b, err := sandbox.NewBank(sandbox.Config{Dir: t.TempDir(), Clock: time.Now,
+	s := openStore(t, vfs.NewMem())
+	b, err := sandbox.NewBank(sandbox.Config{Store: s, Clock: time.Now,
 		Report: sandbox.NewHTTPReporter(server.Client(), server.URL+"/base", "/reports", signed)})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -217,7 +214,7 @@ func TestRunPostsOverHTTP(t *testing.T) {
 	require.Contains(t, <-got, deposit(1, 0).ID)
 	cancel()
 	require.NoError(t, <-ended)
-	require.NoError(t, b.Close())
+	require.NoError(t, s.Close())
 }
 
 func TestExpectRefusesAnInvalidID(t *testing.T) {

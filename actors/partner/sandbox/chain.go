@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"purser/actors/partner"
 )
 
@@ -35,10 +33,9 @@ var (
 	ErrDepth = errors.New("sandbox chain: depth is out of range")
 )
 
-// ChainsConfig has the chains and their store. All fields except FS are required.
+// ChainsConfig has the chains and their store. All fields are required.
 type ChainsConfig struct {
-	Dir   string
-	FS    vfs.FS         // nil: the disk
+	Store *Store
 	Chain map[string]int // threshold by name, as partner.Chain.Threshold
 	// Final is the time until a transfer is final; the threshold's blocks take that long.
 	Final time.Duration
@@ -48,15 +45,11 @@ type ChainsConfig struct {
 // Chains are simulated blockchains. Blocks follow from the clock; only transfers and
 // reorganisations are stored. A test can pay, reorganise and advance the clock. They survive a
 // restart and a power loss.
-type Chains struct {
-	store  *chainStore
-	clock  func() time.Time
-	chains map[string]*Chain
-}
+type Chains struct{ chains map[string]*Chain }
 
 // Chain is a partner.Chain of the sandbox.
 type Chain struct {
-	store     *chainStore
+	store     *Store
 	clock     func() time.Time
 	name      string
 	blockTime time.Duration // interval of blocks
@@ -101,34 +94,24 @@ type ChainPayment struct {
 	Amount         string // decimal integer of smallest units
 }
 
-// NewChains opens the store and loads the chains of an earlier run. It fails for an incomplete
-// config and when the store cannot be opened or read. `purser serve` of a sandbox calls it.
+// NewChains loads the chains of an earlier run, or starts them. It fails for an incomplete config and
+// with the store's error.
 func NewChains(c ChainsConfig) (*Chains, error) {
-	if c.Dir == "" || len(c.Chain) == 0 || c.Final < 0 || c.Clock == nil {
-		return nil, errors.New("sandbox chains: Dir, Chain and Clock are required, Final is not negative")
+	if c.Store == nil || len(c.Chain) == 0 || c.Final < 0 || c.Clock == nil {
+		return nil, errors.New("sandbox chains: Store, Chain and Clock are required, Final is not negative")
 	}
-	if c.FS == nil {
-		c.FS = vfs.Default
-	}
-	s, err := openChainStore(c.Dir, c.FS)
-	if err != nil {
-		return nil, err
-	}
-	all := &Chains{store: s, clock: c.Clock, chains: make(map[string]*Chain)}
+	all := &Chains{make(map[string]*Chain)}
 	for name, threshold := range c.Chain {
-		chain := &Chain{store: s, clock: c.Clock, name: name, threshold: threshold,
+		chain := &Chain{store: c.Store, clock: c.Clock, name: name, threshold: threshold,
 			byAddress: make(map[string][]*transfer),
 			blockTime: max(c.Final/time.Duration(max(threshold, 1)), minBlockTime)}
 		if err := chain.loadOrStart(); err != nil {
-			return nil, errors.Join(fmt.Errorf("sandbox chain %s: %w", name, err), s.close())
+			return nil, fmt.Errorf("sandbox chain %s: %w", name, err)
 		}
 		all.chains[name] = chain
 	}
 	return all, nil
 }
-
-// Close closes the store. No chain may be used afterwards.
-func (c *Chains) Close() error { return c.store.close() }
 
 // Chain is the chain of a name; nil when there is none.
 func (c *Chains) Chain(name string) *Chain { return c.chains[name] }

@@ -26,13 +26,19 @@ func (w *manualClock) advance(by time.Duration) {
 	w.now = w.now.Add(by)
 }
 
-func (w *manualClock) openChains(t *testing.T, fs vfs.FS, final time.Duration) (*sandbox.Chains, *sandbox.Chain) {
+// storedChains are chains with their store.
+type storedChains struct {
+	*sandbox.Chains
+	*sandbox.Store
+}
+
+func (w *manualClock) openChains(t *testing.T, fs vfs.FS, final time.Duration) (storedChains, *sandbox.Chain) {
 	t.Helper()
-	all, err := sandbox.NewChains(sandbox.ChainsConfig{Dir: "chains", FS: fs, Chain: map[string]int{"ethereum": 12,
-		"bitcoin": 2},
+	s := openStore(t, fs)
+	all, err := sandbox.NewChains(sandbox.ChainsConfig{Store: s, Chain: map[string]int{"ethereum": 12, "bitcoin": 2},
 		Final: final, Clock: w.clock})
 	require.NoError(t, err)
-	return all, all.Chain("ethereum")
+	return storedChains{all, s}, all.Chain("ethereum")
 }
 
 func head(t *testing.T, c *sandbox.Chain) partner.Head {

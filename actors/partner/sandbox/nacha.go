@@ -3,14 +3,12 @@ package sandbox
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/moov-io/ach"
 
 	"purser/actors/bankday"
@@ -54,15 +52,19 @@ func (p *payment) sendingDay(calendar *bankday.Calendar) time.Time {
 // credits): next-day and same-day payments. A payment ordered twice has two entries. The addendum
 // has our reference and the description. It fails with partner.ErrNothingSent for a day without
 // payments, for more than maxACHEntries of them, for a payment that does not fit the format, and
-// with the errors of the store and of w.
+// with the errors of ctx, the store and w.
 func (b *Bank) WriteACH(ctx context.Context, day time.Time, w io.Writer) (payments int, err error) {
 	calendar, err := bankday.New()
 	if err != nil {
 		return 0, err
 	}
 	var standard, sameDay []*ach.EntryDetail
-	err = b.store.eachPayment(ctx, func(p *payment) error {
-		if p.Rail != railACH || !p.sendingDay(calendar).Equal(day) {
+	err = b.store.eachOrder(func(o *order) error {
+		p := o.Payment
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if p == nil || p.Rail != railACH || !p.sendingDay(calendar).Equal(day) {
 			return nil
 		}
 		batch := &standard
@@ -203,27 +205,4 @@ func redactedACHError(what string, err error) error {
 		field = f.FieldName
 	}
 	return fmt.Errorf("sandbox bank: %s does not fit the NACHA format: %s", what, field)
-}
-
-// eachPayment calls do with every stored payment in the order of references, until do fails. It
-// fails with the error of do, with the store's error, and when ctx ends. WriteACH calls it.
-func (s *orderStore) eachPayment(ctx context.Context, do func(*payment) error) (err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for it.First(); it.Valid() && ctx.Err() == nil; it.Next() {
-		var o order
-		if err := json.Unmarshal(it.Value(), &o); err != nil {
-			return err
-		}
-		if o.Payment == nil {
-			continue
-		}
-		if err := do(o.Payment); err != nil {
-			return err
-		}
-	}
-	return errors.Join(it.Error(), ctx.Err())
 }

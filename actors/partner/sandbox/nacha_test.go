@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner"
-	"purser/actors/partner/sandbox"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -26,7 +25,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 // achBank is a bank with the clock of a reportServer.
 type achBank struct {
 	*reportServer
-	bank *sandbox.Bank
+	bank storedBank
 }
 
 // achBankOf returns a bank with two recipients, at noon of a Friday in New York.

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"purser/actors/partner"
 	"purser/persistence/ident"
 )
@@ -37,10 +35,9 @@ type Reporter func(ctx context.Context, body []byte) (status int, err error)
 // Signer returns the partner-signature header of a report, made at the time of the call.
 type Signer func(method, path string, body []byte) string
 
-// Config has a partner's store and reporter. All fields except FS and Log are required.
+// Config has a partner's store and reporter. All fields except Log are required.
 type Config struct {
-	Dir    string
-	FS     vfs.FS // nil: the disk
+	Store  *Store
 	Delay  time.Duration
 	Report Reporter
 	Clock  func() time.Time
@@ -49,7 +46,7 @@ type Config struct {
 }
 
 // orderProcessor keeps the orders of a partner and reports their outcomes until each report is
-// taken. Close it after Run has returned.
+// taken.
 type orderProcessor struct {
 	cfg        Config
 	store      *orderStore
@@ -112,36 +109,41 @@ func (o *order) nextReport() reportContent {
 		map[string]string{"depositId": o.orderID()}}
 }
 
-// openOrderProcessor opens the store with the orders of an earlier run. It fails for an incomplete
-// Config and when the store cannot be opened or read. NewBank and NewRamp call it.
-func openOrderProcessor(cfg Config, to func(*order) Reporter) (*orderProcessor, error) {
-	if cfg.Dir == "" || cfg.Report == nil || cfg.Clock == nil || cfg.Delay < 0 {
-		return nil, errors.New("sandbox: Dir, Report and Clock are required, Delay is not negative")
-	}
-	if cfg.FS == nil {
-		cfg.FS = vfs.Default
+// newOrderProcessor continues with the orders of an earlier run, whose keys have the prefix. It
+// fails for an incomplete Config and when the store cannot be read.
+func newOrderProcessor(cfg Config, prefix string, to func(*order) Reporter) (*orderProcessor, error) {
+	if cfg.Store == nil || cfg.Report == nil || cfg.Clock == nil || cfg.Delay < 0 {
+		return nil, errors.New("sandbox: Store, Report and Clock are required, Delay is not negative")
 	}
 	if cfg.Log == nil {
 		cfg.Log = func(string, int, error) {}
 	}
-	s, err := openStore(cfg.Dir, cfg.FS)
+	b := &orderProcessor{cfg: cfg, store: &orderStore{cfg.Store.db, prefix}, reporterOf: to, wake: make(chan struct{}, 1)}
+	err := b.store.eachOrder(func(o *order) error {
+		if o.Reports > 0 {
+			b.openOrders++
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	open, err := s.countOpenOrders()
-	if err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return &orderProcessor{cfg: cfg, store: s, reporterOf: to, openOrders: open, wake: make(chan struct{}, 1)}, nil
+	return b, nil
 }
-
-// Close closes the store. Call it after Run has returned.
-func (b *orderProcessor) Close() error { return b.store.close() }
 
 // Orders returns, by reference, how often each payment or ramp order was received. A payment ordered
 // more than once is paid more than once. It fails with the store's error.
 func (b *orderProcessor) Orders() (map[string]int, error) {
-	orders, err := b.store.countOrders()
+	orders := map[string]int{}
+	err := b.store.eachOrder(func(o *order) error {
+		switch {
+		case o.Payment != nil:
+			orders[o.orderID()] = o.Payment.Orders
+		case o.Ramp != nil:
+			orders[o.orderID()] = o.Ramp.Orders
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
@@ -165,7 +167,7 @@ func (b *orderProcessor) addOrder(o order) error {
 }
 
 // Run calls Step until the context ends, and then returns nil. It fails with the first error of
-// Step. The process of the bank or ramp runs it in a goroutine of its own.
+// Step.
 func (b *orderProcessor) Run(ctx context.Context) error {
 	for {
 		wait, err := b.Step(ctx)

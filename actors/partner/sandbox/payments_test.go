@@ -16,7 +16,7 @@ import (
 )
 
 // payout registers an account and returns an order to pay to it.
-func payout(t *testing.T, b *sandbox.Bank, n int, cents money.Cents) partner.Payment {
+func payout(t *testing.T, b partner.Bank, n int, cents money.Cents) partner.Payment {
 	t.Helper()
 	token, err := b.Tokenize(t.Context(), partner.Account{Reference: "rcp_1", Name: "Ada", AccountNumber: "123456789"})
 	require.NoError(t, err)

@@ -47,14 +47,13 @@ type rampOrder struct {
 	Outcomes []partner.Standing `json:"outcomes"`
 }
 
-// NewRamp opens the ramp's store. cfg.Report gets the reports of on-ramps, off those of all other
-// orders. It fails for an incomplete Config and when the store cannot be opened. `purser serve` of
-// a sandbox calls it.
+// NewRamp returns the ramp of a store. cfg.Report gets the reports of on-ramps, off those of all
+// other orders. It fails for an incomplete Config and when the store cannot be read.
 func NewRamp(cfg Config, off Reporter) (*Ramp, error) {
 	if off == nil {
 		return nil, errors.New("sandbox ramp: a Reporter of off-ramps is required")
 	}
-	o, err := openOrderProcessor(cfg, func(o *order) Reporter {
+	o, err := newOrderProcessor(cfg, rampPrefix, func(o *order) Reporter {
 		if o.Ramp.Direction == rampOn {
 			return cfg.Report
 		}
@@ -97,7 +96,7 @@ func (r *Ramp) Link(_ context.Context, account, workspaceID string) error {
 	if account == "" || workspaceID == "" {
 		return partner.ErrRefused
 	}
-	return r.saveOnce("l"+workspaceID, account)
+	return r.saveOnce("l", workspaceID, account)
 }
 
 // Approve implements partner.Ramp: it stores the wallet, synced. It fails with partner.ErrRefused
@@ -107,16 +106,15 @@ func (r *Ramp) Approve(_ context.Context, w partner.RampWallet) error {
 	if w.ID == "" || w.Address == "" || strings.HasSuffix(strings.ToLower(w.Address), WalletRefused) {
 		return partner.ErrRefused
 	}
-	return r.saveOnce("w"+w.ID, w.Chain+" "+w.Address)
+	return r.saveOnce("w", w.ID, w.Chain+" "+w.Address)
 }
 
-// saveOnce stores a text under a key, synced; the same text again is no error. It fails with
-// partner.ErrRefused when the key has another text, and with the store's error. Link and Approve
-// call it.
-func (r *Ramp) saveOnce(key, text string) error {
+// saveOnce stores a text under a letter and an id, synced; the same text again is no error. It fails
+// with partner.ErrRefused when they have another text, and with the store's error.
+func (r *Ramp) saveOnce(letter, id, text string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kept, err := r.store.saveTextOnce(key, text)
+	kept, err := r.store.saveTextOnce(letter, id, text)
 	if err != nil {
 		return fmt.Errorf("sandbox ramp: %w", err)
 	}
@@ -176,14 +174,14 @@ func (r *Ramp) recordOrder(o partner.RampOrder) (again bool, err error) {
 // id, EndingRefused, an unlinked workspace, an unapproved wallet, or a MaxFeeCents below its fee.
 // Else it fails with the store's error. recordOrder calls it.
 func (r *Ramp) checkOrder(o partner.RampOrder) error {
-	if _, err := ident.Parse(rampPrefix(o.Direction), o.ID); err != nil || o.AmountCents%100 == EndingRefused {
+	if _, err := ident.Parse(rampIDPrefix(o.Direction), o.ID); err != nil || o.AmountCents%100 == EndingRefused {
 		return partner.ErrRefused
 	}
 	fee, err := r.Fee(context.Background(), o.Direction, o.AmountCents)
 	if err != nil || fee > o.MaxFeeCents || (o.Wallet != nil) != (o.Direction == rampWithdraw) {
 		return partner.ErrRefused
 	}
-	account, err := r.store.loadText("l" + o.WorkspaceID)
+	account, err := r.store.loadText("l", o.WorkspaceID)
 	if err != nil {
 		return fmt.Errorf("sandbox ramp: %w", err)
 	}
@@ -193,7 +191,7 @@ func (r *Ramp) checkOrder(o partner.RampOrder) error {
 	if o.Wallet == nil {
 		return nil
 	}
-	wallet, err := r.store.loadText("w" + o.Wallet.ID)
+	wallet, err := r.store.loadText("w", o.Wallet.ID)
 	if err != nil {
 		return fmt.Errorf("sandbox ramp: %w", err)
 	}
@@ -217,8 +215,8 @@ func planRamp(of partner.RampOrder, now time.Time, delay time.Duration) (order, 
 	return o, err
 }
 
-// rampPrefix is the id prefix of orders of a direction.
-func rampPrefix(direction string) string {
+// rampIDPrefix is the id prefix of orders of a direction.
+func rampIDPrefix(direction string) string {
 	if direction == rampWithdraw {
 		return ident.Withdrawal
 	}
@@ -244,7 +242,7 @@ func (r *rampOrder) reportWith(left int) reportContent {
 			data.TxHash = withdrawalTxHash(r.ID, r.Wallet.Chain)
 		}
 	}
-	return reportContent{rampPrefix(r.Direction), "sandbox ramp " + eventType + " " + r.ID, eventType, data}
+	return reportContent{rampIDPrefix(r.Direction), "sandbox ramp " + eventType + " " + r.ID, eventType, data}
 }
 
 // withdrawalTxHash is the transaction hash of a withdrawal in the format of its chain.

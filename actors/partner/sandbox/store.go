@@ -1,203 +1,75 @@
 package sandbox
 
 import (
-	"encoding/binary"
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"purser/actors/partner"
+	"purser/persistence/ident"
 	"purser/persistence/pebblegate"
 )
 
-// orderStore keeps orders by id and by due time. Keys: "o" + order id → the order as JSON; "d" + 8
-// bytes of due time + order id → nothing; both change in one batch. "a" + token → the account as
-// JSON. Of the ramp: "l" + workspace → the id of its account; "w" + wallet id → the approved
-// wallet. owner.go has the key of the owner.
-type orderStore struct {
-	db *pebble.DB
-}
+// ErrForeign means that a store belongs to another deployment.
+var ErrForeign = errors.New("sandbox: the store belongs to another deployment")
 
-// openTables is the number of a sandbox store's tables kept open.
+// openTables is the number of a store's tables kept open.
 const openTables = 64
 
-// openStore opens the store of a bank or ramp, or makes it. It fails when another process has it
-// open, when it is damaged, and with the disk's error.
-func openStore(dir string, fs vfs.FS) (*orderStore, error) {
-	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, MaxOpenFiles: openTables, Logger: silentLogger{}})
+// ownerKey holds the 16 bytes of the deployment that owns a store. It sorts before all other keys.
+var ownerKey = []byte("\x00deployment")
+
+// Prefixes of the keys of each partner. order_store.go has the rest of the bank's and the ramp's
+// keys, chain_store.go that of the chains'.
+const (
+	bankPrefix   = "bank/"
+	rampPrefix   = "ramp/"
+	chainsPrefix = "chains/"
+)
+
+// Store is the store of all simulated partners. It is safe for concurrent use.
+type Store struct{ db *pebble.DB }
+
+// OpenStore opens the store of a directory, or makes it. A nil fs is the disk. It fails when another
+// process has the store open, when it is damaged, and with the disk's error.
+func OpenStore(fs vfs.FS, dir string) (*Store, error) {
+	db, err := pebblegate.Open(dir, &pebble.Options{FS: diskIfNil(fs), MaxOpenFiles: openTables, Logger: silentLogger{}})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox store: %w", err)
 	}
-	return &orderStore{db: db}, nil
+	return &Store{db}, nil
 }
 
-func (s *orderStore) close() error { return s.db.Close() }
+func diskIfNil(fs vfs.FS) vfs.FS {
+	if fs == nil {
+		return vfs.Default
+	}
+	return fs
+}
 
-// loadOrder returns the order of an id; ok is false when there is none. It fails with the store's
-// error and for a value that does not decode.
-func (s *orderStore) loadOrder(id string) (o order, ok bool, err error) {
-	value, closer, err := s.db.Get(orderKey(id))
+// Close closes the store. No partner may be used afterwards, and no Run may be under way.
+func (s *Store) Close() error { return s.db.Close() }
+
+// Claim compares the owner of the store with a deployment. A store without an owner, such as a new
+// one, is given the deployment, synced. It fails with ErrForeign for another owner, and with the
+// store's error.
+func (s *Store) Claim(deployment ident.UUID) error {
+	owner, closer, err := s.db.Get(ownerKey)
 	if errors.Is(err, pebble.ErrNotFound) {
-		return order{}, false, nil
+		if err := s.db.Set(ownerKey, deployment[:], pebble.Sync); err != nil {
+			return fmt.Errorf("sandbox: claim the store: %w", err)
+		}
+		return nil
 	}
 	if err != nil {
-		return order{}, false, err
+		return fmt.Errorf("sandbox: owner of the store: %w", err)
 	}
-	err = json.Unmarshal(value, &o)
-	return o, err == nil, errors.Join(err, closer.Close())
-}
-
-// saveOrder replaces old (nil for none) by o, synced. A nil o deletes the order. It fails with the
-// store's error, and then changes nothing.
-func (s *orderStore) saveOrder(old, o *order) error {
-	b := s.db.NewBatch()
-	if old != nil {
-		if err := errors.Join(b.Delete(dueKey(old.Due, old.orderID()), nil), b.Delete(orderKey(old.orderID()),
-			nil)); err != nil {
-			return err
-		}
+	if !bytes.Equal(owner, deployment[:]) {
+		err = fmt.Errorf("%w: %x, not %x", ErrForeign, owner, deployment[:])
 	}
-	if o != nil {
-		value, err := json.Marshal(o)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(b.Set(dueKey(o.Due, o.orderID()), nil, nil), b.Set(orderKey(o.orderID()), value,
-			nil)); err != nil {
-			return err
-		}
-	}
-	return b.Commit(pebble.Sync)
-}
-
-// saveAccount stores an account under its token, synced. It fails with the store's error. Tokenize
-// calls it.
-func (s *orderStore) saveAccount(token string, a partner.Account) error {
-	value, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
-	return s.db.Set(accountKey(token), value, pebble.Sync)
-}
-
-// loadAccount returns the account of a token; ok is false when there is none. It fails with the
-// store's error and for a value that does not decode.
-func (s *orderStore) loadAccount(token string) (a partner.Account, ok bool, err error) {
-	value, closer, err := s.db.Get(accountKey(token))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return a, false, nil
-	}
-	if err != nil {
-		return a, false, err
-	}
-	err = json.Unmarshal(value, &a)
-	return a, err == nil, errors.Join(err, closer.Close())
-}
-
-// saveTextOnce stores a text under a key, synced, unless the key has one. It returns the stored
-// text. It fails with the store's error. The ramp's saveOnce calls it.
-func (s *orderStore) saveTextOnce(key, text string) (kept string, err error) {
-	if kept, err = s.loadText(key); kept != "" || err != nil {
-		return kept, err
-	}
-	return text, s.db.Set([]byte(key), []byte(text), pebble.Sync)
-}
-
-// loadText returns the text of a key; "" when there is none. It fails with the store's error.
-func (s *orderStore) loadText(key string) (string, error) {
-	value, closer, err := s.db.Get([]byte(key))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	text := string(value)
-	return text, closer.Close()
-}
-
-// dueOrders returns at most limit orders due at or before now, earliest first, and the due time of
-// the next one; zero for none. It fails with the store's error. Step calls it.
-func (s *orderStore) dueOrders(now time.Time, limit int) (orders []order, next time.Time, err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("d"), UpperBound: []byte("e")})
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for it.First(); it.Valid(); it.Next() {
-		at, id := parseDueKey(it.Key())
-		if at.After(now) || len(orders) == limit {
-			return orders, at, nil
-		}
-		o, ok, err := s.loadOrder(id)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		if ok {
-			orders = append(orders, o)
-		}
-	}
-	return orders, time.Time{}, it.Error()
-}
-
-// countOrders returns, by reference, how often each payment or ramp order was received. It fails
-// with the store's error. Orders calls it.
-func (s *orderStore) countOrders() (orders map[string]int, err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	orders = map[string]int{}
-	for it.First(); it.Valid(); it.Next() {
-		var o order
-		if err := json.Unmarshal(it.Value(), &o); err != nil {
-			return nil, err
-		}
-		switch {
-		case o.Payment != nil:
-			orders[o.orderID()] = o.Payment.Orders
-		case o.Ramp != nil:
-			orders[o.orderID()] = o.Ramp.Orders
-		}
-	}
-	return orders, it.Error()
-}
-
-// countOpenOrders returns the number of open orders, which MaxOpen bounds. It fails with the
-// store's error. It runs once, when the store is opened.
-func (s *orderStore) countOpenOrders() (open int, err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte("o"), UpperBound: []byte("p")})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for it.First(); it.Valid(); it.Next() {
-		var o order
-		if err := json.Unmarshal(it.Value(), &o); err != nil {
-			return 0, err
-		}
-		if o.Reports > 0 {
-			open++
-		}
-	}
-	return open, it.Error()
-}
-
-func accountKey(token string) []byte { return append([]byte("a"), token...) }
-
-func orderKey(id string) []byte { return append([]byte("o"), id...) }
-
-func dueKey(due time.Time, id string) []byte {
-	return append(binary.BigEndian.AppendUint64([]byte("d"), uint64(due.UnixMilli())), id...)
-}
-
-func parseDueKey(key []byte) (time.Time, string) {
-	return time.UnixMilli(int64(binary.BigEndian.Uint64(key[1:9]))), string(key[9:])
+	return errors.Join(err, closer.Close())
 }
 
 // silentLogger drops the store's log; the calls of the store return its errors.

@@ -192,18 +192,9 @@ func PublishedAddress(data, name string) (string, error) {
 	return "", fmt.Errorf("%s has no %s", AddressesFile(data), name)
 }
 
-// BankDir is the directory of the sandbox bank's store.
-func BankDir(data string) string { return filepath.Join(data, "sandbox-bank") }
-
-// RampDir is the directory of the sandbox ramp's store.
-func RampDir(data string) string { return filepath.Join(data, "sandbox-ramp") }
-
-// ChainsDir is the directory of the sandbox chains.
-func ChainsDir(data string) string { return filepath.Join(data, "sandbox-chains") }
-
-// SandboxDirs are the directories of the sandbox's stores in a data directory, or in a backup of
+// SandboxDir is the directory of the simulated partners' store in a data directory, or in a backup of
 // one.
-var SandboxDirs = []func(data string) string{BankDir, RampDir, ChainsDir}
+func SandboxDir(data string) string { return filepath.Join(data, "sandbox") }
 
 // RestoringDir is the directory in which a restore prepares the stores.
 func RestoringDir(data string) string { return filepath.Join(data, "restoring") }

@@ -98,19 +98,11 @@ func (b *BackupCmd) backupStores(
 		return m, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	s := OpenStores{Data: b.DataDir, Room: room, Note: note, Journal: journal, Authorizer: engine,
-		Bank: checkpointOf(datadir.BankDir(b.DataDir)), Ramp: checkpointOf(datadir.RampDir(b.DataDir)),
-		Chains: checkpointOf(datadir.ChainsDir(b.DataDir))}
-	return writeBackup(ctx, s, to, time.Now())
-}
-
-// checkpointOf returns a function that copies a closed store of the sandbox, nil when there is
-// none.
-func checkpointOf(from string) func(dir string) error {
-	if !sandbox.Exists(nil, from) {
-		return nil
+	s := OpenStores{Data: b.DataDir, Room: room, Note: note, Journal: journal, Authorizer: engine}
+	if from := datadir.SandboxDir(b.DataDir); sandbox.Exists(nil, from) {
+		s.Sandbox = func(dir string) error { return sandbox.Checkpoint(nil, from, dir) }
 	}
-	return func(dir string) error { return sandbox.Checkpoint(nil, from, dir) }
+	return writeBackup(ctx, s, to, time.Now())
 }
 
 // OpenStores are the stores of a backup.
@@ -121,8 +113,8 @@ type OpenStores struct {
 
 	Journal    persistence.Journal
 	Authorizer interface{ Checkpoint(dir string) error }
-	// bank, ramp and chains copy the sandbox's stores; nil: there is none.
-	Bank, Ramp, Chains func(dir string) error
+	// Sandbox copies the sandbox's store; nil: there is none.
+	Sandbox func(dir string) error
 }
 
 // writeBackup fills a directory beside its place and renames it when it is whole and synced. When
@@ -134,9 +126,9 @@ type OpenStores struct {
 // decision of the journal. Its log, which keeps relayed entries for days, begins at or before the
 // first decision that the journal lacks: the relay sends the rest. A restore follows the events
 // anew that the authorizer has followed beyond the journal. The other order could give a journal
-// with decisions whose numbers the log gives to others. The bank comes last for the same reason: it
-// has every deposit that the journal has announced, and repeats reports that the journal may lack.
-// So does the ramp. The sandbox's chains have every block that a watcher has settled.
+// with decisions whose numbers the log gives to others. The sandbox comes last for the same reason:
+// its bank has every deposit that the journal has announced, and repeats reports that the journal
+// may lack. So does its ramp. Its chains have every block that a watcher has settled.
 func writeBackup(ctx context.Context, s OpenStores, to string, now time.Time) (m Manifest, err error) {
 	if err := errors.Join(requireOutsideStores(s.Data, to), requireAbsent(to)); err != nil {
 		return m, err
@@ -161,11 +153,7 @@ func (s OpenStores) requireRoom(ctx context.Context, parent string) error {
 	if err != nil {
 		return err
 	}
-	stores := []string{datadir.AuthorizerDir(s.Data)}
-	for _, of := range datadir.SandboxDirs {
-		stores = append(stores, of(s.Data))
-	}
-	copied, err := CheckpointBytes(parent, stores...)
+	copied, err := CheckpointBytes(parent, datadir.AuthorizerDir(s.Data), datadir.SandboxDir(s.Data))
 	if err != nil {
 		return err
 	}
@@ -204,11 +192,8 @@ func fillBackup(ctx context.Context, s OpenStores, dir string, now time.Time) (m
 	if err := s.Authorizer.Checkpoint(datadir.AuthorizerDir(dir)); err != nil {
 		return m, err
 	}
-	for i, copied := range []func(dir string) error{s.Bank, s.Ramp, s.Chains} {
-		if copied == nil {
-			continue
-		}
-		if err := copied(datadir.SandboxDirs[i](dir)); err != nil {
+	if s.Sandbox != nil {
+		if err := s.Sandbox(datadir.SandboxDir(dir)); err != nil {
 			return m, err
 		}
 	}

@@ -54,8 +54,8 @@ func requireOutside(data, to string) error {
 // requireOutsideStores refuses a backup inside a store, which would take the backup's files for its
 // own.
 func requireOutsideStores(data, to string) error {
-	for _, store := range []string{datadir.JournalDir(data), datadir.AuthorizerDir(data), datadir.BankDir(data),
-		datadir.RampDir(data), datadir.ChainsDir(data)} {
+	for _, store := range []string{datadir.JournalDir(data), datadir.AuthorizerDir(data),
+		datadir.SandboxDir(data)} {
 		within, err := isWithin(store, filepath.Dir(to))
 		if err != nil {
 			return err

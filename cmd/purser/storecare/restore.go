@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -178,11 +177,8 @@ func (s *Restoration) requireRoom() error {
 			"%s is there: restore with --keep-authorizer if it is newer than the backup, or move it away first",
 			datadir.AuthorizerDir(s.DataDir),
 		)
-	}
-	for _, of := range datadir.SandboxDirs {
-		if !s.keep && there(of(s.DataDir)) {
-			return fmt.Errorf("%s is there: move it away first", of(s.DataDir))
-		}
+	case !s.keep && there(datadir.SandboxDir(s.DataDir)):
+		return fmt.Errorf("%s is there: move it away first", datadir.SandboxDir(s.DataDir))
 	}
 	return nil
 }
@@ -197,11 +193,8 @@ func (s *Restoration) Begin(plan RestorePlan) error {
 	if err := errors.Join(datadir.SyncDir(s.DataDir), s.writePlan(plan)); err != nil {
 		return err
 	}
-	faults := []error{os.RemoveAll(datadir.JournalDir(dir)), os.RemoveAll(datadir.AuthorizerDir(dir))}
-	for _, of := range datadir.SandboxDirs {
-		faults = append(faults, os.RemoveAll(of(dir)))
-	}
-	return errors.Join(faults...)
+	return errors.Join(os.RemoveAll(datadir.JournalDir(dir)), os.RemoveAll(datadir.AuthorizerDir(dir)),
+		os.RemoveAll(datadir.SandboxDir(dir)))
 }
 
 // BuildAuthorizer makes the authorizer's store, set back to follow the journal from 0, and the
@@ -259,33 +252,25 @@ func checkpointAuthorizer(from, to string) error {
 	return errors.Join(engine.Checkpoint(to), engine.Close())
 }
 
-// buildSandbox copies each store of the sandbox: the present one when it is kept and exists, and
-// else the backup's, if it has one. The bank and the ramp then report again, because the journal is
-// older than their reports. The chains need not: watchers go on from the journal's own cursors. It
-// fails with an error of the disk or of a sandbox store.
-func (s *Restoration) buildSandbox() error {
-	for _, of := range datadir.SandboxDirs {
-		var err error
-		switch kept, saved := of(s.DataDir), of(s.From.Dir); {
-		case s.keep && sandbox.Exists(nil, kept):
-			err = sandbox.Checkpoint(nil, kept, of(datadir.RestoringDir(s.DataDir)))
-		case sandbox.Exists(nil, saved):
-			err = CopyTree(saved, of(datadir.RestoringDir(s.DataDir)))
-		}
-		if err != nil {
-			return err
-		}
+// buildSandbox copies the sandbox's store: the present one when it is kept and exists, and else the
+// backup's, if it has one. The bank and the ramp then report again, because the journal is older
+// than their reports. The chains need not: watchers go on from the journal's own cursors. It fails
+// with an error of the disk or of the store.
+func (s *Restoration) buildSandbox() (err error) {
+	kept, saved := datadir.SandboxDir(s.DataDir), datadir.SandboxDir(s.From.Dir)
+	built := datadir.SandboxDir(datadir.RestoringDir(s.DataDir))
+	switch {
+	case s.keep && sandbox.Exists(nil, kept):
+		err = sandbox.Checkpoint(nil, kept, built)
+	case sandbox.Exists(nil, saved):
+		err = CopyTree(saved, built)
+	default:
+		return nil
 	}
-	for _, of := range []func(data string) string{datadir.BankDir, datadir.RampDir} {
-		reports := of(datadir.RestoringDir(s.DataDir))
-		if !sandbox.Exists(nil, reports) {
-			continue
-		}
-		if err := sandbox.ReportAgain(nil, reports); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
-	return nil
+	return sandbox.ReportAgain(nil, built)
 }
 
 // BuildJournal loads the journal and lets the authorizer follow it. Where a kept authorizer had
@@ -385,7 +370,7 @@ func NextIncarnation(content persistence.Content) persistence.Content {
 // there.
 func (s *Restoration) place() error {
 	dir := datadir.RestoringDir(s.DataDir)
-	for _, of := range slices.Concat([]func(string) string{datadir.AuthorizerDir}, datadir.SandboxDirs, []func(string) string{datadir.JournalDir}) {
+	for _, of := range []func(string) string{datadir.AuthorizerDir, datadir.SandboxDir, datadir.JournalDir} {
 		if _, err := os.Lstat(of(dir)); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
