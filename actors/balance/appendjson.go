@@ -56,17 +56,14 @@ func appendPostings(dst []byte, postings []Posting) []byte {
 		if postings[i].Currency != "" {
 			dst = hold.AppendString(append(dst, `,"currency":`...), string(postings[i].Currency))
 		}
-		dst = append(appendInteger(dst, `,"cents":`, int64(postings[i].Amount)), '}')
+		dst = append(appendAmount(dst, `,"cents":`, postings[i].Amount), '}')
 	}
 	return append(dst, ']')
 }
 
-func appendCents(dst []byte, member string, cents money.Cents) []byte {
-	return appendInteger(dst, member, int64(cents))
-}
-
-func appendInteger(dst []byte, member string, n int64) []byte {
-	return strconv.AppendInt(append(dst, member...), n, 10)
+// appendAmount appends the text of a member up to its value, such as `,"cents":`, and the amount.
+func appendAmount[A money.Amount](dst []byte, member string, a A) []byte {
+	return strconv.AppendInt(append(dst, member...), int64(a), 10)
 }
 
 // AppendJSON appends the record as package json encodes it, and implements decision.Appender: the
@@ -77,10 +74,10 @@ func (a Authorization) AppendJSON(dst []byte) ([]byte, error) {
 	dst = hold.AppendString(append(dst, `,"decision":`...), a.Decision)
 	dst = hold.AppendString(append(dst, `,"reason":`...), a.Reason)
 	dst = hold.AppendString(append(dst, `,"responseCode":`...), a.ResponseCode)
-	dst = appendCents(dst, `,"amountCents":`, a.AmountCents)
-	dst = appendCents(dst, `,"heldCents":`, a.HeldCents)
-	dst = appendCents(dst, `,"clearedCents":`, a.ClearedCents)
-	dst = appendCents(dst, `,"refundedCents":`, a.RefundedCents)
+	dst = appendAmount(dst, `,"amountCents":`, a.AmountCents)
+	dst = appendAmount(dst, `,"heldCents":`, a.HeldCents)
+	dst = appendAmount(dst, `,"clearedCents":`, a.ClearedCents)
+	dst = appendAmount(dst, `,"refundedCents":`, a.RefundedCents)
 	dst = hold.AppendString(append(dst, `,"status":`...), a.Status)
 	dst = append(dst, `,"checked":`...)
 	if a.Checked != nil {
@@ -131,5 +128,5 @@ func appendTexts(dst []byte, texts []string) []byte {
 // actor runtime calls it to store the record. Its error is always nil.
 func (s CardSpend) AppendJSON(dst []byte) ([]byte, error) {
 	dst = strconv.AppendUint(append(dst, `{"month":`...), uint64(s.Month), 10)
-	return append(appendCents(dst, `,"cents":`, s.Cents), '}'), nil
+	return append(appendAmount(dst, `,"cents":`, s.Cents), '}'), nil
 }

@@ -37,7 +37,7 @@ type conversions struct{ *State }
 
 // StatusAt is the quote's status at a time: locked, expired or used.
 func (q ConversionQuote) StatusAt(now time.Time) string {
-	return statusAt(q.Status, q.LockExpiresAt, now)
+	return quoteStatusAt(q.Status, q.LockExpiresAt, now)
 }
 
 // QuotePair is the request for a conversion quote.
@@ -174,8 +174,8 @@ func (b conversions) checkQuotable(p QuotePair) error {
 	return nil
 }
 
-// quoteConversion stores a locked rate. It fails with the faults that QuoteConversion lists. Its
-// caller is decideConversion, for the command of the route POST /api/mca/quotes.
+// quoteConversion decides a quote whose rate is locked for c.Firm, at most for ConversionLock. It
+// fails with the faults that QuoteConversion lists.
 func (b conversions) quoteConversion(m decision.Meta, c QuoteConversion) (decision.Decision, error) {
 	if err := b.checkQuotable(c.Pair); err != nil {
 		return decision.Decision{}, err
@@ -404,7 +404,7 @@ func (b conversions) applyConversionCreated(e ConversionCreated) {
 	}
 	q.Status = QuoteUsed
 	b.orders.conversionQuotes.storeOrder(q.ID, q)
-	b.ConversionQuoteLocks.useQuote(q.LockExpiresAt)
+	b.ConversionQuoteLocks.removeLock(q.LockExpiresAt)
 	b.orders.conversions.storeOrder(e.Conversion.ID, e.Conversion)
 	b.OpenConversions++
 	addToSum(&b.BuyingMinor, e.Conversion.Buy)

@@ -426,8 +426,9 @@ func (b currencies) applyPayinArrived(e PayinArrived) {
 	b.postCurrencies(e.Postings)
 }
 
-// postCurrencies adds postings to the balances in currencies. The decision checked that they fit;
-// an overflow or a missing balance panics.
+// postCurrencies adds the postings of AccountCurrency and AccountCurrencyHeld to the balances in
+// currencies, and ignores those of other accounts. It panics for an overflow, which the decision
+// has excluded, and for a currency without a balance.
 func (s *State) postCurrencies(postings []Posting) {
 	for _, p := range postings {
 		switch p.Account {

@@ -42,6 +42,7 @@ func (l *loadedOrders[O]) storeOrder(id string, order O) {
 	(*l)[id] = &order
 }
 
+// isLoaded reports whether an order is in memory, or known to have no record.
 func (l loadedOrders[O]) isLoaded(id string) bool {
 	_, there := l[id]
 	return there

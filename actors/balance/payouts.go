@@ -85,7 +85,7 @@ func newPayout(m decision.Meta, c CreatePayout) Payout {
 func ReservationOf(payout string) string { return reservationOf(ident.Payout, payout) }
 
 // reservationOf is the id of the reservation of an order with this prefix. It panics for a text
-// that is not such an id. The debits of payouts, ramp orders and card fees use it, and Credit.
+// that is not such an id.
 func reservationOf(prefix, id string) string {
 	u, err := ident.Parse(prefix, id)
 	if err != nil {
@@ -291,8 +291,10 @@ func (b payouts) lapsePayout(m decision.Meta, c LapsePayout) decision.Decision {
 	return d
 }
 
-// movePayout makes a step that payoutMoves allows: its event, the payout's record after it and its
-// ledger line. The end of a payout removes its timers. A step that is not allowed panics.
+// movePayout decides a step of a payout, and returns the payout after it. The decision has the
+// step's event, the payout's record and, when dollars move, a ledger line. It removes the timers of
+// a payout that is no longer open. eventID is the bank's, or "" for a step that the bank did not
+// report. A step that payoutMoves does not allow panics.
 func (b payouts) movePayout(m decision.Meta, p Payout, step payoutStep, eventID string) (Payout, decision.Decision) {
 	to, allowed := p.nextStatus(step)
 	if !allowed {

@@ -46,14 +46,16 @@ type Quote struct {
 
 // StatusAt is the quote's status at a time: locked, expired or used.
 func (q Quote) StatusAt(now time.Time) string {
-	return statusAt(q.Status, q.LockExpiresAt, now)
+	return quoteStatusAt(q.Status, q.LockExpiresAt, now)
 }
 
-func statusAt(status string, ends decision.Stamp, now time.Time) string {
-	if status == QuoteLocked && !now.Before(ends.Time) {
+// quoteStatusAt is the status at a time of a quote that is stored with a status: a locked quote is
+// expired from lockEnds on.
+func quoteStatusAt(stored string, lockEnds decision.Stamp, now time.Time) string {
+	if stored == QuoteLocked && !now.Before(lockEnds.Time) {
 		return QuoteExpired
 	}
-	return status
+	return stored
 }
 
 // CheckBody fails with invalid_currency for dollars or a currency that is not served, and with
@@ -129,8 +131,7 @@ func (b payouts) checkQuote(m decision.Meta, c CreatePayout) error {
 // QuoteLocks counts locked quotes by the millisecond of Unix time at which their locks end.
 type QuoteLocks map[int64]int
 
-// lockedAt is the number of quotes locked at a time. The decisions that lock a quote compare it
-// with their limit.
+// lockedAt is the number of quotes locked at a time.
 func (l QuoteLocks) lockedAt(at time.Time) (locked int) {
 	for end, n := range l {
 		if at.Before(time.UnixMilli(end)) {
@@ -153,12 +154,14 @@ func (l *QuoteLocks) lockQuote(made, ends decision.Stamp) {
 	l.addLock(ends)
 }
 
-// useQuote removes a used quote.
-func (l QuoteLocks) useQuote(ends decision.Stamp) {
+// removeLock removes one quote whose lock ends at ends. Without one it changes nothing.
+func (l QuoteLocks) removeLock(ends decision.Stamp) {
 	end := ends.UnixMilli()
-	if l[end]--; l[end] <= 0 {
-		delete(l, end)
+	if l[end] > 1 {
+		l[end]--
+		return
 	}
+	delete(l, end)
 }
 
 func (b payouts) applyQuoteLocked(e FXQuoteLocked) {
@@ -175,5 +178,5 @@ func (s *State) useQuote(id string) {
 	}
 	q.Status = QuoteUsed
 	s.orders.quotes.storeOrder(id, q)
-	s.QuoteLocks.useQuote(q.LockExpiresAt)
+	s.QuoteLocks.removeLock(q.LockExpiresAt)
 }

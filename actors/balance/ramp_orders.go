@@ -72,7 +72,7 @@ type ramps struct{ *State }
 
 // StatusAt is the quote's status at a time: locked, expired or used.
 func (q RampQuote) StatusAt(now time.Time) string {
-	return statusAt(q.Status, q.ExpiresAt, now)
+	return quoteStatusAt(q.Status, q.ExpiresAt, now)
 }
 
 func (o *RampOrder) isOpen() bool { return o.Status == RampCreated || o.Status == RampProcessing }
@@ -84,8 +84,8 @@ func (o RampOrder) afterMove(e RampMoved) RampOrder {
 	return o
 }
 
-// fundingTransfer debits the order's amount when it is created: dollars for an on-ramp, otherwise
-// stablecoins.
+// fundingTransfer is the transfer that creates the order: it debits the amount from the dollars for
+// an on-ramp, otherwise from the stablecoins.
 func (o *RampOrder) fundingTransfer(workspace string) transfer {
 	t := transfer{workspace: workspace, account: AccountStablecoin, counterpart: AccountRamp, cents: -o.AmountCents,
 		source: sourceOfframp, reference: o.ID, cause: "ramp/ordered/" + o.ID, at: o.CreatedAt.Time}
@@ -95,7 +95,9 @@ func (o *RampOrder) fundingTransfer(workspace string) transfer {
 	return t
 }
 
-// closingTransfer is the transfer that ends an order; moves is false for a withdrawal that arrived.
+// closingTransfer is the transfer that ends an order in the status to. A failed order gives its
+// amount back. A completed order credits the other account with the amount less the fee; moves is
+// false for a completed withdrawal, which credits none.
 func (o *RampOrder) closingTransfer(workspace, to string, fee money.Cents, at time.Time) (t transfer, moves bool) {
 	t = o.fundingTransfer(workspace)
 	t.cause, t.at = "ramp/"+to+"/"+o.ID, at
@@ -114,8 +116,9 @@ func (o *RampOrder) closingTransfer(workspace, to string, fee money.Cents, at ti
 	return t, true
 }
 
-// decideRamp decides the commands of the ramp. Its errors are the faults that the type of the
-// command lists. It panics for a command of another workspace.
+// decideRamp decides the commands of ramp_commands.go. Its errors are the faults that the type of
+// the command lists. A bug panics: a command of another workspace, or a direction or an outcome
+// that does not exist.
 func (b ramps) decideRamp(m decision.Meta, command any) (d decision.Decision, err error) {
 	switch c := command.(type) {
 	case QuoteRamp:
@@ -250,9 +253,11 @@ func rampDue(s *State, m decision.Meta, key, id string) (d decision.Decision) {
 	return d
 }
 
-// reportRamp applies the partner's report of an order or, with c.Session, of a session. It fails
-// with invalid_body for a wrong EventID or TxHash, not_found, checkReport's faults, or
-// limit_exceeded when the balance has no room. An unknown Outcome panics.
+// reportRamp decides the partner's report of an order or, with c.Session, of a session. A report
+// that repeats the outcome of a finished order changes nothing. It fails with invalid_body for an
+// EventID that checkEventID refuses or a TxHash of more than maxTxHash characters, with not_found,
+// with checkReport's faults, and with limit_exceeded when the balance has no room. An unknown
+// Outcome panics.
 func (b ramps) reportRamp(m decision.Meta, c ReportRamp) (decision.Decision, error) {
 	if err := checkEventID(c.EventID); err != nil {
 		return decision.Decision{}, err
@@ -369,7 +374,7 @@ func (b ramps) applyRampOrdered(e RampOrdered) {
 	}
 	q.Status = QuoteUsed
 	b.orders.rampQuotes.storeOrder(q.ID, q)
-	b.RampQuoteLocks.useQuote(q.ExpiresAt)
+	b.RampQuoteLocks.removeLock(q.ExpiresAt)
 	b.orders.rampOrders.storeOrder(e.Order.ID, e.Order)
 	b.OpenRampOrders++
 	b.RampCents = money.MustAdd(b.RampCents, e.Order.AmountCents)
