@@ -71,11 +71,11 @@ func showSignUp(v *visit) (*View, error) {
 		Lead: "No route of this server moves real money: its bank, ramp, chains and card issuer are simulated."}, nil
 }
 
-// afterSignIn returns the page that asks for the code of a second factor, when the sign-in needs
-// one. Otherwise it returns the page of the dashboard that the sign-in interrupted, or Root.
-// Another address is never returned.
-func afterSignIn(v *visit, body []byte) (string, error) {
-	if address, err := challengeAddress(v, body); err != nil || address != "" {
+// afterSignIn returns the address of the page that asks for the code of a second factor, when the
+// sign-in needs one. Otherwise it returns the address of the page of the dashboard that the sign-in
+// interrupted, or Root. Another address is never returned.
+func afterSignIn(v *visit, answered []byte) (string, error) {
+	if address, err := challengeAddress(v, answered); err != nil || address != "" {
 		return address, err
 	}
 	next := v.Query.Get("next")
@@ -98,14 +98,14 @@ func withNext(v *visit, address string) string {
 	return address
 }
 
-// afterCreate returns the home page of a new workspace.
-func afterCreate(_ *visit, body []byte) (string, error) {
+// afterCreate returns the address of the home page of a new workspace.
+func afterCreate(_ *visit, answered []byte) (string, error) {
 	var made struct {
 		Workspace struct {
 			ID string `json:"id"`
 		} `json:"workspace"`
 	}
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return Root + "/" + made.Workspace.ID, err
 }
 

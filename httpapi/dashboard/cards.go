@@ -249,11 +249,11 @@ func swipeBody(v *visit) (map[string]any, error) {
 	return body, nil
 }
 
-// afterSwipe returns the card's page with the authorization of the swipe in its address, or with the
-// reason of a decline that has no authorization, such as timeout.
-func afterSwipe(v *visit, body []byte) (string, error) {
+// afterSwipe returns the address of the card's page, which names the authorization of the swipe, or
+// the reason of a decline that has no authorization, such as timeout.
+func afterSwipe(v *visit, answered []byte) (string, error) {
 	var decided struct{ AuthorizationID, Reason string }
-	err := json.Unmarshal(body, &decided)
+	err := json.Unmarshal(answered, &decided)
 	if decided.AuthorizationID != "" {
 		return v.addressWith("swiped", decided.AuthorizationID, unstoredParameter, ""), err
 	}

@@ -201,9 +201,9 @@ func refundNotes(c *checkoutLink) (notes []Block) {
 	return notes
 }
 
-// afterCheckout returns the page of a new link.
-func afterCheckout(v *visit, body []byte) (string, error) {
+// afterCheckout returns the address of the page of a new link.
+func afterCheckout(v *visit, answered []byte) (string, error) {
 	var made struct{ Session checkoutLink }
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return v.addressOf("checkout", made.Session.ID), err
 }

@@ -91,10 +91,10 @@ func conversionBody(v *visit) (map[string]any, error) {
 	return map[string]any{"sellCurrency": sell, "amountMinor": minor}, err
 }
 
-// afterConversionQuote returns the page of a new quote.
-func afterConversionQuote(v *visit, body []byte) (string, error) {
+// afterConversionQuote returns the address of the page of a new quote.
+func afterConversionQuote(v *visit, answered []byte) (string, error) {
 	var made conversionQuote
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return v.addressOf("conversion-quotes", made.ID), err
 }
 
@@ -144,10 +144,10 @@ func quoteBody(v *visit) (map[string]any, error) {
 	return map[string]any{"quoteId": v.recordID()}, nil
 }
 
-// afterConversion returns the page of a new conversion.
-func afterConversion(v *visit, body []byte) (string, error) {
+// afterConversion returns the address of the page of a new conversion.
+func afterConversion(v *visit, answered []byte) (string, error) {
 	var made struct{ OrderID string }
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return v.addressOf("conversions", made.OrderID), err
 }
 

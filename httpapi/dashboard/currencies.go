@@ -155,7 +155,7 @@ func showCurrencies(v *visit) (*View, error) {
 	return view, err
 }
 
-// afterOpening returns the page of a new account.
+// afterOpening returns the address of the page of a new account.
 func afterOpening(v *visit, _ []byte) (string, error) {
 	return v.addressOf("currencies", v.Form.Get("currency")), nil
 }

@@ -19,8 +19,9 @@ type dailyTotals struct {
 	Complete bool
 }
 
-// dailySpend draws the dollars that were spent on each of the last days, which the interface
-// bounds: a chart, and a table of the days with spend. Each leads to its lines of the ledger.
+// dailySpend draws the dollars spent on each day that the interface's daily totals have: a chart,
+// and a table of the days with spend, newest first, each with a link to its lines of the ledger. It
+// is nil without spend, and for a role that may not read the totals.
 func dailySpend(v *visit) ([]Block, error) {
 	if !v.API.May("GET", dailyPath) {
 		return nil, nil

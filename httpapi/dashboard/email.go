@@ -27,11 +27,11 @@ func emailPages() []page {
 				Hint: "From the link that was mailed to your new email."}}}}}}
 }
 
-// afterEmail returns the page that asks for the mailed link, or the account's page when the email
-// has changed at once.
-func afterEmail(_ *visit, body []byte) (string, error) {
+// afterEmail returns the address of the page that asks for the mailed link, or the account's page
+// when the email has changed at once.
+func afterEmail(_ *visit, answered []byte) (string, error) {
 	var changed struct{ Pending *struct{ Email string } }
-	err := json.Unmarshal(body, &changed)
+	err := json.Unmarshal(answered, &changed)
 	if changed.Pending != nil {
 		return Root + "/" + emailPageName + "?" + doneParameter + "=" + sentValue, err
 	}

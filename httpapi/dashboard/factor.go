@@ -27,7 +27,7 @@ func factorPages() []page {
 			{name: "begin", method: "POST", path: factorPath, title: "Turn it on", submit: "Show the secret",
 				fields: []Field{password}},
 			{name: "enable", method: "POST", path: factorPath + "/enable", title: "2. Enter the code that it shows",
-				submit: "Turn it on", show: showRecovery, fields: []Field{{Name: "code", Label: "Code", Kind: fieldText,
+				submit: "Turn it on", show: showRecoveryCodes, fields: []Field{{Name: "code", Label: "Code", Kind: fieldText,
 					Required: true, Autocomplete: "one-time-code"}}},
 			{name: "disable", method: "POST", path: factorPath + "/disable", title: "Turn it off", submit: "Turn it off",
 				done:   "The second factor is off. A sign-in asks for the password alone.",
@@ -100,10 +100,11 @@ func showFactor(v *visit) (*View, error) {
 	return view, err
 }
 
-// showRecovery shows the recovery codes, which no later answer shows.
-func showRecovery(_ *visit, body []byte) (*View, error) {
+// showRecoveryCodes shows the recovery codes of the answer that turned the factor on. No later
+// answer has them. It fails when the answer does not decode.
+func showRecoveryCodes(_ *visit, answered []byte) (*View, error) {
 	var enabled struct{ RecoveryCodes []string }
-	err := json.Unmarshal(body, &enabled)
+	err := json.Unmarshal(answered, &enabled)
 	return &View{Title: "The second factor is on", Up: &Link{"Second factor", Root + "/account/second-factor"},
 		Notice: &Notice{Text: "Keep these codes now. They are shown only this once."},
 		Blocks: []Block{{Code: &Code{ID: "codes", Label: "Without your phone, each of these codes signs you in once",

@@ -44,7 +44,7 @@ func usedCell(at time.Time) Cell {
 	return timeCell(at)
 }
 
-// dayCell is a cell of a day such as 2026-11-27.
+// dayCell is a cell of a day such as 2026-11-27, shown as 27 Nov 2026. Another text stays as it is.
 func dayCell(day string) Cell {
 	at, err := time.Parse(time.DateOnly, day)
 	if err != nil {

@@ -24,7 +24,8 @@ type action struct {
 	fields       []Field
 	fixed        map[string]any                       // members of the body that no field asks for
 	body         func(*visit) (map[string]any, error) // members that depend on the fields; may be nil
-	// then returns the address to go to with the operation's answer; nil goes back to the page.
+	// then returns the address to go to with the operation's answer, and fails when the answer does not
+	// decode; nil goes back to the page.
 	then func(*visit, []byte) (string, error)
 	// show returns a page for an answer that is shown only once, such as a secret; nil redirects.
 	show    func(*visit, []byte) (*View, error)
@@ -88,9 +89,10 @@ func (p *page) actionOf(name string) *action {
 	return nil
 }
 
-// drawForm draws an action of the page. It is nil for an action that the role does not permit or
-// that needs a sandbox workspace. After a refusal it has the values that were sent and the reason.
-// It fails only without entropy.
+// drawForm draws an action of the page. The form is nil for an action that the role does not permit
+// or that needs a sandbox workspace. After a refusal of the action it has the values that were
+// sent, except passwords, and the reason. It fails for a name that is no action of the page, and
+// without entropy.
 func (v *visit) drawForm(name string) (*Form, error) {
 	a := v.page.actionOf(name)
 	if a == nil {
@@ -150,7 +152,8 @@ func (v *visit) drawForm(name string) (*Form, error) {
 // maxShown bounds the text of a refused field that is shown again, in bytes. A list may be longer.
 const maxShown = 2_000
 
-// cutText cuts a text that no operation accepts, at a rune's boundary.
+// cutText returns the first maxShown bytes of a field's text, or fewer, so that it ends with a
+// whole rune. A text of the kinds fieldList and fieldLines stays whole.
 func cutText(text, kind string) string {
 	if kind == fieldList || kind == fieldLines || len(text) <= maxShown {
 		return text

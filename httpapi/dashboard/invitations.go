@@ -104,16 +104,16 @@ func roleText(role string) string {
 	return inWords(role)
 }
 
-// afterFind returns the page of the invitation whose token was entered.
+// afterFind returns the address of the page of the invitation whose token was entered.
 func afterFind(v *visit, _ []byte) (string, error) {
 	token := cutText(strings.TrimSpace(v.Form.Get("token")), fieldText)
 	return Root + "/invitation?token=" + url.QueryEscape(token), nil
 }
 
-// afterAccept returns the home page of the workspace that a person has joined.
-func afterAccept(_ *visit, body []byte) (string, error) {
+// afterAccept returns the address of the home page of the workspace that a person has joined.
+func afterAccept(_ *visit, answered []byte) (string, error) {
 	var accepted struct{ Invitation struct{ WorkspaceID string } }
-	err := json.Unmarshal(body, &accepted)
+	err := json.Unmarshal(answered, &accepted)
 	return Root + "/" + accepted.Invitation.WorkspaceID, err
 }
 

@@ -206,14 +206,14 @@ func showServer(_ context.Context, v *OperatorVisit) (*View, error) {
 		Stat{Name: "Backlog", Value: web.Dollars(status.BacklogCents), Note: "moved or held, not in the journal"},
 		Stat{Name: "Relay lag", Value: seconds(status.RelayLag), Note: "age of the oldest such decision"},
 		Stat{Name: "Orders overdue", Value: groupedCount(status.Overdue), Note: "purser payouts lists them"})
-	view.Blocks = append([]Block{health}, status.lags()...)
-	view.Blocks = append(view.Blocks, auditBlocks(status.Audit)...)
+	view.Blocks = append([]Block{health, status.lagBlock()}, auditBlocks(status.Audit)...)
 	return view, nil
 }
 
-// lags draws the distances between the stores.
-func (s *ServerStatus) lags() []Block {
-	return []Block{{Heading: "Lags", Facts: []Fact{
+// lagBlock draws how many decisions, journal positions and commands wait between the stores, and
+// for how long.
+func (s *ServerStatus) lagBlock() Block {
+	return Block{Heading: "Lags", Facts: []Fact{
 		{"Decisions not relayed", plainCell(groupedCount(s.BacklogEntries) + " of at most " + groupedCount(s.BacklogLimit))},
 		{"Journal positions not followed", plainCell(groupedCount(int64(s.FollowerLag)))},
 		{"Longest time behind", plainCell(seconds(s.FollowerLate))},
@@ -223,7 +223,7 @@ func (s *ServerStatus) lags() []Block {
 		{"Shards with an unresolved commit", plainCell(groupedCount(int64(s.LostShards)))},
 		{"Workspaces set aside", plainCell(fmt.Sprintf("%s, with %s decisions", groupedCount(s.SetAside),
 			groupedCount(s.SetAsideEntries)))},
-	}}}
+	}}
 }
 
 // auditBlocks draws the last audit.

@@ -51,10 +51,10 @@ func payoutQuoteBody(v *visit) (map[string]any, error) {
 	return map[string]any{"counterpartyId": r.ID, "currency": r.Currency, "amountMinor": minor}, err
 }
 
-// afterPayoutQuote returns the page of a new quote.
-func afterPayoutQuote(v *visit, body []byte) (string, error) {
+// afterPayoutQuote returns the address of the page of a new quote.
+func afterPayoutQuote(v *visit, answered []byte) (string, error) {
 	var made struct{ Quote payoutQuote }
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return v.addressOf("payout-quotes", made.Quote.ID), err
 }
 

@@ -136,7 +136,9 @@ func payoutMeaning(status string) string {
 	return ""
 }
 
-// showPayout shows one payout with its states as a line.
+// showPayout shows one payout and the states that it has had, with their times. A wire abroad has
+// its amount abroad and its tracking reference besides, a held payout the buttons that release and
+// cancel it.
 func showPayout(v *visit) (*View, error) {
 	var shown struct{ Payout payout }
 	if err := v.readInto(&shown, payoutPath, "id", v.recordID()); err != nil {
@@ -199,9 +201,9 @@ func (v *visit) addWire(view *View, p *payout) (arrives string, err error) {
 	return " (" + gets + ")", nil
 }
 
-// afterPayout returns the page of a new payout.
-func afterPayout(v *visit, body []byte) (string, error) {
+// afterPayout returns the address of the page of a new payout.
+func afterPayout(v *visit, answered []byte) (string, error) {
 	var made struct{ Payout payout }
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return v.addressOf("payouts", made.Payout.ID), err
 }

@@ -167,10 +167,10 @@ func rampForms(v *visit) ([]Block, error) {
 	return append(blocks, forms...), err
 }
 
-// afterRampQuote returns the page of a new quote.
-func afterRampQuote(v *visit, body []byte) (string, error) {
+// afterRampQuote returns the address of the page of a new quote.
+func afterRampQuote(v *visit, answered []byte) (string, error) {
 	var made struct{ Quote rampQuote }
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return v.addressOf("ramp-quotes", made.Quote.ID), err
 }
 
@@ -208,10 +208,10 @@ func showRampQuote(v *visit) (*View, error) {
 	return view, nil
 }
 
-// afterRampOrder returns the page of a new order or withdrawal.
-func afterRampOrder(v *visit, body []byte) (string, error) {
+// afterRampOrder returns the address of the page of a new order or withdrawal.
+func afterRampOrder(v *visit, answered []byte) (string, error) {
 	var made struct{ Order, Withdrawal rampOrder }
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return v.addressOf("ramp", cmp.Or(made.Order.ID, made.Withdrawal.ID)), err
 }
 

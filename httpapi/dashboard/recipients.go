@@ -165,7 +165,8 @@ func (v *visit) readRecipient() (*recipient, error) {
 	return &shown.Counterparty, err
 }
 
-// recipientCell is a cell of a recipient's name that leads to its page. A removed one has its id.
+// recipientCell is a cell of a recipient's name that leads to its page. A recipient that is not
+// found, such as a removed one, has a cell of its id. It fails with any other refusal of the read.
 func (v *visit) recipientCell(id string) (Cell, error) {
 	var shown struct{ Counterparty recipient }
 	err := v.readInto(&shown, recipientPath, "id", id)
@@ -175,9 +176,9 @@ func (v *visit) recipientCell(id string) (Cell, error) {
 	return linkCell(shown.Counterparty.Name, v.addressOf("recipients", id)), err
 }
 
-// afterRecipient returns the page of a new recipient.
-func afterRecipient(v *visit, body []byte) (string, error) {
+// afterRecipient returns the address of the page of a new recipient.
+func afterRecipient(v *visit, answered []byte) (string, error) {
 	var made struct{ Counterparty recipient }
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return v.addressOf("recipients", made.Counterparty.ID), err
 }

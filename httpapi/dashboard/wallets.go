@@ -74,10 +74,10 @@ func showWallets(v *visit) (*View, error) {
 			forms...)}, err
 }
 
-// afterWallet returns the page of a new wallet.
-func afterWallet(v *visit, body []byte) (string, error) {
+// afterWallet returns the address of the page of a new wallet.
+func afterWallet(v *visit, answered []byte) (string, error) {
 	var made struct{ Wallet wallet }
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return v.addressOf("wallets", made.Wallet.ID), err
 }
 

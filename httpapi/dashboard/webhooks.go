@@ -229,9 +229,9 @@ func attemptTable(attempts []attempt) *Table {
 	return t
 }
 
-// afterDelivery returns the page of a new delivery.
-func afterDelivery(v *visit, body []byte) (string, error) {
+// afterDelivery returns the address of the page of a new delivery.
+func afterDelivery(v *visit, answered []byte) (string, error) {
 	var made struct{ Delivery delivery }
-	err := json.Unmarshal(body, &made)
+	err := json.Unmarshal(answered, &made)
 	return v.addressOf("webhooks", "deliveries", made.Delivery.ID), err
 }
