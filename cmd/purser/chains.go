@@ -152,7 +152,8 @@ func reorganiseSandbox(ctx context.Context, chains *sandbox.Chains, body []byte)
 	return struct{}{}, sandboxFault(on.Reorganise(ctx, r.Depth, r.Drop...))
 }
 
-// sandboxFault returns the fault for an error of a sandbox chain that the caller can mend.
+// sandboxFault returns invalid_body or limit_exceeded for an error of a sandbox chain that the
+// request has caused, and any other error or nil as it is.
 func sandboxFault(err error) error {
 	switch {
 	case errors.Is(err, sandbox.ErrDepth):

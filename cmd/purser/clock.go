@@ -33,8 +33,8 @@ const (
 func clockFile(data string) string { return filepath.Join(data, "clock") }
 
 // readClockMark reads the mark of the trusted time that the previous process has left, or returns
-// nil without one. It refuses a damaged mark: one wrong digit could move the trusted time so far
-// that all holds expire. newTrustedClock calls it at a start.
+// nil without one. It fails for a damaged mark, because one wrong digit could move the trusted time
+// so far that all holds expire, and with the disk's error.
 func readClockMark(data string) (*clock.Mark, error) {
 	text, _, err := datadir.ReadChecksummed(clockFile(data), clockMarkForm)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -56,9 +56,9 @@ func shareDescriptors(limit uint64, most settings.Connections) (descriptorShares
 		calls: outbound - serverConnections}, nil
 }
 
-// fileLimit returns how many descriptors the process may have open. It fails only when the system
-// does not say. shareEdge calls it.
-func fileLimit() (uint64, error) {
+// descriptorLimit returns how many descriptors the process may have open. It fails only when the
+// system does not say.
+func descriptorLimit() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, fmt.Errorf("limit of open files: %w", err)

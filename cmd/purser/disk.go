@@ -272,7 +272,7 @@ func (m *daemon) startDisk(context.Context) error {
 	return nil
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (d *diskGuard) Describe(to chan<- *prometheus.Desc) { to <- diskFreeDesc; to <- diskNeedDesc }
 
 var (
@@ -283,7 +283,7 @@ var (
 		[]string{"store"}, nil)
 )
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector.
 func (d *diskGuard) Collect(to chan<- prometheus.Metric) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

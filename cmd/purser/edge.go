@@ -29,7 +29,7 @@ const listenAgainEvery = time.Second
 // shareEdge shares out descriptors and the memory for bodies. It is the first step of a start. It
 // fails when the limit of open files is too low.
 func (m *daemon) shareEdge(context.Context) error {
-	limit, err := fileLimit()
+	limit, err := descriptorLimit()
 	if err == nil {
 		m.shares, err = shareDescriptors(limit, m.config.Connections)
 	}
@@ -157,7 +157,7 @@ func (e *edge) countReopened(name string) {
 	}
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (e *edge) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{e.open, e.limit, e.accepted, e.waits, e.refused, e.cut, e.again, e.unread} {
 		to <- d

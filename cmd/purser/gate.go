@@ -49,9 +49,9 @@ func (g *gate) close() error {
 // operatorCommand is httpapi.Command.Do.
 type operatorCommand = func(ctx context.Context, body []byte) (any, error)
 
-// command returns do as a command that runs only while the stores are open. Its context ends before
-// they are closed. It fails with errNotServing while the stores are not open, and with do's error.
-func (g *gate) command(do operatorCommand) operatorCommand {
+// whileOpen returns do as a command that runs only while the gate is open. Its context ends before
+// the gate closes. It fails with errNotServing while the gate is not open, and with do's error.
+func (g *gate) whileOpen(do operatorCommand) operatorCommand {
 	return func(ctx context.Context, body []byte) (any, error) {
 		open, leave, err := g.enter()
 		if err != nil {

@@ -113,7 +113,7 @@ func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	return g
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	for _, n := range g.all {
 		to <- n.desc

@@ -38,7 +38,8 @@ type metrics struct {
 	chains    *watched
 }
 
-// Buckets in seconds. 0.2 is what a card network waits, 0.15 what the authorizer waits for the disk.
+// Buckets in seconds. 0.2 is what a card network waits, 0.15 what the authorizer waits for the
+// disk.
 func answerBuckets() []float64 {
 	return []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .15, .2, .5, 1}
 }
@@ -148,7 +149,7 @@ func (m *metrics) Posted(outcome string, took time.Duration) {
 }
 func (m *metrics) Deliveries(pending int) { m.webhooks.Set(float64(pending)) }
 func (m *metrics) Watched(chain string, p watch.Progress, err error) {
-	m.chains.note(chain, p, err != nil)
+	m.chains.noteProgress(chain, p, err != nil)
 }
 
 func outcome(err error) string {

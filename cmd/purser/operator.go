@@ -102,8 +102,8 @@ func (d *operatorDesk) Workspaces(ctx context.Context, cursor string) (page dash
 	return page, nil
 }
 
-// noteAudit keeps the result of an audit for the operator's pages. The admin port's command calls
-// it.
+// noteAudit keeps the result of an audit for the operator's pages. err says why the audit did not
+// end, and is nil when it did.
 func (d *operatorDesk) noteAudit(r audit.Report, err error) {
 	result := &dashboard.AuditResult{At: d.m.Clock(), More: r.More, Compared: fmt.Sprintf(
 		"%d events, %d transfers, %d workspaces, %d cards, %d authorizations", r.Events, r.Transfers, r.Workspaces,

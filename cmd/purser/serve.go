@@ -54,7 +54,7 @@ const (
 func (s *serveCommand) Run(out io.Writer) error {
 	config, err := s.Config()
 	log := settings.NewLogger(os.Stderr, config)
-	if warned := warnUnknown(log, os.Environ()); warned != nil {
+	if warned := warnUnknownSettings(log, os.Environ()); warned != nil {
 		return warned
 	}
 	if err != nil {
@@ -331,8 +331,8 @@ func (m *daemon) openEngine(deployment ident.UUID) error {
 }
 
 // startActors starts the actors on the open stores. It fails for an unusable data key, for a secret
-// that the stores have used and the settings lack, and for stores that do not belong together.
-// Other errors are transient. It is a step of the start.
+// that the stores have used and the settings lack, and with actors.ErrStores for stores that do not
+// belong together. Other errors are transient.
 func (m *daemon) startActors(ctx context.Context) (err error) {
 	if m.sealer, err = seal.New(m.config.DataKeys[0], m.Entropy, m.config.DataKeys[1:]...); err != nil {
 		return err

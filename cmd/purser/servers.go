@@ -182,40 +182,40 @@ func (m *daemon) startAdmin(context.Context) (err error) {
 // and a backup copies them, so one of each runs at a time.
 func (m *daemon) operatorCommands() map[string]httpapi.Command {
 	return map[string]httpapi.Command{
-		"audit": {AtOnce: 1, Do: m.stores.command(func(ctx context.Context, _ []byte) (any, error) {
+		"audit": {AtOnce: 1, Do: m.stores.whileOpen(func(ctx context.Context, _ []byte) (any, error) {
 			report, err := storecare.Audit(ctx, m.config.Stores(), m.journal, m.authorizer, storecare.AuditPause)
 			m.desk.noteAudit(report, err)
 			return report, err
 		})},
-		"backup": {AtOnce: 1, Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
+		"backup": {AtOnce: 1, Do: m.stores.whileOpen(func(ctx context.Context, body []byte) (any, error) {
 			return storecare.AnswerBackup(ctx, m.backedUp(), m.config.BackupsIn(), body, m.Clock())
 		})},
-		"unmatched": {Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
+		"unmatched": {Do: m.stores.whileOpen(func(ctx context.Context, body []byte) (any, error) {
 			return storecare.AnswerUnmatched(ctx, m.journal, m.sealer, body)
 		})},
-		"relay": {AtOnce: 1, Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
+		"relay": {AtOnce: 1, Do: m.stores.whileOpen(func(ctx context.Context, body []byte) (any, error) {
 			return storecare.AnswerRelay(ctx, m.system, body)
 		})},
-		"payouts": {AtOnce: 1, Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
+		"payouts": {AtOnce: 1, Do: m.stores.whileOpen(func(ctx context.Context, body []byte) (any, error) {
 			return storecare.AnswerPayouts(ctx, m.system, body)
 		})},
-		"reset-password": {Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
+		"reset-password": {Do: m.stores.whileOpen(func(ctx context.Context, body []byte) (any, error) {
 			return answerReset(ctx, m.api, body)
 		})},
-		"data-keys": {Do: m.stores.command(func(ctx context.Context, _ []byte) (any, error) {
+		"data-keys": {Do: m.stores.whileOpen(func(ctx context.Context, _ []byte) (any, error) {
 			return actors.DataKeysInUse(ctx, m.journal)
 		})},
-		"secret": {Do: m.stores.command(func(_ context.Context, body []byte) (any, error) {
+		"secret": {Do: m.stores.whileOpen(func(_ context.Context, body []byte) (any, error) {
 			return storecare.AnswerSecret(&m.config, body)
 		})},
-		"nacha": {Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
+		"nacha": {Do: m.stores.whileOpen(func(ctx context.Context, body []byte) (any, error) {
 			return storecare.AnswerNacha(ctx, m.partners.bank, body)
 		})},
 		"clock": {Do: m.trusted.answerCommand},
-		"sandbox-pay": {Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
+		"sandbox-pay": {Do: m.stores.whileOpen(func(ctx context.Context, body []byte) (any, error) {
 			return payOnSandbox(ctx, m.sandboxChains, body)
 		})},
-		"sandbox-reorganise": {Do: m.stores.command(func(ctx context.Context, body []byte) (any, error) {
+		"sandbox-reorganise": {Do: m.stores.whileOpen(func(ctx context.Context, body []byte) (any, error) {
 			return reorganiseSandbox(ctx, m.sandboxChains, body)
 		})},
 	}
@@ -306,7 +306,7 @@ func (m *daemon) fail(err error) {
 }
 
 // publishAddresses writes the addresses of the ports into the data directory, where the other
-// commands find them. It fails with the disk's error. It is a step of the start.
+// commands find them; the stop removes them. It fails with the disk's error.
 func (m *daemon) publishAddresses(context.Context) error {
 	if err := datadir.Publish(m.config.DataDir, datadir.Addresses{REST: adminport.Reachable(m.listeners.http.Addr()),
 		Network: adminport.Reachable(m.listeners.authorizer.Addr()), Admin: adminport.Reachable(m.listeners.admin.Addr())}); err != nil {

@@ -118,7 +118,7 @@ func (o *outbox) lagSeconds() float64 {
 	return oldest.Seconds()
 }
 
-// Published is kafka.PublisherListener's, like the next three.
+// Published implements kafka.PublisherListener, like the next three.
 func (o *outbox) Published(_ ident.Shard, _ uint64, events int) { o.published.Add(float64(events)) }
 
 func (o *outbox) Behind(shard ident.Shard, events uint64, oldest time.Time) {
@@ -174,7 +174,7 @@ type followed struct {
 	failing  [ident.Shards]atomic.Bool
 }
 
-// Position is consumer.Handler's.
+// Position implements consumer.Handler.
 func (f *followed) Position(ctx context.Context, shard ident.Shard) (uint64, error) {
 	at, err := f.Handler.Position(ctx, shard)
 	if err == nil {
@@ -184,8 +184,7 @@ func (f *followed) Position(ctx context.Context, shard ident.Shard) (uint64, err
 	return at, err
 }
 
-// Handled is consumer.Listener's, like the next three; the two after them are
-// kafka.TopicListener's.
+// Handled implements consumer.Listener, like the next three.
 func (f *followed) Handled(shard ident.Shard, through uint64, events int) {
 	f.at[shard].Store(through)
 	f.failing[shard].Store(false)
@@ -208,6 +207,8 @@ func (f *followed) Failed(shard ident.Shard, err error, pause time.Duration) {
 	}
 }
 
+// Skipped implements kafka.TopicListener. It counts every message, and logs a forged or unproven
+// one at most once within logThrottleEvery.
 func (f *followed) Skipped(partition int, offset int64, err error) {
 	outcome := "foreign"
 	switch {
@@ -223,6 +224,8 @@ func (f *followed) Skipped(partition int, offset int64, err error) {
 	}
 }
 
+// TopicReplaced implements kafka.TopicListener. It counts every case, and logs at most one within
+// logThrottleEvery.
 func (f *followed) TopicReplaced(partition int, had, has int64) {
 	f.inbox.replaced.WithLabelValues(f.name).Inc()
 	if f.gone.due(f.inbox.clock()) {
@@ -289,13 +292,13 @@ func (in *inbox) follow(name string, h consumer.Handler, journal persistence.Jou
 	return f
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (in *inbox) Describe(to chan<- *prometheus.Desc) {
 	to <- in.behind
 	to <- in.stopped
 }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector.
 func (in *inbox) Collect(to chan<- prometheus.Metric) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

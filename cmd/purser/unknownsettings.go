@@ -13,10 +13,10 @@ const (
 	maxMisspelling = 4
 )
 
-// warnUnknown logs every variable of an environment that begins like a setting and is none, because
-// a misspelt setting has its default. It does not log values, which may be secrets. The serve
-// command calls it first.
-func warnUnknown(log *slog.Logger, environment []string) error {
+// warnUnknownSettings logs every variable of an environment that begins like a setting and is none,
+// because a misspelt setting has its default. environment has the form of os.Environ. Values, which
+// may be secrets, are not logged. It fails as settingNames does.
+func warnUnknownSettings(log *slog.Logger, environment []string) error {
 	known, err := settingNames()
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func warnUnknown(log *slog.Logger, environment []string) error {
 }
 
 // settingNames returns the variables of every command's flags, and the NAME_FILE of each secret. It
-// fails only for commands that do not parse, which is a bug. warnUnknown calls it.
+// fails only for commands that do not parse, which is a bug.
 func settingNames() ([]string, error) {
 	parser, err := newParser(&commands{})
 	if err != nil {

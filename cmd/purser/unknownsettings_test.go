@@ -16,7 +16,7 @@ func TestAMisspeltSettingIsWarnedOf(t *testing.T) {
 		t.Helper()
 		var log strings.Builder
 		require.NoError(t,
-			warnUnknown(settings.NewLogger(&log, settings.Config{LogFormat: settings.LogJSON}), []string{variable}))
+			warnUnknownSettings(settings.NewLogger(&log, settings.Config{LogFormat: settings.LogJSON}), []string{variable}))
 		if want == "" {
 			require.Empty(t, log.String())
 			return

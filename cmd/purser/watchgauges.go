@@ -43,8 +43,8 @@ func newWatched(clock func() time.Time) *watched {
 			"Looks at a chain that failed because its node was silent, slow, refused or contradicted itself.")}
 }
 
-// note stores the progress after each look.
-func (w *watched) note(chain string, p watch.Progress, failed bool) {
+// noteProgress stores the progress of a chain's watcher after a look, which may have failed.
+func (w *watched) noteProgress(chain string, p watch.Progress, failed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c, known := w.all[chain]
@@ -55,14 +55,14 @@ func (w *watched) note(chain string, p watch.Progress, failed bool) {
 	w.all[chain] = c
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (w *watched) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{w.head, w.behind, w.seconds, w.age, w.reorganised, w.fault} {
 		to <- d
 	}
 }
 
-// Collect is prometheus.Collector's. A node that has never answered has no head.
+// Collect implements prometheus.Collector. A node that has never answered has no head.
 func (w *watched) Collect(to chan<- prometheus.Metric) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

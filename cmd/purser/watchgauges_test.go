@@ -31,22 +31,22 @@ func TestChainMetricsFollowTheWatcherAndTheClock(t *testing.T) {
 		return values
 	}
 	require.Empty(t, shown())
-	w.note("base", watch.Progress{NodeFaults: 1}, true)
+	w.noteProgress("base", watch.Progress{NodeFaults: 1}, true)
 	now = now.Add(time.Minute)
 	require.Equal(t, map[string]float64{"purser_chain_lag_seconds": 60, "purser_chain_reorganisations_total": 0,
 		"purser_chain_node_errors_total": 1}, shown(), "metrics of a node that has never answered")
 	head := partner.Head{Number: 100, Hash: "0xb", At: now.Add(-2 * time.Second)}
-	w.note("base", watch.Progress{Head: head, NodeFaults: 1}, false)
+	w.noteProgress("base", watch.Progress{Head: head, NodeFaults: 1}, false)
 	now = now.Add(5 * time.Second)
-	w.note("base", watch.Progress{Head: head, Behind: 7, Reorganisations: 2, NodeFaults: 3}, false)
+	w.noteProgress("base", watch.Progress{Head: head, Behind: 7, Reorganisations: 2, NodeFaults: 3}, false)
 	require.Equal(t,
 		map[string]float64{"purser_chain_head_block": 100, "purser_chain_lag_blocks": 7, "purser_chain_lag_seconds": 5,
 			"purser_chain_head_age_seconds": 7, "purser_chain_reorganisations_total": 2,
 			"purser_chain_node_errors_total": 3}, shown())
-	w.note("base", watch.Progress{Head: head, NodeFaults: 4}, true)
+	w.noteProgress("base", watch.Progress{Head: head, NodeFaults: 4}, true)
 	require.Equal(t, 5.0, shown()["purser_chain_lag_seconds"], "the lag after a failed poll")
-	w.note("base", watch.Progress{Head: head, NodeFaults: 4}, false)
+	w.noteProgress("base", watch.Progress{Head: head, NodeFaults: 4}, false)
 	require.Zero(t, shown()["purser_chain_lag_seconds"])
-	w.note("base", watch.Progress{Head: partner.Head{Number: 101, Hash: "empty slot 101"}}, false)
+	w.noteProgress("base", watch.Progress{Head: partner.Head{Number: 101, Hash: "empty slot 101"}}, false)
 	require.NotContains(t, shown(), "purser_chain_head_age_seconds", "a head without a time has no age")
 }
