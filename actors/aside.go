@@ -261,8 +261,8 @@ func (l *relayer) markRelayed(ctx context.Context, sh *shard, through uint64) er
 	return nil
 }
 
-// outcomeLeftOpen reports whether the answer to a run is outcome_unknown although the shard has no
-// unresolved commit. sendRun counts such answers, which come from a balance that panics.
-func (l *relayer) outcomeLeftOpen(ctx context.Context, sh *shard, err error) bool {
+// outcomeLeftOpen reports whether the answer to a run is outcome_unknown although the context has
+// not ended and the shard has no unresolved commit, as after a panic of the balance.
+func outcomeLeftOpen(ctx context.Context, sh *shard, err error) bool {
 	return fault.Is(err, fault.OutcomeUnknown) && ctx.Err() == nil && !sh.lost.Load()
 }

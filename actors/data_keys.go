@@ -30,8 +30,8 @@ func DataKeysInUse(ctx context.Context, journal persistence.Journal) ([]string, 
 
 // checkDataKeys fails with ErrStores when a data key is missing under which documents of this
 // journal may be sealed, because they could not be read. It fails with the store's error when the
-// samples cannot be read or written. It stores a sample of the first key before any document is
-// sealed under it. Start calls it once.
+// samples cannot be read or written. It stores a sample of the first key, unless the journal has
+// it, and must be called before any document is sealed under that key.
 func (k *startCheck) checkDataKeys(ctx context.Context, sh *shard) error {
 	samples, err := k.journal.Records(ctx, sh.id, keySampleKind, "", maxKeySamples)
 	if err != nil {

@@ -330,8 +330,8 @@ func (n *entity) onReserved(m *reserved) {
 
 // stageAndSubmit applies a decision's events to the staged state and submits its batch to the
 // shard's lane. The batch counts in the CommitMeter of the command's context. A full lane queue is
-// answered unavailable. A decision that cannot be encoded is answered internal. Both make the entity
-// load its state again.
+// answered unavailable. A decision that cannot be encoded is answered internal. Both make the
+// entity load its state again.
 func (n *entity) stageAndSubmit(r *request, d decision.Decision) {
 	o := &op{req: r, reply: d.Reply, debit: d.Debit, onces: d.Onces, tallies: d.Tallies, pid: n.self}
 	for _, e := range d.Events {
@@ -465,8 +465,7 @@ func (n *entity) addOnces(b *persistence.Batch, r *request, d decision.Decision)
 }
 
 // settleStaged answers the settled ops at the head of staged, in order. After a failed commit the
-// staged state is invalid: commands decided on it are decided again on the stored state. It is
-// called for each message of the lane, and for an op that never reached it.
+// staged state is invalid: commands decided on it are decided again on the stored state.
 func (n *entity) settleStaged() {
 	for len(n.staged) > 0 && n.staged[0].settled {
 		o := n.staged[0]
@@ -607,8 +606,9 @@ func outcomeUnknown() error {
 	return fault.New(fault.OutcomeUnknown, "The outcome is not known; retry with the same Idempotency-Key.")
 }
 
-// recoverPanic answers every request of an actor that panicked with outcome_unknown. The directory
-// forgets the activation, which stops after the requests queued before are answered too.
+// recoverPanic must be deferred; without a panic it does nothing. After one it answers every
+// request that the actor has with outcome_unknown, and the directory forgets the activation, which
+// stops when the requests queued before are answered too.
 func (n *entity) recoverPanic(c actor.Context) {
 	cause := recover()
 	if cause == nil {

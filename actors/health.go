@@ -85,7 +85,7 @@ func (s *System) Health() (Health, error) {
 // long it has failed to reach one position.
 func (sh *shard) followerLagAt(head uint64, now time.Time) (lag uint64, late time.Duration) {
 	followed := sh.followed.load()
-	return head - min(head, followed), sh.lag.observe(followed, head, now)
+	return head - min(head, followed), sh.lag.observePositions(followed, head, now)
 }
 
 // followerLag remembers a head that the follower was behind. A lag is normal under load; a position
@@ -96,9 +96,10 @@ type followerLag struct {
 	since time.Time
 }
 
-// observe returns how long the follower has failed to reach the head that was first seen ahead of
-// it; 0 when it is not behind, or has passed that head. Health and Ready call it.
-func (l *followerLag) observe(followed, head uint64, now time.Time) time.Duration {
+// observePositions takes the follower's position and the head of the shard at a time. It returns
+// how long the follower has failed to reach the head that was first seen ahead of it, 0 when it has
+// reached that head.
+func (l *followerLag) observePositions(followed, head uint64, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -279,7 +279,8 @@ func newPendingReactions(most int) pendingReactions {
 	return pendingReactions{most: most, lines: map[reactionLine][]*pendingReaction{}, left: true}
 }
 
-// addNew queues a reaction in its line, unless the memory is full; it is then read later. begins
+// addNew queues a reaction in its line. It does not when the memory is full, or the journal has
+// reactions that are not in memory; the reaction is then read from the journal later. begins
 // reports that the line was empty: the caller must run it.
 func (q *pendingReactions) addNew(p *pendingReaction) (line reactionLine, begins bool) {
 	q.mu.Lock()

@@ -122,9 +122,9 @@ func (l *relayer) pauseUntilTurn(ctx context.Context, sh *shard) bool {
 	return true
 }
 
-// relayTurn returns the place of a shard's turn in the interval. The shards of one residue follow
-// each other: stores that partition shards by residue (the lanes of Postgres, the partitions of a
-// topic) get them together and commit several at a time.
+// relayTurn returns the place of a shard's turn in the relay's interval, from 0 to ident.Shards-1.
+// The shards of one residue follow each other: stores that partition shards by residue (the lanes
+// of Postgres, the partitions of a topic) get them together and commit several at a time.
 func relayTurn(id ident.Shard) int {
 	return int(id)%relayResidues*(ident.Shards/relayResidues) + int(id)/relayResidues
 }
@@ -266,7 +266,7 @@ func (l *relayer) sendRun(ctx context.Context, sh *shard, workspace ident.UUID, 
 		n := min(relayRun, len(entries))
 		_, err := l.ask(ctx, Envelope{Kind: KindBalance, Stream: id, Workspace: id,
 			Command: balance.Relay{Entries: entries[:n]}})
-		if l.outcomeLeftOpen(ctx, sh, err) {
+		if outcomeLeftOpen(ctx, sh, err) {
 			unknown++
 		}
 		switch {

@@ -245,7 +245,7 @@ func Start(ctx context.Context, c Config) (*System, error) {
 		return c.Logger.With("lib", "actor")
 	}))
 	s.root = s.actors.Root
-	s.directory = newDirectory(s.root, s.props)
+	s.directory = newDirectory(s.root, s.actorProps)
 	if c.Attach != nil {
 		s.hooks = c.Attach(s)
 	}
@@ -384,9 +384,8 @@ func (s *System) startLoops() {
 }
 
 // FireTimer has the actor of a due timer decide it, and passes the actor's answer to
-// Hooks.TimerAnswered. A failure is logged; the timer stays in the journal and fires again. The
-// timer loop calls it, and package processes at a start for payouts that an ended process left
-// without an answer.
+// Hooks.TimerAnswered, nil after a failure. A failure is logged; the timer stays in the journal and
+// fires again.
 func (s *System) FireTimer(ctx context.Context, t persistence.Timer) {
 	ctx, cancel := s.Within(ctx, timerTimeout)
 	defer cancel()
@@ -401,9 +400,9 @@ func (s *System) FireTimer(ctx context.Context, t persistence.Timer) {
 	}
 }
 
-// props returns how to spawn the actor of a stream. The directory calls it for a stream whose id
-// Ask has parsed; any other id panics.
-func (s *System) props(key streamKey, e *activation) *actor.Props {
+// actorProps returns how to spawn the actor of a stream. It panics for a stream whose id does not
+// parse.
+func (s *System) actorProps(key streamKey, e *activation) *actor.Props {
 	slot, err := ident.SlotOf(key.stream)
 	if err != nil {
 		panic("BUG: stream id without a slot: " + key.kind)
@@ -544,8 +543,8 @@ func (s *System) send(ctx context.Context, e Envelope) (any, error) {
 	}
 }
 
-// Clock returns the system's time, WallTime that of other machines, and Entropy the system's
-// randomness.
+// Clock returns the trusted time, WallTime the time of other machines, for signatures that they make
+// or check, and Entropy the source of randomness.
 func (s *System) Clock() time.Time    { return s.clock() }
 func (s *System) WallTime() time.Time { return s.config.WallTime() }
 func (s *System) Entropy() io.Reader  { return s.entropy }

@@ -206,8 +206,8 @@ func (l *lane) readTally(ctx context.Context, o *op, t decision.Tally) (Tally, e
 	return now, nil
 }
 
-// countRecords counts the records of a kind that a workspace has. It fails only when the journal
-// cannot be read.
+// countRecords returns the number of records of a kind that the op's workspace has, and the id of
+// the oldest. It fails only when the journal cannot be read.
 func (l *lane) countRecords(ctx context.Context, o *op, kind string) (Tally, error) {
 	var t Tally
 	page := persistence.Page{Limit: persistence.MaxPage}
