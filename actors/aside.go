@@ -56,8 +56,7 @@ type asides struct {
 	all map[ident.UUID]*aside
 }
 
-// skipsRun reports whether a run's workspace is set aside. If so it counts the run's entries. The
-// relay calls it for each run of a round.
+// skipsRun reports whether a run's workspace is set aside. If so it counts the run's entries.
 func (a *asides) skipsRun(r workspaceRun) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,7 +114,7 @@ func (a *asides) firstRefused(workspace ident.UUID) (seq uint64, is bool) {
 }
 
 // noteTaken notes that a workspace has accepted so many entries: all of its entries before next.
-// With all, the workspace is no longer set aside. A retry calls it after each run.
+// With all, the workspace is no longer set aside.
 func (a *asides) noteTaken(workspace ident.UUID, entries int, next uint64, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,9 +156,8 @@ func (s *System) SetAside() []SetAside {
 }
 
 // RetrySetAside sends a workspace that is set aside its entries again; "" means every such
-// workspace. A loop calls it every Config.AsideEvery, and `purser relay retry` at once. The error
-// joins, by workspace, refusals and failures to read the log or save the cursor. A workspace that
-// is not set aside is no error.
+// workspace. The error joins, by workspace, refusals and failures to read the log or save the
+// cursor. A workspace that is not set aside is no error.
 func (s *System) RetrySetAside(ctx context.Context, workspace string) error {
 	var faults []error
 	for _, one := range s.SetAside() {
@@ -175,8 +173,7 @@ func (s *System) RetrySetAside(ctx context.Context, workspace string) error {
 	return errors.Join(faults...)
 }
 
-// retryAsides retries every workspace that is set aside, and logs the refusals. A loop calls it
-// every Config.AsideEvery.
+// retryAsides retries every workspace that is set aside, and logs the refusals.
 func (s *System) retryAsides(ctx context.Context) {
 	if err := s.RetrySetAside(ctx, ""); err != nil && ctx.Err() == nil {
 		s.Complain("a workspace stays set aside from the relay; `purser relay list` shows it", err)
@@ -241,7 +238,7 @@ func (l *relayer) setAside(sh *shard, workspace ident.UUID, entries []hold.Entry
 
 // markRelayed stores in both stores the position from which a start reads the log. Entries up to
 // through are accepted or set aside, and leave the backlog. It fails with the error of the store
-// that did not take it. A round and a retry call it under asides.turn.
+// that did not take it. The caller has locked asides.turn.
 func (l *relayer) markRelayed(ctx context.Context, sh *shard, through uint64) error {
 	mark := sh.asides.relayMark(through)
 	if mark < through {

@@ -11,7 +11,7 @@ import (
 
 // RelayedInContent returns, by shard, the relay cursor of a journal's exported content: the journal
 // has the authorizer's decisions up to that number, and may have later ones. It fails only when the
-// content cannot be read. Checks of a backup call it.
+// content cannot be read.
 func RelayedInContent(content persistence.Content) (told Relayed, err error) {
 	var shard ident.Shard
 	for part, err := range content {
@@ -37,9 +37,8 @@ type CatchUpTarget interface {
 }
 
 // CatchUp makes an authorizer that serves no requests follow the journal to its heads, as Start
-// does. `purser restore` and `purser rebuild-authorizer` call it. It fails when an event cannot be
-// read or decoded, or the authorizer cannot store a change; shards before the failed one keep their
-// progress.
+// does. It fails when an event cannot be read or decoded, or the authorizer cannot store a change;
+// shards before the failed one keep their progress.
 func CatchUp(ctx context.Context, journal persistence.Journal, a CatchUpTarget, table []Kind) error {
 	kinds := kindsByName(table)
 	for i := range ident.Shards {

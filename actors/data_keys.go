@@ -17,8 +17,7 @@ const keySampleKind = "data_key_sample"
 const maxKeySamples = 64
 
 // DataKeysInUse returns the ids of the data keys under which documents of a journal may be sealed.
-// It fails only when the journal cannot be read. `purser rotate data-key` calls it, on the stores or
-// through the server's admin port.
+// It fails only when the journal cannot be read.
 func DataKeysInUse(ctx context.Context, journal persistence.Journal) ([]string, error) {
 	samples, err := journal.Records(ctx, ident.SystemSlot.Shard(), keySampleKind, "", maxKeySamples)
 	keys := make([]string, 0, len(samples))

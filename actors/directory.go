@@ -62,7 +62,7 @@ func (d *directory) stripeOf(key streamKey) *directoryStripe {
 
 // dispatch sends a request to the stream's actor, which it spawns when it is not in memory. It
 // returns false, with nothing sent, when the actor has maxPendingPerActor unanswered requests, or
-// memory has maxActors actors. System.send calls it for every command.
+// memory has maxActors actors.
 func (d *directory) dispatch(key streamKey, now time.Time, request func(*activation) any) bool {
 	part := d.stripeOf(key)
 	part.mu.Lock()
@@ -92,8 +92,8 @@ func (d *directory) dispatch(key streamKey, now time.Time, request func(*activat
 	return true
 }
 
-// noteAnswered subtracts one request from an activation's unanswered ones. The entity calls it once
-// for each request that it answers.
+// noteAnswered subtracts one request from an activation's unanswered ones. It must be called once
+// for each request that is answered.
 func (d *directory) noteAnswered(e *activation) {
 	part := d.stripeOf(e.key)
 	part.mu.Lock()
@@ -122,7 +122,6 @@ func (d *directory) forgetLocked(part *directoryStripe, e *activation) {
 }
 
 // passivate stops actors without unanswered requests whose last request came before a time.
-// System.Passivate calls it every few seconds.
 func (d *directory) passivate(before time.Time) {
 	for i := range d.stripes {
 		part := &d.stripes[i]

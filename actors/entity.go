@@ -126,9 +126,8 @@ type entity struct {
 	retry     []*request
 }
 
-// Receive handles a request, or a message from the entity's own goroutines or its lane. The actor
-// library calls it with one message at a time. It never blocks. A panic is recovered
-// (recoverPanic).
+// Receive handles a request, or a message from the entity's own goroutines or its lane. It must be
+// called with one message at a time. It never blocks. A panic is recovered (recoverPanic).
 func (n *entity) Receive(c actor.Context) {
 	defer n.recoverPanic(c)
 	switch m := c.Message().(type) {

@@ -40,8 +40,7 @@ type follower struct {
 	required  [ident.Shards]uint64 // as the authorizer has noted
 }
 
-// wakeFollower starts follow for a shard unless it runs. A lane calls it after each move of the
-// shard's head.
+// wakeFollower starts follow for a shard unless it runs.
 func (f *follower) wakeFollower(sh *shard) {
 	sh.following.Lock()
 	defer sh.following.Unlock()
@@ -88,7 +87,7 @@ func (f *follower) follow(ctx context.Context, sh *shard) {
 // followOnce applies the next events of a shard, at most followBatch, to the authorizer. Without a
 // rule, credit or settlement among them, the authorizer's stored position may stay behind. It fails
 // when events cannot be read or decoded, and, after a call of Config.Fatal, when the authorizer
-// cannot store the change. The loop follow and Start call it.
+// cannot store the change.
 func (f *follower) followOnce(ctx context.Context, sh *shard) error {
 	events, err := f.journal.Events(ctx, sh.id, sh.followed.load(), followBatch)
 	if err != nil || len(events) == 0 {
@@ -141,8 +140,7 @@ func isRelayed(e *persistence.Event) bool {
 
 // requireJournal has the authorizer note the positions of the newest events that its log cannot
 // restore, if they have moved. A later start then refuses a journal that has lost such an event,
-// such as the revocation of a key. A failure stops the authorizer. Start has it called every
-// requireEvery, and Stop calls it once more.
+// such as the revocation of a key. A failure stops the authorizer.
 func (f *follower) requireJournal(shards []*shard) {
 	f.requiring.Lock()
 	defer f.requiring.Unlock()

@@ -51,8 +51,8 @@ type Health struct {
 }
 
 // Health measures every shard. It reads the new log entries, so callers poll it every few seconds
-// and not per request. The metrics page calls it. The error joins the failed reads of the
-// authorizer's store; the other fields are valid.
+// and not per request. The error joins the failed reads of the authorizer's store; the other fields
+// are valid.
 func (s *System) Health() (Health, error) {
 	h, now := Health{Actors: s.directory.activations.Load(), Pending: s.directory.pendingRequests()}, s.clock()
 	var faults []error
@@ -122,8 +122,7 @@ type relayExposure struct {
 
 func movedCents(n *hold.Entry) money.Cents { return max(n.CardDelta, -n.CardDelta) }
 
-// subtractRelayed subtracts the amounts of relayed entries from the sum. The relay calls it after
-// each round.
+// subtractRelayed subtracts the amounts of relayed entries from the sum.
 func (d *relayExposure) subtractRelayed(entries []hold.Entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,7 +138,7 @@ func (d *relayExposure) subtractRelayed(entries []hold.Entry) {
 // sumUnrelayed adds the amounts of decisions since the last call, at most reads entries, and
 // returns the sum in cents of a shard's decisions that are not relayed. It subtracts the entries
 // read from reads. It fails only when the log cannot be read; the sum then covers the entries
-// before. Health calls it.
+// before.
 func (sh *shard) sumUnrelayed(authorizer Authorizer, reads *int) (money.Cents, error) {
 	d := &sh.exposure
 	d.mu.Lock()
@@ -191,7 +190,7 @@ func (h *Health) countReservations(authorizer Authorizer, now time.Time) error {
 	return err
 }
 
-// pendingRequests returns the number of requests that actors have not answered. Health calls it.
+// pendingRequests returns the number of requests that actors have not answered.
 func (d *directory) pendingRequests() (n int) {
 	for i := range d.stripes {
 		part := &d.stripes[i]
@@ -205,9 +204,9 @@ func (d *directory) pendingRequests() (n int) {
 }
 
 // Ready returns nil when the journal answers, the shards are held and the authorizer follows the
-// journal. The admin port's readiness probe calls it. The error joins every condition that fails.
-// Before Start has ended and after Stop the error says only that. A workspace that is set aside
-// from the relay is an alarm (Health) and no reason to take the server out of traffic.
+// journal. The error joins every condition that fails. Before Start has ended and after Stop the
+// error says only that. A workspace that is set aside from the relay is an alarm (Health) and no
+// reason to take the server out of traffic.
 func (s *System) Ready() error {
 	switch {
 	case s.stopping.Load():

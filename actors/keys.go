@@ -35,8 +35,7 @@ type keysInFlight struct {
 }
 
 // acquire blocks until no other request holds the key. It returns false when maxKeysInFlight keys
-// are held or the context ends. After true the caller must call release. Ask calls it for each
-// command with an idempotency key.
+// are held or the context ends. After true the caller must call release.
 func (f *keysInFlight) acquire(ctx context.Context, key [32]byte) bool {
 	for {
 		f.mu.Lock()

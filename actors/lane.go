@@ -51,8 +51,7 @@ func newLane(sys *System, s *shard, epoch uint64) *lane {
 }
 
 // submit queues an op for the next commit of the shard. It returns false when the queue is full, or
-// the op's workspace has laneShare ops in it. An entity calls it for each decision that commits
-// something.
+// the op's workspace has laneShare ops in it.
 func (l *lane) submit(o *op) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +179,7 @@ func (l *lane) gatherGroup(ctx context.Context, group []*op) []*op {
 // commitGroup appends a group to the journal and sets the outcome of each op. When the last commit
 // is unresolved and the epoch cannot be raised, or the journal is unavailable, the outcome is
 // ErrUnavailable; when another process has taken the shard, ErrFenced. An unknown outcome is
-// resolved first (resolveAmbiguous). run calls it.
+// resolved first (resolveAmbiguous).
 func (l *lane) commitGroup(ctx context.Context, group []*op) {
 	if l.shard.lost.Load() && !l.raiseEpoch(ctx, min(refenceTimeout, l.sys.config.FenceWithin)) {
 		l.failAll(group, persistence.ErrUnavailable)
@@ -252,8 +251,7 @@ func (l *lane) failAll(group []*op, err error) {
 
 // raiseEpoch raises the shard's epoch, which fences every earlier transaction. It retries until
 // within has passed, and then returns false. After true no earlier transaction can commit, so reads
-// show the outcome, and the reservations of unresolved debits are released. The lane calls it after a
-// commit with an unknown outcome or a lost epoch.
+// show the outcome, and the reservations of unresolved debits are released.
 func (l *lane) raiseEpoch(ctx context.Context, within time.Duration) bool {
 	ctx, cancel := l.sys.Within(ctx, within)
 	defer cancel()

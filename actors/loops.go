@@ -26,7 +26,7 @@ func newLoops(c *Config) *loops {
 }
 
 // Go runs a function in a goroutine of its own until the System stops, which ends its context and
-// waits for the function to return. The loops of the runtime and of package processes use it.
+// waits for the function to return.
 func (l *loops) Go(run func(context.Context)) {
 	l.running.Add(1)
 	go func() {
@@ -58,7 +58,7 @@ func (l *loops) Within(ctx context.Context, d time.Duration) (context.Context, c
 }
 
 // Complain logs an error of an operation that is retried, at most every logEvery for each
-// operation. The attributes are those of slog. Loops and reactions call it instead of the log.
+// operation. The attributes are those of slog.
 func (l *loops) Complain(operation string, err error, attributes ...any) {
 	if leftOut, allowed := l.throttle.allow(operation, l.clock()); allowed {
 		l.log.Error(operation, append(attributes, "err", err, "left_out", leftOut)...)

@@ -33,7 +33,7 @@ type fetched struct {
 
 // ordersLoaded reports whether a command's order, if it has one, is in the actor's state. It
 // returns false when the command has to wait: until its order is read, or, with too many orders in
-// memory, until every staged op is settled. decideRequest calls it.
+// memory, until every staged op is settled.
 func (n *entity) ordersLoaded(r *request) bool {
 	orders, has := n.state.(OrderState)
 	if !has {

@@ -35,7 +35,7 @@ type throttledLine struct {
 }
 
 // allow reports whether an operation's error may be logged now, and how many were left out since
-// the last line. Complain calls it.
+// the last line.
 func (c *logThrottle) allow(operation string, now time.Time) (leftOut int, log bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,8 +59,7 @@ func (c *logThrottle) allow(operation string, now time.Time) (leftOut int, log b
 type journalOutage struct{ why atomic.Pointer[string] }
 
 // probe reads a small stored value from the journal, past its caches, so that an outage is detected
-// without any request. A loop calls it every probeEvery. It logs the begin and the end of an
-// outage; Ready and JournalUp report it.
+// without any request. It logs the begin and the end of an outage; Ready and JournalUp report it.
 func (a *journalOutage) probe(ctx context.Context, l *loops, journal persistence.Journal) {
 	within, cancel := l.Within(ctx, probeWithin)
 	defer cancel()
@@ -77,7 +76,7 @@ func (a *journalOutage) probe(ctx context.Context, l *loops, journal persistence
 }
 
 // setOutcome stores the outcome of a probe, nil for a success, and returns the one before. It never
-// fails: both errors are outcomes. probe calls it.
+// fails: both errors are outcomes.
 func (a *journalOutage) setOutcome(err error) (was error) {
 	was = a.current()
 	if err == nil {

@@ -27,7 +27,7 @@ func (p *progress) load() uint64 {
 }
 
 // advance raises the value and runs, on the calling goroutine, the functions that waited for it. A
-// lower value changes nothing. The follower calls it after each page, the relay after each round.
+// lower value changes nothing.
 func (p *progress) advance(value uint64) {
 	p.mu.Lock()
 	if value <= p.value {

@@ -11,8 +11,7 @@ import (
 )
 
 // Record returns a record of a workspace; a sealed document is opened. It fails with not_found for
-// an unknown id and for another workspace's record, and otherwise as Find does. The REST routes
-// call it through package query.
+// an unknown id and for another workspace's record, and otherwise as Find does.
 func (s *System) Record(ctx context.Context, kind, workspace, id string) (persistence.Record, error) {
 	slot, err := ident.SlotOf(id)
 	if err != nil {
@@ -28,8 +27,7 @@ func (s *System) Record(ctx context.Context, kind, workspace, id string) (persis
 // Find returns a record of any workspace; a sealed document is opened. It is for secrets, sessions
 // and emails, whose id is itself the proof of access. It fails with not_found without such a
 // record, with unavailable when the journal does not answer or the authorizer does not follow it
-// before the context ends, and with a plain error when the document does not open. Sign-in and the
-// check of API keys call it through package query.
+// before the context ends, and with a plain error when the document does not open.
 func (s *System) Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
 	record, err := s.journal.Record(ctx, slot, kind, id)
 	switch {
@@ -60,8 +58,7 @@ func (s *System) waitRules(ctx context.Context, slot ident.Slot, kind string) er
 
 // List returns a page of a workspace's records, newest first; sealed documents are opened. parent
 // limits it to the records of one parent, "" does not. It fails with not_found for an id that is no
-// workspace's, and otherwise as Find does, except that an empty page is no error. The REST routes
-// and the processes call it through package query.
+// workspace's, and otherwise as Find does, except that an empty page is no error.
 func (s *System) List(ctx context.Context, kind, workspace, parent string,
 	page persistence.Page) ([]persistence.Record, error) {
 	slot, err := ident.SlotOf(workspace)
@@ -85,8 +82,7 @@ func (s *System) List(ctx context.Context, kind, workspace, parent string,
 
 // WaitRelayed waits until the journal shows the decisions that the authorizer had made for the
 // workspace's shard at the call, for at most Config.RelayedWithin. After that time, or for an
-// invalid id, it returns all the same, and the read that follows may miss decisions. REST routes
-// call it before they read balances, entries and authorizations.
+// invalid id, it returns all the same, and the read that follows may miss decisions.
 func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	slot, err := ident.SlotOf(workspace)
 	if err != nil {
@@ -105,8 +101,7 @@ const maxChangeLook = 256
 // the position to ask from next. Behind more than maxChangeLook events it reports a change without
 // looking further. Behind math.MaxUint64 it reports none and returns the newest position; reads
 // after the call include that event. It fails with not_found for an id that is no workspace's, and
-// with unavailable when the journal does not answer. The dashboard's pages and their stream call
-// it.
+// with unavailable when the journal does not answer.
 func (s *System) ChangedSince(ctx context.Context, workspace string, after uint64) (changed bool, next uint64,
 	err error) {
 	slot, err := ident.SlotOf(workspace)
@@ -133,7 +128,7 @@ func (s *System) ChangedSince(ctx context.Context, workspace string, after uint6
 }
 
 // RelayAll waits until the journal has every decision that the authorizer had made at the call. It
-// fails only when the context ends first. The server calls it when it stops.
+// fails only when the context ends first.
 func (s *System) RelayAll(ctx context.Context) error {
 	for _, sh := range s.shards {
 		if err := s.relayer.awaitRelayed(ctx, sh); err != nil {

@@ -29,7 +29,7 @@ type Relayed [ident.Shards]uint64
 // NoteLost records their numbers. It fails when the authorizer is not empty, an event cannot be
 // read or decoded, or the authorizer cannot store it; the target must then be discarded. No other
 // process may use either store meanwhile. Rebuild does not write to the journal, whose relay
-// cursors belong to the old authorizer until SaveRelayed. `purser rebuild-authorizer` calls it.
+// cursors belong to the old authorizer until SaveRelayed.
 func Rebuild(ctx context.Context, journal persistence.Journal, a RebuildTarget, table []Kind,
 ) (relayed Relayed, err error) {
 	kinds := kindsByName(table)
@@ -47,9 +47,9 @@ func Rebuild(ctx context.Context, journal persistence.Journal, a RebuildTarget, 
 }
 
 // SaveRelayed stores the relay cursors of a rebuilt authorizer, whose log does not contain the
-// replayed decisions. `purser rebuild-authorizer` calls it after the new store has replaced the old
-// one, to which the former cursors belong. Start refuses a rebuilt store without it. It fails only
-// when the journal does, and may then be called again.
+// replayed decisions. It must be called after the new store has replaced the old one, to which the
+// former cursors belong. Start refuses a rebuilt store without it. It fails only when the journal
+// does, and may then be called again.
 func SaveRelayed(ctx context.Context, journal persistence.Journal, relayed Relayed) error {
 	for shard, seq := range relayed {
 		if err := journal.SaveCursor(ctx, relayCursor, ident.Shard(shard), seq); err != nil {

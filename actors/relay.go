@@ -130,8 +130,7 @@ func relayTurn(id ident.Shard) int {
 }
 
 // awaitRelayed waits until the journal has the decisions that were synced at the call, and ends the
-// relay's pause. It fails only when the context ends first. Reads and the stop of the server call
-// it.
+// relay's pause. It fails only when the context ends first.
 func (l *relayer) awaitRelayed(ctx context.Context, sh *shard) error {
 	decided := l.authorizer.Synced(sh.id)
 	if sh.relayed.load() < decided {

@@ -62,8 +62,7 @@ type laneTask struct {
 
 // runBetweenCommits runs do on the lane, between two commits, with appendTimeout. No other
 // goroutine writes to the shard meanwhile, so reads in do stay valid until it writes. It fails with
-// do's error, or with the context's when that ends first; do may then still run. The resealer calls
-// it.
+// do's error, or with the context's when that ends first; do may then still run.
 func (l *lane) runBetweenCommits(ctx context.Context, do func(context.Context) error) error {
 	c := laneTask{done: make(chan error, 1)}
 	c.do = func(ctx context.Context) error {
@@ -206,7 +205,7 @@ func (e *resealer) resealRecord(r *persistence.Record) (stale bool, err error) {
 
 // appendRecords commits batches of existing records. It must run on the lane, or before the lanes
 // start. It fails with errNotCommitted when the journal refuses a batch or does not answer; some
-// batches may then be stored. The resealer and the checks of a start call it.
+// batches may then be stored.
 func (l *lane) appendRecords(ctx context.Context, group []*persistence.Batch) error {
 	if len(group) == 0 {
 		return nil
@@ -227,8 +226,8 @@ func (l *lane) appendRecords(ctx context.Context, group []*persistence.Batch) er
 }
 
 // deleteOldSamples deletes the samples of keys under which no document is sealed any more. It fails
-// when the samples cannot be read or the deletion is not committed. The resealer calls it when
-// every shard is done.
+// when the samples cannot be read or the deletion is not committed. It must be called after every
+// shard is done.
 func (e *resealer) deleteOldSamples(ctx context.Context) error {
 	sh := e.shards[ident.SystemSlot.Shard()]
 	return sh.lane.runBetweenCommits(ctx, func(ctx context.Context) error {

@@ -17,8 +17,8 @@ type retention struct {
 	clockSuspect func() bool
 }
 
-// expireHolds expires due holds, which the authorizer finds in its own index. A loop calls it every
-// Config.ExpireEvery. A failure is logged; the next call tries again.
+// expireHolds expires due holds, which the authorizer finds in its own index. A failure is logged;
+// the next call tries again.
 func (r *retention) expireHolds(ctx context.Context) {
 	for ctx.Err() == nil && !r.clockSuspect() {
 		n, err := r.authorizer.Expire(r.clock())
@@ -32,8 +32,7 @@ func (r *retention) expireHolds(ctx context.Context) {
 }
 
 // trim removes old entries from the decision log, and expired claims and idempotency records from
-// the journal. A loop calls it every Config.HousekeepEvery. A failure is logged; the next call
-// tries again.
+// the journal. A failure is logged; the next call tries again.
 func (r *retention) trim(ctx context.Context) {
 	if r.clockSuspect() {
 		return

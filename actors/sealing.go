@@ -24,7 +24,7 @@ type documentSealer struct {
 }
 
 // newDocumentSealer returns a documentSealer that encrypts the document kinds that a table marks as
-// personal. Start calls it.
+// personal.
 func newDocumentSealer(sealer Sealer, table []Kind) *documentSealer {
 	d := &documentSealer{sealer, make(map[string]bool)}
 	for i := range table {
@@ -37,7 +37,7 @@ func newDocumentSealer(sealer Sealer, table []Kind) *documentSealer {
 
 // encode encodes a record's document, and seals it when it is personal; a deletion has none. It
 // fails when the document cannot be encoded or sealed, or when no Kind lists the record as
-// personal, which is a bug. The entity calls it for each record of a decision. See package seal.
+// personal, which is a bug. See package seal.
 func (d *documentSealer) encode(rec decision.Record) (json.RawMessage, error) {
 	if rec.Delete {
 		return nil, nil
@@ -70,7 +70,6 @@ func (d *documentSealer) open(r *persistence.Record) error { return OpenRecord(d
 
 // OpenRecord replaces the sealed document of a record that was not read through a System. It leaves
 // a plain document as it is. It fails when the document opens under none of the sealer's keys.
-// `purser unmatched` and the checks of a start call it.
 func OpenRecord(sealer Sealer, r *persistence.Record) error {
 	if !bytes.HasPrefix(r.Document, sealedPrefix) {
 		return nil

@@ -52,11 +52,11 @@ type secretDocument struct {
 	Fingerprints []string `json:"fingerprints"`
 }
 
-// checkSecrets compares the configured secrets with those of the last start, and stores them. Start
-// calls it once. It fails with MissingSecret for a secret that is no longer configured, and with an
-// error when the stored fingerprints cannot be read, opened or written. A secret with no value in
-// common with the last start's is logged by name, with what follows from it. Without configured
-// secrets nothing is compared.
+// checkSecrets compares the configured secrets with those of the last start, and stores them. It
+// fails with MissingSecret for a secret that is no longer configured, and with an error when the
+// stored fingerprints cannot be read, opened or written. A secret with no value in common with the
+// last start's is logged by name, with what follows from it. Without configured secrets nothing is
+// compared.
 func (k *startCheck) checkSecrets(ctx context.Context, sh *shard) error {
 	if len(k.secrets) == 0 {
 		return nil
@@ -93,8 +93,7 @@ func (k *startCheck) checkSecrets(ctx context.Context, sh *shard) error {
 }
 
 // SecretsInUse returns the fingerprints that the last start stored, by the secret's name. It fails
-// when the journal cannot be read, or a record does not open under the sealer's keys or decode. Start and
-// `purser rotate` call it.
+// when the journal cannot be read, or a record does not open under the sealer's keys or decode.
 func SecretsInUse(ctx context.Context, journal persistence.Journal, sealer Sealer) (map[string][]string, error) {
 	records, err := journal.Records(ctx, ident.SystemSlot.Shard(), secretKind, "", maxSecretRecords)
 	if err != nil {

@@ -134,7 +134,7 @@ const (
 )
 
 // ensureDefaults sets the fields of Config that are zero and have a default. It fails when a
-// required field is missing, and names each. Start calls it first.
+// required field is missing, and names each.
 func (c *Config) ensureDefaults() error {
 	var faults []error
 	for name, missing := range map[string]bool{"Journal": c.Journal == nil, "Authorizer": c.Authorizer == nil,
@@ -227,11 +227,10 @@ type shard struct {
 }
 
 // Start takes the shards, checks that both stores belong together, brings the authorizer to the
-// journal's head and starts the loops. The server and commands on the stores call it through
-// processes.Start. The returned System answers at once; Ready reports when reads are current. It
-// fails for an incomplete Config, with ErrStores when the stores, data keys or secrets do not fit
-// each other, and with the error of a store that does not answer. After an error other than the
-// first two the caller may try again.
+// journal's head and starts the loops. The returned System answers at once; Ready reports when
+// reads are current. It fails for an incomplete Config, with ErrStores when the stores, data keys
+// or secrets do not fit each other, and with the error of a store that does not answer. After an
+// error other than the first two the caller may try again.
 func Start(ctx context.Context, c Config) (*System, error) {
 	if err := c.ensureDefaults(); err != nil {
 		return nil, err
@@ -280,7 +279,7 @@ func Start(ctx context.Context, c Config) (*System, error) {
 
 // takeCheckedShards takes the shards of stores that belong together, and checks the data keys and
 // the secrets. It fails with ErrStores when one does not fit the stores, and with the store's
-// error. Start calls it before any loop runs.
+// error. It must be called before any loop runs.
 func (s *System) takeCheckedShards(ctx context.Context) error {
 	check := &startCheck{journal: s.journal, authorizer: s.authorizer, documents: s.documents,
 		secrets: s.config.Secrets, log: s.log}
@@ -325,8 +324,8 @@ func (s *System) takeShards(ctx context.Context, check *startCheck) error {
 }
 
 // catchUp makes the authorizer follow the journal to its heads, and then releases reservations
-// without a debit: the raised epochs exclude a later event for them. Start calls it. It fails when
-// the journal cannot be read within catchUpWait, or the authorizer cannot store a change.
+// without a debit: the raised epochs exclude a later event for them. It fails when the journal
+// cannot be read within catchUpWait, or the authorizer cannot store a change.
 func (s *System) catchUp(ctx context.Context) error {
 	ctx, cancel := s.Within(ctx, catchUpWait)
 	defer cancel()
@@ -355,7 +354,7 @@ func (s *System) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// startLoops starts, unless Config.Still, the relays, timers and other loops. Start calls it last.
+// startLoops starts, unless Config.Still, the relays, timers and other loops.
 func (s *System) startLoops() {
 	s.Every(requireEvery, func(context.Context) { s.follower.requireJournal(s.shards[:]) })
 	if s.config.Still {
@@ -575,8 +574,8 @@ func (s *System) Stop() {
 
 // reserve asks the authorizer to reserve the dollars of a debit. It returns false when they are not
 // there, also after it has waited up to Config.FollowedWithin for credits that the authorizer has
-// not followed. It fails for an id that does not parse, and with the authorizer's error. An entity
-// calls it before it commits a debit.
+// not followed. It fails for an id that does not parse, and with the authorizer's error. It must be
+// called before the debit is committed.
 func (s *System) reserve(workspace string, d *decision.Debit) (bool, error) {
 	ws, err := ident.Parse(ident.Workspace, workspace)
 	if err != nil {
@@ -604,7 +603,7 @@ func (s *System) reserve(workspace string, d *decision.Debit) (bool, error) {
 
 // releaseDebit releases the reservation of a debit whose commit failed or was not tried. A failed
 // release is logged and stops the authorizer; after a crash the next start releases the
-// reservation. Entities call it.
+// reservation.
 func (s *System) releaseDebit(workspace string, d *decision.Debit) {
 	ws, errWS := ident.Parse(ident.Workspace, workspace)
 	reservation, errID := ident.Parse(ident.Reservation, d.Reservation)
@@ -619,5 +618,5 @@ func (s *System) releaseDebit(workspace string, d *decision.Debit) {
 
 func stack() string { return string(debug.Stack()) }
 
-// Passivate stops the actors that are idle for Config.IdleAfter. A loop calls it every few seconds.
+// Passivate stops the actors that are idle for Config.IdleAfter.
 func (s *System) Passivate() { s.directory.passivate(s.clock().Add(-s.config.IdleAfter)) }

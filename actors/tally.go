@@ -46,7 +46,7 @@ func (o *op) tallyKey(t decision.Tally) tallyKey {
 
 // mayJoin reports whether an op may join the group, and notes the tallies that it changes. It may
 // not when an earlier op of the group changes one of these tallies and the journal could refuse
-// that op. gatherGroup calls it.
+// that op.
 func (l *lane) mayJoin(ctx context.Context, group []*op, o *op) bool {
 	for _, t := range o.tallies {
 		if before := l.tallies.lastInGroup[o.tallyKey(t)]; before != nil && !l.cannotBeRefused(ctx, group, before) {
@@ -92,7 +92,6 @@ func (o *op) startsStreamOf(e *persistence.Event) bool {
 }
 
 // claimsAnyOf reports whether an operation's batch claims one of some idempotency keys.
-// cannotBeRefused calls it.
 func (o *op) claimsAnyOf(claims []persistence.Once) bool {
 	for _, mine := range o.batch.Onces {
 		for _, claim := range claims {
@@ -106,7 +105,7 @@ func (o *op) claimsAnyOf(claims []persistence.Once) bool {
 
 // addTallies adds the records of new counts to the batches of a group, and returns the ops to
 // append. An op over a limit gets the outcome limit_exceeded, and one whose tally cannot be read
-// ErrUnavailable; both are left out. commitGroup calls it.
+// ErrUnavailable; both are left out.
 func (l *lane) addTallies(ctx context.Context, group []*op) []*op {
 	if !slices.ContainsFunc(group, func(o *op) bool { return len(o.tallies) > 0 }) {
 		return group
@@ -154,8 +153,7 @@ func (l *lane) addTalliesOf(ctx context.Context, o *op) error {
 }
 
 // RequirePlace fails with limit_exceeded when the workspace has most records or more, so that there
-// is no place for another. The lane calls it before a commit, and callers that prepare a record
-// before that.
+// is no place for another.
 func (t Tally) RequirePlace(most int64) error {
 	if t.Count >= most {
 		return fault.New(fault.LimitExceeded,

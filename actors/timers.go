@@ -42,10 +42,9 @@ func (l *timerLoop) turns(shards []*shard) func(context.Context) {
 	}
 }
 
-// fireShards wakes the actors of due timers, in a goroutine for each shard. A loop calls it for one
-// part of the shards after another, so that each shard has a round every Config.TimerEvery. A timer
-// stays in the journal until its actor's decision removes it, so a crash before that fires it
-// again. A shard whose last round still runs is skipped, so that no shard waits for another.
+// fireShards wakes the actors of due timers, in a goroutine for each shard. A timer stays in the
+// journal until its actor's decision removes it, so a crash before that fires it again. A shard
+// whose last round still runs is skipped, so that no shard waits for another.
 func (l *timerLoop) fireShards(shards []*shard) {
 	for _, sh := range shards {
 		if sh.firing.CompareAndSwap(false, true) {

@@ -11,8 +11,8 @@ import (
 // time than the rest of the journal's work on the message. The bytes are those of package json, and
 // the structs decode them.
 
-// AppendJSON appends the event as package json encodes it, and implements decision.Appender: the
-// actor runtime calls it to store the event. It fails when an entry cannot be encoded.
+// AppendJSON appends the event as package json encodes it, and implements decision.Appender. It
+// fails when an entry cannot be encoded.
 func (e Relayed) AppendJSON(dst []byte) (_ []byte, err error) {
 	dst = hold.AppendString(append(dst, `{"workspace":`...), e.Workspace)
 	dst = append(dst, `,"entries":`...)
@@ -66,8 +66,8 @@ func appendAmount[A money.Amount](dst []byte, member string, a A) []byte {
 	return strconv.AppendInt(append(dst, member...), int64(a), 10)
 }
 
-// AppendJSON appends the record as package json encodes it, and implements decision.Appender: the
-// actor runtime calls it to store the record. Its error is always nil.
+// AppendJSON appends the record as package json encodes it, and implements decision.Appender. Its
+// error is always nil.
 func (a Authorization) AppendJSON(dst []byte) ([]byte, error) {
 	dst = hold.AppendString(append(dst, `{"id":`...), a.ID)
 	dst = hold.AppendString(append(dst, `,"networkId":`...), a.NetworkID)
@@ -103,8 +103,8 @@ func (m Merchant) appendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendJSON appends the record as package json encodes it, and implements decision.Appender: the
-// actor runtime calls it to store the record. Its error is always nil.
+// AppendJSON appends the record as package json encodes it, and implements decision.Appender. Its
+// error is always nil.
 func (x AuthorizationIndex) AppendJSON(dst []byte) ([]byte, error) {
 	return append(appendTexts(append(dst, `{"authorizationIds":`...), x.AuthorizationIDs), '}'), nil
 }
@@ -124,8 +124,8 @@ func appendTexts(dst []byte, texts []string) []byte {
 	return append(dst, ']')
 }
 
-// AppendJSON appends the record as package json encodes it, and implements decision.Appender: the
-// actor runtime calls it to store the record. Its error is always nil.
+// AppendJSON appends the record as package json encodes it, and implements decision.Appender. Its
+// error is always nil.
 func (s CardSpend) AppendJSON(dst []byte) ([]byte, error) {
 	dst = strconv.AppendUint(append(dst, `{"month":`...), uint64(s.Month), 10)
 	return append(appendAmount(dst, `,"cents":`, s.Cents), '}'), nil

@@ -107,9 +107,8 @@ func (s *State) mustOwn(workspace string) {
 	}
 }
 
-// Apply folds an event into the state. The balance actor calls it for each event that it decides;
-// it loads the state from its record, not from events. It panics for an unknown event, and for an
-// event that breaks a sum of the state.
+// Apply folds an event into the state. A stored state is loaded from its record, not from events.
+// It panics for an unknown event, and for an event that breaks a sum of the state.
 func (s *State) Apply(e decision.Event) {
 	switch e := e.(type) {
 	case DepositCreated:

@@ -166,8 +166,7 @@ func (s *State) applyDepositArrival(d Deposit) {
 	s.orders.deposits.storeOrder(d.ID, d)
 }
 
-// canAddCents reports whether the balance can add all amounts without an overflow. The decisions
-// that move dollars call it first and fail with limit_exceeded when it is false.
+// canAddCents reports whether the balance can add all amounts without an overflow.
 func (s *State) canAddCents(amounts ...money.Cents) bool {
 	after := *s
 	for _, cents := range amounts {
@@ -190,8 +189,7 @@ func checkDeposit(rail string, cents money.Cents) error {
 	return nil
 }
 
-// checkEventID fails with invalid_body for an id that is not 1 to MaxEventID bytes. Every decision
-// on a partner's report calls it first.
+// checkEventID fails with invalid_body for an id that is not 1 to MaxEventID bytes.
 func checkEventID(id string) error {
 	if len(id) < 1 || len(id) > MaxEventID {
 		return fault.New(fault.InvalidBody, fmt.Sprintf("id: 1 to %d bytes", MaxEventID))

@@ -180,8 +180,8 @@ func (s *State) Loaded() int {
 		len(o.rampOrders) + len(o.rampQuotes)
 }
 
-// Forget drops the orders in memory. The balance actor calls it only with every staged decision
-// committed, so that the records have the newest orders.
+// Forget drops the orders in memory. It must be called only with every staged decision committed,
+// so that the records have the newest orders.
 func (s *State) Forget() { s.orders = orders{} }
 
 // addToSum adds a to the sum of its currency, and deletes a sum that becomes zero. A negative sum

@@ -53,7 +53,7 @@ const (
 )
 
 // AsksAgain reports whether the timer of a key only repeats a request to another party and frees no
-// money. The runtime's timers call it through the balance's Kind.
+// money.
 func AsksAgain(timer string) bool {
 	return strings.HasPrefix(timer, timerAnswer) || strings.HasPrefix(timer, timerDeskAnswer) ||
 		strings.HasPrefix(timer, timerRamp)

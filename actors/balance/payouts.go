@@ -340,7 +340,7 @@ func (s *State) canBookEffect(e effect) bool {
 }
 
 // bookEffect adds an effect to the balance. It fails when a sum overflows an int64; the state is
-// then invalid. The folds of payouts call it, and canBookEffect on a copy.
+// then invalid.
 func (s *State) bookEffect(e effect) error {
 	reserved, err := money.Add(s.ReservedCents, e.reserved)
 	if err != nil {

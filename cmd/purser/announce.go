@@ -14,7 +14,7 @@ import (
 
 // announceStart prints the addresses of the server and the settings that are for development only.
 // A JSON log has warnings instead: its reader is a program. It fails only when the output cannot be
-// written. serveCommand.Run calls it after the start.
+// written.
 func (m *daemon) announceStart(out io.Writer) error {
 	if m.config.LogFormat == settings.LogJSON {
 		for _, note := range m.development {

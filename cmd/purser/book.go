@@ -13,7 +13,7 @@ const bookWithin = 10 * time.Second
 
 // openBook makes the consumer that keeps the ledger in tables of Postgres. A journal in the data
 // directory has none, and openBook returns nil. It fails for an unusable database URL; a database
-// that does not answer is only logged. startConsumers calls it.
+// that does not answer is only logged.
 func openBook(ctx context.Context, m *daemon) (consumer.Handler, error) {
 	if m.config.DatabaseURL == "" {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 const certificateEvery = 10 * time.Second
 
 // followCertificate reads the certificate's files again every certificateEvery and at SIGHUP, until
-// the close. It fails when a metric cannot be registered. It is a step of the start.
+// the close. It fails when a metric cannot be registered.
 func (m *daemon) followCertificate(context.Context) error {
 	c := m.config.Certificate
 	if c == nil {

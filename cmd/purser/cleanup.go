@@ -13,7 +13,6 @@ type cleanupStack struct{ undo []func() error }
 func (c *cleanupStack) push(undo func() error) { c.undo = append(c.undo, undo) }
 
 // closeTo runs cleanups, newest first, until kept of them are left. It returns their errors joined.
-// The close and a failed attempt to open the journal call it.
 func (c *cleanupStack) closeTo(kept int) error {
 	var faults []error
 	for len(c.undo) > kept {

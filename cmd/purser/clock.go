@@ -125,7 +125,7 @@ func (p *clockPace) wallTimeAfter(elapsed time.Duration) time.Time {
 }
 
 // newTrustedClock reads the previous process's mark and judges the wall clock by it. It fails for a
-// damaged mark and with the disk's error; a suspect clock is no error. startClock calls it.
+// damaged mark and with the disk's error; a suspect clock is no error.
 func newTrustedClock(data string, clocks machineClocks, log *slog.Logger) (*trustedClock, error) {
 	mark, err := readClockMark(data)
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *trustedClock) wallOffset() time.Duration {
 }
 
 // noteCommitted takes the time of the newest stored decision or event, zero when there is none:
-// trusted time is never before it. trustJournal and trustAuthorizer call it at a start.
+// trusted time is never before it.
 func (c *trustedClock) noteCommitted(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +189,7 @@ func (c *trustedClock) noteCommitted(at time.Time) {
 }
 
 // observeClocks has the guard judge a reading of the clocks, and reports whether the clock has
-// become suspect or right again. observeUntil calls it every clockEvery.
+// become suspect or right again.
 func (c *trustedClock) observeClocks() (turned bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,8 +212,7 @@ func (c *trustedClock) logSuspect(atOnce bool) {
 }
 
 // acceptWall makes the wall clock trusted on an operator's word. It fails when the mark cannot be
-// written; the clock is then accepted all the same. `purser clock accept` calls it through the
-// admin port.
+// written; the clock is then accepted all the same.
 func (c *trustedClock) acceptWall() (clockStanding, error) {
 	c.mu.Lock()
 	c.guard.Accept(c.clocks.readBoth())
@@ -262,7 +261,7 @@ func (c *trustedClock) observeUntil(ctx context.Context) {
 }
 
 // startClock makes the time of this process, unless a test has given one. It fails for a damaged
-// mark and with the disk's error. It is a step of the start.
+// mark and with the disk's error.
 func (m *daemon) startClock(context.Context) (err error) {
 	if m.wallTime = m.Clock; m.Clock != nil {
 		return nil
@@ -280,8 +279,7 @@ func (m *daemon) startClock(context.Context) (err error) {
 }
 
 // trustJournal keeps trusted time from being before the newest event of a journal. A nil clock is
-// not guarded. It fails with a transient error when the journal cannot be read. journalSteps calls
-// it.
+// not guarded. It fails with a transient error when the journal cannot be read.
 func (c *trustedClock) trustJournal(ctx context.Context, journal persistence.Journal) error {
 	if c == nil {
 		return nil
@@ -295,7 +293,7 @@ func (c *trustedClock) trustJournal(ctx context.Context, journal persistence.Jou
 }
 
 // trustAuthorizer keeps trusted time from being before the newest decision of an authorizer. A nil
-// clock is not guarded. It fails with the store's error. openEngine calls it.
+// clock is not guarded. It fails with the store's error.
 func (c *trustedClock) trustAuthorizer(engine *authorizer.Engine) error {
 	if c == nil {
 		return nil

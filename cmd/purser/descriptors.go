@@ -36,7 +36,7 @@ type descriptorShares struct {
 
 // shareDescriptors shares out a limit of open files. Connections are bounded by most, and by what
 // the limit leaves for them. It fails when the limit is too low for the least shares, and names the
-// least. shareEdge calls it.
+// least.
 func shareDescriptors(limit uint64, most settings.Connections) (descriptorShares, error) {
 	share := int(min(limit/keptShare, mostOpenTables))
 	kept := func(tables, outbound int) int {

@@ -65,7 +65,7 @@ type diskGuard struct {
 }
 
 // newDiskGuard returns a guard of the disks of the stores that the settings name. It measures
-// nothing yet. newDaemon calls it.
+// nothing yet.
 func newDiskGuard(c settings.Config, free func(string) (int64, error), log *slog.Logger) *diskGuard {
 	d := &diskGuard{free: free, device: datadir.Device, data: c.DataDir, reserve: c.DiskReserve, log: log}
 	add := func(name, dir string) { d.stores = append(d.stores, &measuredStore{name: name, dir: dir}) }
@@ -79,7 +79,7 @@ func newDiskGuard(c settings.Config, free func(string) (int64, error), log *slog
 
 // requireStart refuses a start whose disk cannot take the files that the process writes before it
 // opens a store. Each store requires its own room when it is opened. It fails with
-// pebblegate.ErrNoRoom, or when the disk cannot be measured. startDisk calls it.
+// pebblegate.ErrNoRoom, or when the disk cannot be measured.
 func (d *diskGuard) requireStart() error {
 	free, err := d.free(d.data)
 	if err == nil && free < startBytes {
@@ -138,8 +138,7 @@ func (d *diskGuard) measureDisks() {
 }
 
 // measureStore measures the disk of a store's directory, or of the data directory while the store
-// does not exist. On an error the store keeps its last measurement. measureDisks calls it with mu
-// locked.
+// does not exist. On an error the store keeps its last measurement. The caller has locked mu.
 func (d *diskGuard) measureStore(s *measuredStore) error {
 	dir := s.dir
 	device, err := d.device(dir)
@@ -219,7 +218,7 @@ func (d *diskGuard) roomFault() error {
 }
 
 // refusal returns the answer to a request that is served down to a level: unavailable, or nil when
-// there is room. The REST server calls it for each request that stores data.
+// there is room.
 func (d *diskGuard) refusal(served httpapi.FullDisk) error {
 	switch authorizer.Room(d.room.Load()) {
 	case authorizer.RoomForAll:
@@ -262,7 +261,7 @@ func (d *diskGuard) measureUntil(ctx context.Context) {
 }
 
 // startDisk measures the disks from now on. It comes before anything is written, and fails like
-// requireStart. It is a step of the start.
+// requireStart.
 func (m *daemon) startDisk(context.Context) error {
 	if err := m.disk.requireStart(); err != nil {
 		return err

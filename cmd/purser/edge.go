@@ -116,8 +116,7 @@ type port struct {
 	again  atomic.Int64
 }
 
-// newEdge returns the connection metrics of the server's ports, without ports yet. newDaemon calls
-// it.
+// newEdge returns the connection metrics of the server's ports, without ports yet.
 func newEdge() *edge {
 	of := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"port"}, labels...), nil)
@@ -145,8 +144,7 @@ func (e *edge) addPort(name string, limit int, counts func() front.Counts) {
 	e.ports = append(e.ports, &port{name: name, limit: limit, counts: counts})
 }
 
-// countReopened counts that the listener of a port has failed and was opened again. keepServing
-// calls it.
+// countReopened counts that the listener of a port has failed and was opened again.
 func (e *edge) countReopened(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -164,8 +162,7 @@ func (e *edge) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector: it reads the connection counters of every port. A scrape
-// of /metrics calls it.
+// Collect implements prometheus.Collector: it reads the connection counters of every port.
 func (e *edge) Collect(to chan<- prometheus.Metric) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -189,7 +186,7 @@ func (e *edge) Collect(to chan<- prometheus.Metric) {
 }
 
 // registerEdge registers the metrics of the ports and of the memory for bodies. It fails when a
-// name is registered twice. startAdmin calls it.
+// name is registered twice.
 func registerEdge(registry *prometheus.Registry, e *edge, bodies *front.Budget) error {
 	return registerAll(registry, e,
 		gaugeOf("purser_body_budget_bytes", "Memory that request bodies may take.",

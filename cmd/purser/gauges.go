@@ -48,7 +48,7 @@ func (g *gauges) add(kind prometheus.ValueType, name, help string, read func(s *
 }
 
 // swipeGauges returns the gauges of the authorizer. A scrape reads them through look, and they are
-// absent while the gate is closed. registerGauges calls it.
+// absent while the gate is closed.
 func swipeGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g := &gauges{gate: of, look: look, log: log}
 	g.add(now, "purser_backlog_entries", "Decisions that the journal does not have yet.",
@@ -70,7 +70,7 @@ func swipeGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 }
 
 // actorGauges returns the gauges of the actors. A scrape reads them through look, and they are
-// absent while the gate is closed. registerGauges calls it.
+// absent while the gate is closed.
 func actorGauges(of *gate, look func(*sight) error, log *slog.Logger) *gauges {
 	g := &gauges{gate: of, look: look, log: log}
 	seconds := func(d time.Duration) float64 { return max(0, d.Seconds()) }
@@ -138,7 +138,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 }
 
 // registerGauges registers the metrics that are read at a scrape. It fails when a name is
-// registered twice. startAdmin calls it.
+// registered twice.
 func (m *daemon) registerGauges() error {
 	m.outbox, m.inbox = newOutbox(m.Clock, m.log), newInbox(m.Clock, m.log)
 	err := registerAll(m.registry,

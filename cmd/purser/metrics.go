@@ -45,7 +45,7 @@ func answerBuckets() []float64 {
 }
 
 // newMetrics makes and registers the counters and histograms that the servers and actors write. It
-// fails when a name is registered twice. startAdmin calls it.
+// fails when a name is registered twice.
 func newMetrics(r *prometheus.Registry, clock func() time.Time) (*metrics, error) {
 	m := &metrics{registry: r, chains: newWatched(clock),
 		decisions: counters("purser_decisions_total", "Network messages answered.", "kind", "decision", "reason"),

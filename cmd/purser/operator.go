@@ -24,7 +24,7 @@ type operatorDesk struct {
 	lastAudit atomic.Pointer[dashboard.AuditResult]
 }
 
-// operatorPages configures the operator's pages. startAdmin calls it.
+// operatorPages configures the operator's pages.
 func (m *daemon) operatorPages() *httpapi.OperatorConfig {
 	m.desk = &operatorDesk{m: m}
 	return &httpapi.OperatorConfig{Secret: m.config.OperatorSecret, State: m.desk, Clock: m.Clock, Entropy: m.Entropy}

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// lowerPriority gives the process a nice value and starts the program anew with arguments.
-// On Linux a priority belongs to a thread and is inherited: of the runtime's threads, only one that
-// makes the call and then the exec gives it to all threads of the new image. Without the right to
-// lower the priority it returns nil and nothing has changed. It fails only when the program cannot
-// be started anew. The password worker calls it.
+// lowerPriority gives the process a nice value and starts the program anew with arguments. On Linux
+// a priority belongs to a thread and is inherited: of the runtime's threads, only one that makes
+// the call and then the exec gives it to all threads of the new image. Without the right to lower
+// the priority it returns nil and nothing has changed. It fails only when the program cannot be
+// started anew.
 func lowerPriority(nice int, arguments ...string) error {
 	self, err := os.Executable()
 	if err != nil {

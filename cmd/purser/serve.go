@@ -138,7 +138,6 @@ type daemon struct {
 }
 
 // newDaemon returns a daemon that has not started. It never fails and opens nothing.
-// serveCommand.Run calls it.
 func newDaemon(c settings.Config, log *slog.Logger) *daemon {
 	m := &daemon{DiskFree: datadir.FreeBytes, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log,
 		registry:  prometheus.NewRegistry(),
@@ -228,7 +227,7 @@ func runSteps(ctx context.Context, steps []step) error {
 }
 
 // Close undoes the steps of Start, newest first. It may be called once. It returns the joined
-// errors of the steps' cleanups. serveCommand.Run and a failed Start call it.
+// errors of the steps' cleanups.
 func (m *daemon) Close() error {
 	m.waiting.end()
 	return m.cleanup.closeTo(0)
@@ -249,7 +248,7 @@ func (m *daemon) findSecrets(context.Context) error {
 
 // openJournal opens the journal that the settings name, in the data directory or in Postgres. An
 // error is transient unless a repeat cannot help. It also fails when the secrets are not those that
-// the journal has used. It is a step of the start.
+// the journal has used.
 func (m *daemon) openJournal(ctx context.Context) (err error) {
 	use := datadir.JournalOptions{Migrate: true, Processors: m.config.Processors, Clock: m.Clock, Entropy: m.Entropy,
 		OpenTables: m.shares.openTables, Fatal: m.Fatal, Note: noteRetry(m.log)}
@@ -294,7 +293,7 @@ func (m *daemon) serveSwipesAlone(ctx context.Context) error {
 }
 
 // openAuthorizer opens the authorizer unless it is open. It fails when the journal has events and
-// the authorizer's store is missing, and like openEngine. It is a step of the start.
+// the authorizer's store is missing, and like openEngine.
 func (m *daemon) openAuthorizer(context.Context) error {
 	if m.authorizer != nil {
 		return nil

@@ -34,8 +34,7 @@ func newSimulator(engine *authorizer.Engine, secret string, memory *fasthttputil
 }
 
 // Submit posts a message to the card network's server of this process, over memory, and returns the
-// status and the JSON body. It fails when no answer comes before ctx ends. The sandbox's
-// simulation routes call it.
+// status and the JSON body. It fails when no answer comes before ctx ends.
 func (s *simulator) Submit(ctx context.Context, route string, body []byte) (status int, answer []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://authorizer/v1/"+route, bytes.NewReader(body))
 	if err != nil {

@@ -93,7 +93,7 @@ func (o *outbox) up() float64 {
 }
 
 // lagEvents returns the number of events that the publisher has not sent to Kafka yet, over all
-// partitions. The metrics endpoint calls it.
+// partitions.
 func (o *outbox) lagEvents() float64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -105,7 +105,7 @@ func (o *outbox) lagEvents() float64 {
 }
 
 // lagSeconds returns for how many seconds the partition furthest behind has had unsent events; 0
-// when all are sent. The metrics endpoint calls it.
+// when all are sent.
 func (o *outbox) lagSeconds() float64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -261,8 +261,7 @@ type inbox struct {
 	all map[string]*followed
 }
 
-// newInbox returns the metrics of the Kafka consumers, without consumers yet. registerGauges calls
-// it.
+// newInbox returns the metrics of the Kafka consumers, without consumers yet.
 func newInbox(clock func() time.Time, log *slog.Logger) *inbox {
 	return &inbox{log: log, clock: clock, all: map[string]*followed{},
 		events: counters("purser_consumer_events_total",

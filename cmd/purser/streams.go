@@ -41,7 +41,7 @@ const restartAfter = 30 * time.Second
 
 // startPublisher publishes the journal's events to Kafka. An unreachable Kafka shows only in the
 // metrics. The publisher creates a missing topic and continues from its cursors. It fails for
-// settings that the Kafka client refuses. It is a step of the start.
+// settings that the Kafka client refuses.
 func (m *daemon) startPublisher(context.Context) error {
 	if len(m.config.Kafka.Brokers) == 0 {
 		return nil
@@ -75,8 +75,7 @@ func (m *daemon) startPublisher(context.Context) error {
 }
 
 // messageProof returns the keys that prove the messages of this process. Consumers act on proven
-// messages only. It fails only without entropy or for a data key of a wrong length. startPublisher
-// calls it.
+// messages only. It fails only without entropy or for a data key of a wrong length.
 func messageProof(dataKeys [][]byte, now time.Time, entropy io.Reader) (kafka.Proof, error) {
 	run, err := ident.New(0, now, entropy)
 	if err != nil {
@@ -95,7 +94,7 @@ func messageProof(dataKeys [][]byte, now time.Time, entropy io.Reader) (kafka.Pr
 
 // startConsumers starts every consumer in the background, where it is repeated after an error. A
 // consumer that opens as nil is left out. It fails with a transient error when a consumer cannot be
-// opened. It is a step of the start.
+// opened.
 func (m *daemon) startConsumers(ctx context.Context) error {
 	for i := range m.consumers {
 		c := &m.consumers[i]
@@ -118,7 +117,7 @@ func (m *daemon) startConsumers(ctx context.Context) error {
 }
 
 // subscribe follows the events of the journal by way of the topic, or of the journal when there is
-// no topic. It fails for options that the subscription refuses. startConsumers calls it.
+// no topic. It fails for options that the subscription refuses.
 func subscribe(
 	journal persistence.Journal, topic *kafka.Topic, listener consumer.Listener,
 ) (consumer.Subscription, error) {

@@ -25,8 +25,7 @@ type watchedChain struct {
 	level time.Time
 }
 
-// newWatched returns the metrics of the watched blockchains, without chains yet. newMetrics calls
-// it.
+// newWatched returns the metrics of the watched blockchains, without chains yet.
 func newWatched(clock func() time.Time) *watched {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, []string{"chain"}, nil)
