@@ -136,11 +136,7 @@ func (c *call) toCard(id string, command any) actors.Envelope {
 // readCard asks the card's actor for its state. It fails with not_found for an unknown or another
 // workspace's card.
 func (h *cardHandlers) readCard(c *call, id string) (card.View, error) {
-	view, err := ask[card.View](c.ctx, h.actors, c.toCard(id, decision.Read{}))
-	if err != nil {
-		return card.View{}, err
-	}
-	return view, nil
+	return ask[card.View](c.ctx, h.actors, c.toCard(id, decision.Read{}))
 }
 
 // showCard adds the card's label and its spend of this month to a view. It fails only with an error

@@ -136,11 +136,7 @@ func showOnboarding(who *caller, onboarded bool) onboardingDocument {
 // error of the store.
 func (h *currencyHandlers) readCurrencies(c *call) (balance.CurrenciesView, error) {
 	id := c.who.workspace()
-	view, err := ask[balance.CurrenciesView](c.ctx, h.actors, toBalance(id, balance.ReadCurrencies{}))
-	if err != nil {
-		return balance.CurrenciesView{}, err
-	}
-	return view, nil
+	return ask[balance.CurrenciesView](c.ctx, h.actors, toBalance(id, balance.ReadCurrencies{}))
 }
 
 // listCurrencies handles GET /api/mca/accounts: the currency accounts of a workspace, and the

@@ -21,9 +21,10 @@ func (e *edge) decode(c *call, into any) error {
 	return bodyFault(e.openapi.Decode(c.route.describedOperation(), c.body, into))
 }
 
-// parse is like decode, but returns a tree. The routes of partners' reports and of simulations call
-// it. Errors are those of decode.
-func (e *edge) parse(c *call) (map[string]any, error) {
+// decodeTree reads the body of a route like decode, and returns its object as
+// openapi.Document.Parse does. It fails like decode, and for a route whose schema admits a body
+// that is not an object.
+func (e *edge) decodeTree(c *call) (map[string]any, error) {
 	if err := c.jsonOnly(); err != nil {
 		return nil, err
 	}

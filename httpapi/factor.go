@@ -142,8 +142,9 @@ func (h *sessionHandlers) checkPassword(c *call) error {
 }
 
 // matchPassword compares a member of the body with the password of the request's user, whose
-// credential it returns. It fails with invalid_credentials, and like guardChange. The routes that
-// ask for the password again call it.
+// credential it returns. It fails with invalid_credentials, which names the member, for another
+// password, like guardChange, with unavailable when the queue of passwords is full, and with an
+// error of the store.
 func (h *sessionHandlers) matchPassword(c *call, member, given string) (user.Credential, error) {
 	if err := h.guardChange(c); err != nil {
 		return user.Credential{}, err
@@ -256,7 +257,7 @@ func (h *sessionHandlers) logInWithCode(c *call) (answer, error) {
 	if err := h.guardCode(c, found.who.ID); err != nil {
 		return answer{}, err
 	}
-	proof, err := h.proofOf(c.ctx, found.who.ID, plainCode(body.Code), h.actors.WallTime())
+	proof, err := h.factorProof(c.ctx, found.who.ID, plainCode(body.Code), h.actors.WallTime())
 	if err != nil {
 		return answer{}, err
 	}
@@ -279,11 +280,13 @@ func (h *sessionHandlers) guardCode(c *call, id string) error {
 	return nil
 }
 
-// proofOf checks a code of an account: the time step of a code, or the hash of a recovery code. It
-// fails with invalid_credentials for a wrong code, and with an error of the store. The user's actor
-// refuses a code that was used.
-func (h *sessionHandlers) proofOf(ctx context.Context, id, code string, now time.Time) (*user.FactorProof, error) {
-	factor, err := query.SecondFactors.Read(ctx, h.actors, id, id)
+// factorProof returns what the user's actor checks of a code: the time step of an authenticator's
+// code, or the hash of a recovery code. It is nil for a user without a second factor. It fails with
+// invalid_credentials for an authenticator's code that is wrong at the time now, and with an error
+// of the store. The user's actor refuses a wrong recovery code, and a code that was used.
+func (h *sessionHandlers) factorProof(ctx context.Context, userID, code string, now time.Time) (*user.FactorProof,
+	error) {
+	factor, err := query.SecondFactors.Read(ctx, h.actors, userID, userID)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil // disabled meanwhile: the password is enough
 	}
@@ -291,7 +294,7 @@ func (h *sessionHandlers) proofOf(ctx context.Context, id, code string, now time
 		return nil, err
 	}
 	if len(code) != codeDigits.Length() {
-		return &user.FactorProof{Serial: factor.Serial, Recovery: user.RecoveryHash(id, code)}, nil
+		return &user.FactorProof{Serial: factor.Serial, Recovery: user.RecoveryHash(userID, code)}, nil
 	}
 	step := timeStepOf(factor.Secret, code, now)
 	if step == 0 {

@@ -44,7 +44,7 @@ func (h *reportHandlers) webhookRoutes() []route {
 // another path. It fails with invalid_body, with signature_invalid for such a report, and with the
 // store's error, after which the partner repeats the report.
 func (h *reportHandlers) takeReport(c *call) (answer, error) {
-	if _, err := h.parse(c); err != nil {
+	if _, err := h.decodeTree(c); err != nil {
 		return answer{}, err
 	}
 	r, err := reports.Parse(c.body)

@@ -20,7 +20,7 @@ import (
 	"purser/persistence/money"
 )
 
-// payoutRoutes returns the routes of payouts. Server.allRoutes collects them.
+// payoutRoutes returns the routes of payouts.
 func (h *treasuryHandlers) payoutRoutes() []route {
 	const path, read, write = "/api/treasury/payouts", "read:treasury", "write:payouts"
 	return []route{

@@ -21,8 +21,8 @@ type apiReference struct {
 	network []byte // the description of the card network's port, as JSON
 }
 
-// newAPIReference renders the reference of both ports. It fails only for a defect of the embedded
-// descriptions. newDocuments calls it.
+// newAPIReference renders the reference of both ports. It fails only for a defect of the
+// descriptions.
 func newAPIReference(description *openapi.Document) (*apiReference, error) {
 	groups, err := reference.New(description.JSON())
 	if err != nil {

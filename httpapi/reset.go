@@ -34,7 +34,7 @@ const (
 // mailRetry is the advised wait after the queue of mails was full.
 const mailRetry = 30 * time.Second
 
-// resetRoutes returns the routes of forgotten passwords. dashboardRoutes collects them.
+// resetRoutes returns the routes of forgotten passwords.
 func (h *sessionHandlers) resetRoutes() []route {
 	const path = "/api/dashboard/password"
 	return []route{

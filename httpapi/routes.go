@@ -107,7 +107,7 @@ func (s *Server) descriptionRoutes() []route {
 	}}}
 }
 
-// mountRoute mounts a handler for the methods that it answers.
+// mountRoute mounts a handler for a path and answeredMethods of a method.
 func mountRoute(r *router.Router, method, path string, handle fasthttp.RequestHandler) {
 	for _, answered := range answeredMethods(method) {
 		r.Handle(answered, path, handle)

@@ -98,17 +98,13 @@ func (e *edge) enterWorkspace(c *call) error {
 // readUser asks the user's actor for its current state. It fails with not_found for an unknown
 // user, and with the store's error.
 func (e *edge) readUser(ctx context.Context, id string) (user.View, error) {
-	view, err := ask[user.View](ctx, e.actors, toUser(id, decision.Read{}))
-	if err != nil {
-		return user.View{}, err
-	}
-	return view, nil
+	return ask[user.View](ctx, e.actors, toUser(id, decision.Read{}))
 }
 
 // checkOrigin keeps another site's page from acting with the browser's cookie. A request without
 // Origin and Sec-Fetch-Site comes from no browser and passes. Routes without credentials ignore the
 // cookie and pass too, except sign-in, which would store another user's session in the browser. A
-// refusal is origin_refused. authorizeCaller calls it for every caller without an API key.
+// refusal is origin_refused.
 func (e *edge) checkOrigin(c *call) error {
 	if c.method == fasthttp.MethodGet || c.method == fasthttp.MethodHead || c.route.auth == authPartner ||
 		c.route.auth == authNone && !c.route.signsIn {

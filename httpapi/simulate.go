@@ -38,7 +38,7 @@ func (h *cardHandlers) simulateMessage(c *call) (answer, error) {
 	if !known {
 		return answer{}, fault.New(fault.NotFound, "")
 	}
-	body, err := h.parse(c)
+	body, err := h.decodeTree(c)
 	if err != nil {
 		return answer{}, err
 	}
@@ -109,8 +109,9 @@ func checkExpiry(body map[string]any) error {
 	return nil
 }
 
-// simulateExpiry expires an authorization, which releases its held amount. It fails with not_found
-// for a malformed id, and with the authorizer's error.
+// simulateExpiry expires the authorization of a body, which releases its held amount. It does not
+// check whose authorization it is: the body has passed checkExpiry and ownAuthorization. It fails
+// with not_found for a malformed id, and with the authorizer's error.
 func (h *cardHandlers) simulateExpiry(c *call, body map[string]any) (answer, error) {
 	text, _ := body["authorizationId"].(string)
 	u, err := ident.Parse(ident.Authorization, text)
