@@ -145,8 +145,8 @@ func (a *asides) list(shard ident.Shard) (all []SetAside) {
 	return all
 }
 
-// SetAside returns the workspaces that are set aside from the relay, by shard and then by id. It
-// never fails. `purser relay list` shows them.
+// SetAside returns the workspaces that are set aside from the relay, by shard and then by id.
+// `purser relay list` shows them.
 func (s *System) SetAside() []SetAside {
 	all := []SetAside{}
 	for _, sh := range s.shards {

@@ -49,7 +49,7 @@ func newResealer(s *System) *resealer {
 	return r
 }
 
-// Resealing returns the progress since the start, for the metrics. It never fails.
+// Resealing returns the progress since the start, for the metrics.
 func (s *System) Resealing() Resealing {
 	return Resealing{ShardsLeft: s.resealer.left.Load(), Records: s.resealer.records.Load()}
 }

@@ -14,8 +14,7 @@ type accountReader struct{ actors Actors }
 
 // credentialOf returns the account of a folded email. For an unknown email, id is "" and the
 // credential is zero. An email whose change is under way, or that is not released yet, is unknown:
-// its user's credential has another. It fails only with an error of the store. Sign-in and
-// invitations call it.
+// its user's credential has another. It fails only with an error of the store.
 func (r accountReader) credentialOf(ctx context.Context, folded string) (id string, c user.Credential, err error) {
 	document, err := r.claimOf(ctx, r.actors.TenantSlot(folded), folded)
 	id = document.UserID

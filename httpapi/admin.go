@@ -78,7 +78,7 @@ type Admin struct {
 }
 
 // NewAdmin makes the server of the operator's admin port, which does not listen yet. It fails when
-// Ready or Registry is missing. The serve command calls it once.
+// Ready or Registry is missing.
 func NewAdmin(c AdminConfig) (*Admin, error) {
 	if c.Ready == nil || c.Registry == nil {
 		return nil, errors.New("httpapi.AdminConfig: Ready and Registry are required")
@@ -105,7 +105,7 @@ func NewAdmin(c AdminConfig) (*Admin, error) {
 }
 
 // newRouter mounts /healthz, /readyz, /metrics, the pages of pprof, and one POST route per
-// configured command. NewAdmin calls it once.
+// configured command.
 func (a *Admin) newRouter() *router.Router {
 	r := router.New()
 	r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
@@ -218,13 +218,12 @@ func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 func (a *Admin) Counts() front.Counts { return a.httpServer.Counts() }
 
 // Serve answers requests from a listener until Shutdown, and then returns nil. It returns the error
-// of a listener that fails earlier. The serve command calls it.
+// of a listener that fails earlier.
 func (a *Admin) Serve(ln net.Listener) error {
 	return a.httpServer.Serve(ln)
 }
 
-// Shutdown ends running commands and waits for them, at most until the context ends. The serve
-// command calls it once, when the process stops.
+// Shutdown ends running commands and waits for them, at most until the context ends.
 func (a *Admin) Shutdown(ctx context.Context) error {
 	a.cancel()
 	return a.httpServer.Shutdown(ctx)

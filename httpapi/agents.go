@@ -12,7 +12,7 @@ import (
 // agentHandlers serve AI agents and their payment intents.
 type agentHandlers struct{ *edge }
 
-// agentRoutes returns the routes of agents and their intents. Server.allRoutes collects them.
+// agentRoutes returns the routes of agents and their intents.
 func (h *agentHandlers) agentRoutes() []route {
 	const path, one = "/api/agents", "/api/agents/{id}"
 	return []route{
@@ -102,7 +102,7 @@ func (c *call) toAgent(command any) actors.Envelope {
 }
 
 // readAgent reads the committed state of the agent of the path. It fails with not_found for another
-// workspace's agent. getAgent, submitIntent and listIntents call it.
+// workspace's agent.
 func (h *agentHandlers) readAgent(c *call) (*agent.State, error) {
 	state, err := ask[agent.State](c.ctx, h.actors, c.toAgent(decision.Read{}))
 	if err != nil {

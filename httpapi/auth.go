@@ -31,7 +31,7 @@ func noSession() error { return fault.New(fault.Unauthorized, "a valid session i
 
 // authenticateCaller identifies the caller by the route's kind of credential and stores it in
 // c.who. It fails with unauthorized, with signature_invalid for a partner, and with an error of the
-// store. admitCaller calls it; authorizeCaller then checks the permissions.
+// store. It does not check the permissions.
 func (e *edge) authenticateCaller(c *call) error {
 	switch kind := c.route.auth; {
 	case kind == authNone:
@@ -111,7 +111,6 @@ func (e *edge) workspaceOfSecret(ctx context.Context, slot ident.Slot, hash stri
 
 // authorizeCaller checks the caller's permissions: the scopes of a key, the origin and role of a
 // session. It fails with session_required, missing_scope, origin_refused or role_required, all 403.
-// checkPermissions calls it for every route, after authentication.
 func (e *edge) authorizeCaller(c *call) error {
 	r := c.route
 	if c.who.user == "" && c.who.access.Principal.KeyID != "" {
@@ -184,8 +183,7 @@ func newKeyUsage(e *edge) *keyUsage { return &keyUsage{edge: e, slots: make(chan
 
 // noteUse sends a command that records a use, in the background and within noteTimeout. It is
 // skipped when maxNotes are running, over maxNoteRate, and when the disk has no room for writes
-// that can wait; an error is only logged. authenticateKey calls it when the workspace reports that
-// a record is due, and sessionOf when the session's record is old.
+// that can wait; an error is only logged.
 func (u *keyUsage) noteUse(note actors.Envelope) {
 	counted := "notes/" + note.Workspace
 	if u.edge.cfg.Full(DownToReserve) != nil || u.edge.limits.counts.untilFree(counted, maxNoteRate) > 0 {

@@ -14,7 +14,7 @@ const (
 	indexRecords = 16   // index records read at a time; one can hold balance.MaxRelay ids, 18 KB
 )
 
-// authorizationRoutes returns the routes that read authorizations. Server.allRoutes collects them.
+// authorizationRoutes returns the routes that read authorizations.
 func (h *cardHandlers) authorizationRoutes() []route {
 	const path = "/api/authorizations"
 	return []route{
@@ -166,7 +166,7 @@ func (w *authorizationWalk) listRecords(page query.Page) ([]query.Record[json.Ra
 
 // skipNewer starts the walk with the records at or before the position of the first one since a
 // time. The time of an index record is that of its first authorization. It fails only with an error
-// of the store. listAuthorizations calls it before the first nextAuthorization.
+// of the store. It must be called before the first nextAuthorization.
 func (w *authorizationWalk) skipNewer(at time.Time) error {
 	first, err := firstPlaceSince(at, func(before uint64) (made time.Time, position uint64, err error) {
 		records, err := w.listRecords(query.Page{After: query.Place{Position: before}, Limit: 1})
@@ -243,7 +243,7 @@ func (w *authorizationWalk) collectPage(limit int, filter *authorizationFilter) 
 }
 
 // readDocument returns the record of the authorization at the walk's position, as it is stored. It
-// fails when the record cannot be read. collectPage calls it.
+// fails when the record cannot be read.
 func (w *authorizationWalk) readDocument() (json.RawMessage, error) {
 	if w.l.kind == balance.RecordAuthorization {
 		return w.current.Document, nil

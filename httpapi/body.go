@@ -31,7 +31,7 @@ func (r *route) bodyLimit() int {
 // admitHead checks the head of a request before its body is read: the limit of its address and the
 // form of its credentials. admitCaller authenticates the caller later. It fails with rate_limited,
 // with unauthorized for a malformed key or cookie, and with signature_invalid for a partner's
-// malformed signature. checkAndRun calls it.
+// malformed signature.
 func (e *edge) admitHead(c *call) error {
 	if c.route.auth == authPartner {
 		if err := e.limits.checkReports(c.peer); err != nil {
@@ -49,7 +49,7 @@ func (e *edge) admitHead(c *call) error {
 }
 
 // credentialsForm refuses a missing or malformed credential with unauthorized, without a look-up.
-// authenticateCaller looks it up later. admitHead calls it.
+// authenticateCaller looks it up later.
 func (c *call) credentialsForm() error {
 	switch r := c.route; {
 	case r.auth == authNone:

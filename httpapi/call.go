@@ -98,8 +98,8 @@ func (c *call) slot() (ident.Slot, error) {
 }
 
 // newCall copies the head of a request. Nothing in the call aliases the RequestCtx. readBody adds
-// the body, startTimer the context. It never fails: a header that is given twice reads as "" and is
-// refused later. Every route and hosted page begins with it.
+// the body, startTimer the context. A header that is given twice reads as "" and is refused later.
+// Every route and hosted page begins with it.
 func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
 	c := &call{route: r, now: now, method: string(ctx.Method()), path: string(ctx.URI().PathOriginal()),
 		peer: peerOf(front.ClientOf(ctx)), params: map[string]string{}, query: map[string]string{}}

@@ -51,8 +51,7 @@ func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 }
 
 // enrolPerson completes the command with the partner's enrolment of the person; without a connected
-// partner the enrolment is pending. It fails with the partner's error. createCardholder's command
-// calls it before the commit, and not for a repeat.
+// partner the enrolment is pending. It fails with the partner's error.
 func (h *cardHandlers) enrolPerson(ctx context.Context, c *call, create cardholder.Create) (any, error) {
 	create.Enrolment.State = cardholder.StatePending
 	if h.cfg.Issuer != IssuerConnected {
@@ -77,7 +76,6 @@ func (h *cardHandlers) listCardholders(c *call) (answer, error) {
 // cardholderFor returns the cardholder of a new card: the named one, or the first active one. The
 // connected issuer issues no card without an active one. It fails with not_found for a name that is
 // not the workspace's, and with cardholder_required when the connected issuer has no active one.
-// The routes that issue virtual and physical cards call it.
 func (h *cardHandlers) cardholderFor(c *call, named string) (string, error) {
 	if named == "" {
 		first, err := h.firstCardholder(c)

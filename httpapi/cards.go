@@ -33,7 +33,7 @@ type cardHandlers struct {
 	calendar *bankday.Calendar
 }
 
-// cardRoutes returns the routes of cards. Server.allRoutes collects them.
+// cardRoutes returns the routes of cards.
 func (h *cardHandlers) cardRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/cards", auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional,
@@ -81,7 +81,7 @@ func (h *cardHandlers) mintCard(c *call) (answer, error) {
 }
 
 // newCardIdentity draws the id, token and last four digits of a new card. A full card number never
-// exists. It fails only without entropy. The routes that issue virtual and physical cards call it.
+// exists. It fails only without entropy.
 func (h *cardHandlers) newCardIdentity(c *call, mint *card.Mint) error {
 	slot, err := c.slot()
 	if err != nil {

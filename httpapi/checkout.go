@@ -31,7 +31,7 @@ type checkoutHandlers struct {
 }
 
 // checkoutRoutes returns the routes of checkout sessions. Those under authNone are for the
-// customer's page. Server.allRoutes collects them.
+// customer's page.
 func (h *checkoutHandlers) checkoutRoutes() []route {
 	const path, one = "/api/v1/checkout/sessions", "/api/v1/checkout/sessions/{id}"
 	const read, write = "read:checkout", "write:checkout"
@@ -88,7 +88,7 @@ func showPayments(v *checkout.View) []paymentDocument {
 }
 
 // showCheckout joins a session and the merchant's text. The metadata of a cancelled link has its
-// time of cancellation. It never fails.
+// time of cancellation.
 func (h *checkoutHandlers) showCheckout(v checkout.View, text checkout.Text) checkoutDocument {
 	given := func(text string) *string {
 		if text == "" {
@@ -221,8 +221,7 @@ func (h *checkoutHandlers) cancelCheckout(c *call) (answer, error) {
 }
 
 // askCheckout sends a merchant's command to a session and answers the session after it. It fails
-// with not_found for another workspace's session, and with the session's refusal. The routes that
-// read, simulate and cancel a link call it.
+// with not_found for another workspace's session, and with the session's refusal.
 func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 	e, err := c.toCheckout(command)
 	if err != nil {
@@ -239,8 +238,7 @@ func (h *checkoutHandlers) askCheckout(c *call, command any) (answer, error) {
 }
 
 // publicCheckout reads the session of the path for a caller with the link and without a key. The
-// session's id is unguessable and authorizes the read. An unknown id is not_found. The hosted page
-// and the public routes call it.
+// session's id is unguessable and authorizes the read. An unknown id is not_found.
 func (h *checkoutHandlers) publicCheckout(c *call) (checkout.State, error) {
 	record, err := query.Checkouts.FindRecord(c.ctx, h.actors, c.params["id"])
 	return record.Document, err

@@ -15,8 +15,7 @@ import (
 	"purser/persistence/money"
 )
 
-// conversionRoutes returns the routes of currency conversions and their quotes. Server.allRoutes
-// collects them.
+// conversionRoutes returns the routes of currency conversions and their quotes.
 func (h *currencyHandlers) conversionRoutes() []route {
 	return []route{
 		{method: "POST", path: "/api/mca/quotes", auth: authKeyOrSession, scope: "write:treasury", roles: managers,
@@ -96,7 +95,7 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	})
 }
 
-// showConversionQuote shows a quote in a status at a time of the server. It never fails.
+// showConversionQuote shows a quote in a status at a time of the server.
 func showConversionQuote(q balance.ConversionQuote, status string, now decision.Stamp) conversionQuoteDocument {
 	return conversionQuoteDocument{ID: q.ID, Status: status, Sell: newAmountView(q.Sell), Buy: newAmountView(q.Buy),
 		Rate: q.Rate, RateDisplay: displayRate(q.Sell.Currency, q.Rate, q.Buy.Currency), IncludesOurFee: true,

@@ -15,7 +15,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// counterpartyRoutes returns the routes of counterparties. Server.allRoutes collects them.
+// counterpartyRoutes returns the routes of counterparties.
 func (h *treasuryHandlers) counterpartyRoutes() []route {
 	const path, read, write = "/api/treasury/counterparties", "read:treasury", "write:counterparties"
 	return []route{

@@ -19,7 +19,6 @@ import (
 type currencyHandlers struct{ *edge }
 
 // mcaRoutes returns the routes of the multi-currency accounts, their onboarding and rates.
-// Server.allRoutes collects them.
 func (h *currencyHandlers) mcaRoutes() []route {
 	const accounts, onboarding, read = "/api/mca/accounts", "/api/mca/onboarding", "read:treasury"
 	return []route{
@@ -85,8 +84,7 @@ func detailsStatus(who *caller, a balance.CurrencyAccount) string {
 	return "ready"
 }
 
-// showCurrency shows an account with its available and pending amounts, in smallest units. It never
-// fails.
+// showCurrency shows an account with its available and pending amounts, in smallest units.
 func showCurrency(who *caller, a balance.CurrencyAccount, pending money.Minor) currencyDocument {
 	exponent, _ := a.Currency.Exponent()
 	return currencyDocument{Currency: a.Currency, Status: a.Status, ScopeStatus: a.Scope,
@@ -122,8 +120,8 @@ type onboardingDocument struct {
 	SandboxAutoAccepted bool   `json:"sandboxAutoAccepted"`
 }
 
-// showOnboarding shows the workspace's own kybStatus. A workspace whose onboarding stopped between the
-// acceptance and its own record has one action left: to onboard again. It never fails.
+// showOnboarding shows the workspace's own kybStatus. A workspace whose onboarding stopped between
+// the acceptance and its own record has one action left: to onboard again.
 func showOnboarding(who *caller, onboarded bool) onboardingDocument {
 	d := onboardingDocument{KYBStatus: who.access.KYBStatus}
 	d.SandboxAutoAccepted = onboarded && who.access.Mode == modeSandbox && d.KYBStatus == kybApproved
@@ -198,7 +196,7 @@ func (h *currencyHandlers) currencyDetails(c *call) (answer, error) {
 }
 
 // showDetails answers the bank details of an account, none while it is pending. It fails with an
-// error of the bank or the store. currencyDetails calls it.
+// error of the bank or the store.
 func (h *currencyHandlers) showDetails(c *call, a balance.CurrencyAccount) (answer, error) {
 	details, id := []receivingDocument{}, c.who.workspace()
 	if detailsStatus(&c.who, a) == "ready" {

@@ -23,7 +23,6 @@ type sessionHandlers struct {
 }
 
 // dashboardRoutes returns the routes of a person: sign-up, sign-in, sessions and passwords.
-// Server.allRoutes collects them.
 func (h *sessionHandlers) dashboardRoutes() []route {
 	return append([]route{
 		{method: "POST", path: "/api/dashboard/signup", auth: authNone, signsIn: true, handle: h.signUp},
@@ -99,7 +98,7 @@ func (h *sessionHandlers) signUp(c *call) (answer, error) {
 }
 
 // registerUser creates the user in the slot of the email. It fails with email_taken, without
-// entropy, and with an error of the store. signUp calls it.
+// entropy, and with an error of the store.
 func (h *sessionHandlers) registerUser(c *call, body credentials, passwordHash string) (user.View, error) {
 	slot := h.actors.TenantSlot(body.folded)
 	u, err := ident.New(slot, c.now, h.actors.Entropy())

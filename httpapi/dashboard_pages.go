@@ -34,7 +34,7 @@ type pageHandlers struct {
 }
 
 // addRoutes gives the pages the operations that they may run. It panics when a form's operation is
-// not in the table. New calls it once.
+// not in the table.
 func (h *pageHandlers) addRoutes(table []route) {
 	h.routes = map[string]*route{}
 	for i := range table {

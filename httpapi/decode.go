@@ -12,8 +12,7 @@ import (
 
 // decode reads the body into a struct: strict JSON, checked against the route's schema. A bad body
 // is invalid_body, with a message that names each field. An allowlist that is only too long is
-// limit_exceeded. A media type other than JSON is unsupported_media_type. The handlers of routes
-// with a body call it.
+// limit_exceeded. A media type other than JSON is unsupported_media_type.
 func (e *edge) decode(c *call, into any) error {
 	if err := c.jsonOnly(); err != nil {
 		return err

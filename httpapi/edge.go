@@ -36,7 +36,7 @@ type edge struct {
 }
 
 // newEdge makes the state that the handlers of all resources share. It fails for a description of
-// the API that does not load and for a base URL that does not parse. New calls it once.
+// the API that does not load and for a base URL that does not parse.
 func newEdge(c Config) (*edge, error) {
 	description, err := openapi.Load()
 	if err != nil {
@@ -56,7 +56,7 @@ func newEdge(c Config) (*edge, error) {
 
 // requireRoom refuses a request that would store data while the disk is nearly full, with the fault
 // of Config.Full. GETs pass. Partners' reports, DELETEs and routes that free or protect money pass
-// until the last reserve. checkAndRun calls it.
+// until the last reserve.
 func (e *edge) requireRoom(c *call) error {
 	switch r := c.route; {
 	case r.method == fasthttp.MethodGet, r.rpc:
@@ -112,7 +112,7 @@ func (e *edge) checkPermissions(c *call) error {
 }
 
 // writeAnswer writes an answer's status, headers and body. It sets Retry-After for a refusal with a
-// wait and for every 503. It never fails.
+// wait and for every 503.
 func (e *edge) writeAnswer(ctx *fasthttp.RequestCtx, a answer) {
 	ctx.Response.ResetBody()
 	ctx.SetStatusCode(a.status)

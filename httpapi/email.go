@@ -33,8 +33,7 @@ const (
 // emailHandlers are the handlers by which a person changes the email.
 type emailHandlers struct{ *sessionHandlers }
 
-// emailRoutes returns the routes by which a person changes the email. dashboardRoutes collects
-// them.
+// emailRoutes returns the routes by which a person changes the email.
 func (h *emailHandlers) emailRoutes() []route {
 	const path = "/api/dashboard/email"
 	return []route{

@@ -129,11 +129,9 @@ type errorBody struct {
 	Use       string     `json:"use,omitempty"`
 }
 
-// refusalOf turns any error into an answer; id is the request's. serveRoute, the hosted pages and
-// the tools of the Model Context Protocol call it for the error of a check or a handler. A fault
-// answers with its own code and status. A change whose context ended may have committed, so it
-// answers outcome_unknown and never unavailable. An error without a known code is logged and
-// answers 500 internal.
+// refusalOf turns any error into an answer; id is the request's. A fault answers with its own code
+// and status. A change whose context ended may have committed, so it answers outcome_unknown and
+// never unavailable. An error without a known code is logged and answers 500 internal.
 func (e *edge) refusalOf(id, method string, err error) answer {
 	if own, ok := errors.AsType[*statusError](err); ok {
 		return refusalAnswer(own.status, own.fault, 0)

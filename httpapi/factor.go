@@ -30,7 +30,7 @@ const (
 	recoveryBytes = 10 // random bytes of a recovery code
 )
 
-// factorRoutes returns the routes of the second factor. dashboardRoutes collects them.
+// factorRoutes returns the routes of the second factor.
 func (h *sessionHandlers) factorRoutes() []route {
 	const path = "/api/dashboard/second-factor"
 	return []route{
@@ -322,7 +322,7 @@ func plainCode(code string) string {
 }
 
 // challengeSignIn answers a sign-in whose password is right with a challenge. It fails with
-// unavailable when too many challenges are open. logIn calls it.
+// unavailable when too many challenges are open.
 func (h *sessionHandlers) challengeSignIn(c *call, who userDocument, start user.StartSession) (answer, error) {
 	token, err := h.challenges.open(openChallenge{who: who, start: start}, c.now, h.actors.Entropy())
 	if errors.Is(err, errChallengesFull) {

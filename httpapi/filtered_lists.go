@@ -77,7 +77,7 @@ type filteredList[D any] struct {
 // answerPage answers a page of the list. A page may be short or empty and have a cursor, because it
 // also ends after maxScanned records, at maxPageBytes, and at maxReadBytes of records that it does
 // not show. The start of a period is found by bisection. It fails like readPage, with the store's
-// error, with show's, and with unavailable. The GET routes of lists with filters call it.
+// error, with show's, and with unavailable.
 func (l *filteredList[D]) answerPage(e *edge, c *call) (answer, error) {
 	list := listing{kind: l.of.Kind(), workspace: c.who.workspace(), filter: l.filter}
 	asked, err := c.readPage(list)

@@ -24,7 +24,7 @@ type Front struct {
 
 // NewFront makes a front without a server: until Open, it answers 503 unavailable to every request,
 // so that the port listens while the stores recover. edge limits connections and bodies, and the
-// base URL is that of Config. The serve command calls it first.
+// base URL is that of Config.
 func NewFront(baseURL string, edge front.Options, log *slog.Logger) *Front {
 	if edge.Bodies == nil {
 		edge.Bodies = front.NewBudget(front.DefaultBudget)
@@ -38,7 +38,7 @@ func NewFront(baseURL string, edge front.Options, log *slog.Logger) *Front {
 }
 
 // Open hands all later requests to a server, which must not Serve by itself. Open may be called
-// once. The serve command calls it when recovery has ended.
+// once.
 func (f *Front) Open(s *Server) { f.server.Store(s) }
 
 // Serve answers requests from a listener until Shutdown, and then returns nil. It may be called for

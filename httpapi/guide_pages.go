@@ -23,7 +23,7 @@ var guideNames = []string{"quickstart", "dashboard", "cards-and-decisions", "tre
 	"ramp", "agents", "checkout", "webhooks", "errors", "limits", "sandbox", "operating", "security"}
 
 // newLibrary renders the guides. The guides of errors and of limits end with tables of the code. It
-// fails only for a defect of the embedded guides. newDocuments calls it at the start.
+// fails only for a defect of the embedded guides.
 func newLibrary() (*guides.Library, error) {
 	var sources []guides.Source
 	for _, name := range guideNames {

@@ -20,7 +20,7 @@ type httpServer struct {
 }
 
 // newHTTPServer applies the same settings to every HTTP port of this package. onError answers bytes
-// that are no request. New, NewFront and NewAdmin call it.
+// that are no request.
 func newHTTPServer(handler fasthttp.RequestHandler, onError func(*fasthttp.RequestCtx, error), log *slog.Logger,
 	edge front.Options) *httpServer {
 	http := &fasthttp.Server{

@@ -27,7 +27,7 @@ const (
 
 // readIdempotencyKey checks the header's form on every route, and its presence where the route
 // requires it. It fails with idempotency_key_required, and with invalid_idempotency_key for a value
-// that is not a UUID. checkAndRun calls it; a route that ignores the key leaves c.key empty.
+// that is not a UUID. A route that ignores the key leaves c.key empty.
 func (c *call) readIdempotencyKey() error {
 	if !c.header.hasIdempotencyKey {
 		if c.route.idempotency == keyRequired {
@@ -53,7 +53,7 @@ func (c *call) onceName() string {
 // askIdempotent sends a command and renders its reply. With an Idempotency-Key the rendered answer
 // commits with the effect, and a repeat returns the stored answer. render may run twice and must
 // then return the same answer. It fails with idempotency_key_mismatch for a key that was used with
-// another body, with the actor's error, and with render's. The handlers of POST routes call it.
+// another body, with the actor's error, and with render's.
 func askIdempotent[R any](e *edge, c *call, envelope actors.Envelope, render func(R) (answer, error)) (answer, error) {
 	renderReply := func(reply any) (answer, error) {
 		typed, err := actors.ReplyAs[R](reply, nil)

@@ -62,7 +62,7 @@ func (h *agentHandlers) submitIntent(c *call) (answer, error) {
 
 // acceptIntent logs a valid intent. The claim on its id commits with the entry and never expires,
 // so concurrent submissions of one id wait for the first and are replays. The reason explains a
-// refusal by the actor. The error is the store's. submitIntent calls it.
+// refusal by the actor. The error is the store's.
 func (h *agentHandlers) acceptIntent(c *call, submitted agent.Submission) (answer, agent.Reason, error) {
 	e := c.toAgent(agent.Accept{Submission: submitted})
 	e.Key = &actors.Key{Scope: intentScope, Key: e.Stream + "/" + submitted.IntentID}

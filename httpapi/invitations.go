@@ -15,7 +15,7 @@ import (
 )
 
 // invitationRoutes returns the routes of invitations, for the workspace's owner and the invited
-// user. Server.allRoutes collects them.
+// user.
 func (h *workspaceHandlers) invitationRoutes() []route {
 	const path = "/api/dashboard/invitations"
 	owner := []string{workspace.Owner}
@@ -172,8 +172,7 @@ func (h *workspaceHandlers) declineInvitation(c *call) (answer, error) {
 }
 
 // answerInvitation sends the user's response to the workspace of the body's token. A token that is
-// malformed, unknown, used or for another email is not_found. The routes that show, accept and
-// decline an invitation call it.
+// malformed, unknown, used or for another email is not_found.
 func (h *workspaceHandlers) answerInvitation(c *call, command func(workspace.Invitee) any) (answer, error) {
 	var body struct {
 		Token string `json:"token"`

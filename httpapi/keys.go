@@ -13,7 +13,7 @@ import (
 // prefixChars is the number of characters of a secret that a list shows.
 const prefixChars = 12
 
-// keyRoutes returns the routes of API keys. Server.allRoutes collects them.
+// keyRoutes returns the routes of API keys.
 func (h *workspaceHandlers) keyRoutes() []route {
 	const path, dashboard = "/api/auth/keys", "/api/dashboard/keys"
 	ownerOrAdmin := []string{workspace.Owner, workspace.Admin}
@@ -31,8 +31,7 @@ func (h *workspaceHandlers) keyRoutes() []route {
 }
 
 // newKey draws a key for a slot. The workspace stores only the hash; the returned secret appears
-// once, in the answer. It fails only without entropy. The routes that create a key or a workspace
-// call it.
+// once, in the answer. It fails only without entropy.
 func (h *workspaceHandlers) newKey(c *call, slot ident.Slot, label string, scopes []string) (workspace.NewKey, string,
 	error) {
 	u, err := ident.New(slot, c.now, h.actors.Entropy())
@@ -93,7 +92,6 @@ func (h *workspaceHandlers) createKey(c *call) (answer, error) {
 
 // handsOut refuses a key that would grant a scope it does not hold, with missing_scope. The
 // workspace checks the same, but a replayed answer holds a secret and never reaches the workspace.
-// createKey calls it.
 func (c *caller) handsOut(scopes []string) error {
 	if c.access.Principal.KeyID == "" {
 		return nil

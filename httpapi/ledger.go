@@ -26,7 +26,6 @@ func (h *treasuryHandlers) ledgerRoutes() []route {
 // newest entries. The period bounds the booking of the entries, as in statements. It first waits
 // until the journal has the workspace's answered decisions. It fails with invalid_query for a bad
 // filter, limit or cursor, with not_found for another workspace's card, and with the store's error.
-// The MCP tool list_ledger_entries calls it too.
 func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 	within, err := c.readListPeriod()
 	if err != nil {

@@ -125,7 +125,7 @@ func (l *requestLimits) chargeBytes(c *call, bytes int) {
 // They apply to requests of keys and sessions, not to partners' reports and anonymous requests. It
 // fails with unavailable when other requests of the workspace, or of a user outside any workspace,
 // do not leave a place before the call's time ends. It also fails with rate_limited, and with the
-// handler's error. checkAndRun calls it last.
+// handler's error.
 func (l *requestLimits) runHandler(c *call) (answer, error) {
 	if !l.countsBytes(c) {
 		return c.route.handle(c)
@@ -217,8 +217,7 @@ func peerOf(address netip.Addr) string {
 }
 
 // countQuote counts a quote of a kind against the workspace: at most quotesPerMinute. It fails like
-// countRequest. The routes that quote conversions and ramp orders call it before they ask the
-// partner.
+// countRequest.
 func (l *requestLimits) countQuote(c *call, kind string) error {
 	if l.rates.Off {
 		return nil
@@ -227,8 +226,7 @@ func (l *requestLimits) countQuote(c *call, kind string) error {
 }
 
 // countKeyChange counts the creation or revocation of an API key: at most keyChangesPerMinute by
-// the keys of a workspace together, and by the user of a session. It fails like countRequest. The
-// routes of keys call it before they ask the workspace.
+// the keys of a workspace together, and by the user of a session. It fails like countRequest.
 func (l *requestLimits) countKeyChange(c *call) error {
 	if l.rates.Off {
 		return nil
@@ -240,7 +238,7 @@ func (l *requestLimits) countKeyChange(c *call) error {
 }
 
 // checkReports refuses an address with rate_limited after badReportsPerAddress reports in the last
-// minute that failed verification. admitHead calls it for partners' routes.
+// minute that failed verification.
 func (l *requestLimits) checkReports(peer string) error {
 	wait := l.counts.untilFree(badReports+peer, badReportsPerAddress)
 	if wait == 0 {

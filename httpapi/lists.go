@@ -106,8 +106,7 @@ func (c *call) readPart(l listing) (p query.Page, shown int, err error) {
 
 // listRecords answers a page of the records that the caller's workspace has of a kind and a parent;
 // most kinds have the parent "". show turns a document into its JSON value. A page also ends at
-// maxPageBytes. It fails like readPage, with the store's error, and with show's. The GET routes of
-// lists call it.
+// maxPageBytes. It fails like readPage, with the store's error, and with show's.
 func listRecords[D any](e *edge, c *call, of query.Records[D], parent string, show func(D) (any, error)) (answer,
 	error) {
 	l := listing{kind: of.Kind(), workspace: c.who.workspace(), parent: parent}

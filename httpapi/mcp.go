@@ -162,7 +162,7 @@ type toolCaller struct {
 }
 
 // May implements mcp.Host. A tool is refused for the same reasons as its route. The error is of
-// type *mcp.Error. tools/list and tools/call call it.
+// type *mcp.Error.
 func (t *toolCaller) May(name string) error {
 	if err := t.handlers.checkPermissions(t.routeCall(name, nil)); err != nil {
 		return t.toolError(err)
@@ -171,7 +171,7 @@ func (t *toolCaller) May(name string) error {
 }
 
 // Call implements mcp.Host. The request is counted already; each further call of a batch counts
-// like another request. It fails with the errors of the route, as *mcp.Error. tools/call calls it
+// like another request. It fails with the errors of the route, as *mcp.Error. It must be called
 // after May.
 func (t *toolCaller) Call(name string, arguments map[string]string) (json.RawMessage, error) {
 	if t.calls++; t.calls > 1 {
@@ -211,7 +211,7 @@ func (t *toolCaller) toolError(err error) error {
 	return rpcError(t.handlers.refusalOf(t.call.id, fasthttp.MethodGet, err))
 }
 
-// rpcError turns a refusal of a route into an error of JSON-RPC. It never fails.
+// rpcError turns a refusal of a route into an error of JSON-RPC.
 func rpcError(refused answer) *mcp.Error {
 	code := mcp.ToolFailed
 	switch {

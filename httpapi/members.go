@@ -13,7 +13,7 @@ import (
 	"purser/actors/workspace"
 )
 
-// memberRoutes returns the routes of a workspace's members. Server.allRoutes collects them.
+// memberRoutes returns the routes of a workspace's members.
 func (h *workspaceHandlers) memberRoutes() []route {
 	const path = "/api/dashboard/members"
 	owner := []string{workspace.Owner}
@@ -161,7 +161,7 @@ func (h *workspaceHandlers) leaveWorkspace(c *call) (answer, error) {
 
 // endMembership removes a member. The endpoints that end are read before: the runtime removes them
 // as it follows the journal. It fails with not_found for an unknown kept endpoint, and with the
-// workspace's refusal. The routes that remove a member and leave a workspace call it.
+// workspace's refusal.
 func (h *workspaceHandlers) endMembership(c *call, command workspace.RemoveMember) (answer, error) {
 	endpoints, err := h.endingEndpoints(c, command.UserID, command.KeepEndpoints)
 	if err != nil {
@@ -171,7 +171,7 @@ func (h *workspaceHandlers) endMembership(c *call, command workspace.RemoveMembe
 }
 
 // answerEnded sends the command that removes a member or changes the role, and answers what ended
-// with it. It fails with the workspace's refusal. endMembership and changeMember call it.
+// with it. It fails with the workspace's refusal.
 func (h *workspaceHandlers) answerEnded(c *call, command any, endpoints []string) (answer, error) {
 	ended, err := ask[workspace.MemberEnded](c.ctx, h.actors, toWorkspace(c.who.workspace(), command))
 	if err != nil {
@@ -185,8 +185,7 @@ func (h *workspaceHandlers) answerEnded(c *call, command any, endpoints []string
 }
 
 // endingEndpoints lists the ids of the webhook endpoints that a member made and that are not kept,
-// oldest first. A kept id that is no endpoint of the workspace is not_found. endMembership and
-// changeMember call it.
+// oldest first. A kept id that is no endpoint of the workspace is not_found.
 func (h *workspaceHandlers) endingEndpoints(c *call, member string, keep []string) ([]string, error) {
 	records, err := query.Endpoints.List(c.ctx, h.actors, c.who.workspace(), "",
 		query.Page{Limit: webhook.MaxPerWorkspace})

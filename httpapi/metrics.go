@@ -25,7 +25,7 @@ type metrics struct {
 }
 
 // newMetrics makes and registers the metrics of the REST port. It fails when the registry already
-// has one of the names. New calls it.
+// has one of the names.
 func newMetrics(r *prometheus.Registry, l *limiter, h *password.Hasher) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "purser_http_requests_total",

@@ -63,7 +63,7 @@ type operatorPages struct {
 }
 
 // newOperatorPages makes the pages. It fails without a part of the configuration and for a defect
-// of the templates. NewAdmin calls it.
+// of the templates.
 func newOperatorPages(base context.Context, c OperatorConfig, log *slog.Logger) (*operatorPages, error) {
 	if c.Secret == "" || c.State == nil || c.Clock == nil || c.Entropy == nil {
 		return nil, errors.New("httpapi.OperatorConfig: every field is required")

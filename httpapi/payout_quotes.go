@@ -46,7 +46,7 @@ func showAmount(a balance.Amount) amountDocument {
 	return amountDocument{Currency: a.Currency, AmountMinor: money.FormatMinor(a.AmountMinor)}
 }
 
-// showQuote shows a quote in a status at a time of the server. It never fails.
+// showQuote shows a quote in a status at a time of the server.
 func showQuote(q balance.Quote, status string, now decision.Stamp) quoteDocument {
 	return quoteDocument{ID: q.ID, Status: status, CounterpartyID: q.CounterpartyID, Sell: showAmount(q.Sell),
 		Buy: showAmount(q.Buy), Rate: q.Rate, RateDisplay: fmt.Sprintf("1 %s = %s %s", q.Sell.Currency, q.Rate,
@@ -104,7 +104,7 @@ func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 }
 
 // quoteNamed reads the quote that a payout names, or returns nil when it names none. An unknown
-// quote is quote_not_found. createPayout calls it.
+// quote is quote_not_found.
 func (h *treasuryHandlers) quoteNamed(c *call, id string) (*balance.Quote, error) {
 	if id == "" {
 		return nil, nil

@@ -45,7 +45,7 @@ func DefaultPayoutLimits() balance.PayoutLimits {
 }
 
 // ParsePayoutLimits reads "key,workspace" in whole dollars a day. It fails for any other form and
-// for a number below 1 or above the largest amount. The settings call it at start.
+// for a number below 1 or above the largest amount.
 func ParsePayoutLimits(s string) (balance.PayoutLimits, error) {
 	const most = int64(money.MaxAmount / money.Dollar)
 	var daily [2]money.Cents
@@ -141,7 +141,7 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 }
 
 // payoutNamed reads the payout of the path with its description. Another workspace's payout is
-// not_found. The routes of one payout call it.
+// not_found.
 func (h *treasuryHandlers) payoutNamed(c *call) (balance.Payout, string, error) {
 	p, err := readOwn(h.edge, c, query.Payouts, c.params["id"])
 	if err != nil {
@@ -200,8 +200,7 @@ func (h *treasuryHandlers) getPayout(c *call) (answer, error) {
 }
 
 // directPayout releases or cancels a wire that is held for review. It fails with not_found, and
-// with the balance's refusal of a payout that is not held. The routes release and cancel of a
-// payout call it.
+// with the balance's refusal of a payout that is not held.
 func (h *treasuryHandlers) directPayout(c *call, release bool) (answer, error) {
 	p, description, err := h.payoutNamed(c)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 	mostShippingDays  = 7
 )
 
-// physicalRoutes returns the routes of orders of physical cards. Server.allRoutes collects them.
+// physicalRoutes returns the routes of orders of physical cards.
 func (h *cardHandlers) physicalRoutes() []route {
 	const path = "/api/physical-cards"
 	return []route{
@@ -58,7 +58,7 @@ type etaDocument struct {
 	To              string `json:"to"`
 }
 
-// showPhysical shows an order with its card and the days of its arrival. It never fails.
+// showPhysical shows an order with its card and the days of its arrival.
 func showPhysical(o balance.PhysicalOrder, shipping balance.Shipping, card cardDocument) physicalDocument {
 	return physicalDocument{
 		Card: card,

@@ -19,7 +19,6 @@ import (
 type rampHandlers struct{ *edge }
 
 // rampRoutes returns the routes of the ramp: its account, quotes, orders, withdrawals and sessions.
-// Server.allRoutes collects them.
 func (h *rampHandlers) rampRoutes() []route {
 	const account, orders, read, write = "/api/ramp/account", "/api/ramp/orders", "read:treasury", workspace.WriteRamps
 	const sessions = "/api/ramp/onramp/sessions"
@@ -128,7 +127,7 @@ func (h *rampHandlers) createRampQuote(c *call) (answer, error) {
 	})
 }
 
-// showRampQuote shows a quote. It never fails.
+// showRampQuote shows a quote.
 func showRampQuote(q balance.RampQuote) rampQuoteDocument {
 	return rampQuoteDocument{ID: q.ID, Direction: q.Direction, Amount: money.FormatDollars(q.AmountCents),
 		Receive: money.FormatDollars(q.ReceiveCents), MaxFee: money.FormatDollars(q.MaxFeeCents), Rate: rampRate,
@@ -237,7 +236,7 @@ type withdrawalDocument struct {
 }
 
 // showRampOrder shows an order with a history, or without one for nil. Of a withdrawal it also
-// shows the wallet and the transaction. It never fails.
+// shows the wallet and the transaction.
 func showRampOrder(o balance.RampOrder, history []balance.PayoutStep) any {
 	d := rampOrderDocument{ID: o.ID, Direction: o.Direction, Status: o.Status,
 		Amount: money.FormatDollars(o.AmountCents),
@@ -262,8 +261,7 @@ func (h *rampHandlers) createWithdrawal(c *call) (answer, error) {
 
 // useRampQuote creates the order of a quote. A repeat under the same Idempotency-Key gets the
 // stored answer, although its quote is used. The single-use quote bounds a request without a key to
-// one order: every repeat is quote_used. An unknown quote is quote_not_found. The routes that
-// create ramp orders and withdrawals call it.
+// one order: every repeat is quote_used. An unknown quote is quote_not_found.
 func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answer, error) {
 	var body struct {
 		QuoteID string `json:"quoteId"`

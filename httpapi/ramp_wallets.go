@@ -11,7 +11,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// rampWalletRoutes returns the routes of wallets for withdrawals. Server.allRoutes collects them.
+// rampWalletRoutes returns the routes of wallets for withdrawals.
 func (h *rampHandlers) rampWalletRoutes() []route {
 	const dashboard = "/api/dashboard/ramp/wallets"
 	return []route{

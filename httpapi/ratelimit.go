@@ -32,8 +32,7 @@ func DefaultRateLimits() RateLimits {
 }
 
 // ParseRateLimits reads "100,600,1200" (requests per minute of a key, workspace, address) or "off".
-// It fails for any other form and for a number outside 1 to maxPerWindow. The settings call it at
-// start.
+// It fails for any other form and for a number outside 1 to maxPerWindow.
 func ParseRateLimits(s string) (RateLimits, error) {
 	if s == "off" {
 		return RateLimits{Off: true}, nil
@@ -113,7 +112,7 @@ func (l *limiter) admitOne(caller string, limit int) (time.Duration, error) {
 
 // countAdmitted counts n requests of a caller that were admitted before. It counts at most up to
 // the limit, so a caller waits a minute at most. When the table has no room for the caller it
-// counts nothing. chargeBytes calls it after an answer.
+// counts nothing.
 func (l *limiter) countAdmitted(caller string, limit, n int) {
 	s := &l.shards[maphash.String(l.seed, caller)%limiterShards]
 	s.mu.Lock()

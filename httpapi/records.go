@@ -9,8 +9,7 @@ import (
 // Reading and naming the records of the caller's workspace.
 
 // readOwn reads a record of the caller's workspace. It fails with not_found for an id that is
-// unknown or another workspace's, and with the store's error. The GET routes of single records call
-// it.
+// unknown or another workspace's, and with the store's error.
 func readOwn[D any](e *edge, c *call, of query.Records[D], id string) (D, error) {
 	return of.Read(c.ctx, e.actors, c.who.workspace(), id)
 }
@@ -26,7 +25,7 @@ func readQuote[D any](e *edge, c *call, of query.Records[D], id string) (D, erro
 }
 
 // newID draws an id in the slot of the caller's workspace. It fails only when the entropy source
-// fails. The routes that create a record call it.
+// fails.
 func (e *edge) newID(c *call, prefix string) (string, error) {
 	slot, err := c.slot()
 	if err != nil {

@@ -46,7 +46,7 @@ type documents struct {
 }
 
 // renderedDocuments returns the documents of the process, which its first call renders. It fails
-// only for a defect of the embedded texts. New calls it.
+// only for a defect of the embedded texts.
 var renderedDocuments = sync.OnceValues(newDocuments)
 
 // newDocuments renders the guides and the reference. The search of the guides finds operations too.

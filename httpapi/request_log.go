@@ -53,8 +53,7 @@ type requestRing struct {
 func newRequestLog() *requestLog { return &requestLog{young: map[string]*requestRing{}} }
 
 // add adds the answer of a request to the log of the caller's workspace. A request without one,
-// such as one that is unauthorized, is not logged. serveRoute and the forms of the dashboard call
-// it.
+// such as one that is unauthorized, is not logged.
 func (l *requestLog) add(c *call, a answer) {
 	owner := c.who.workspace()
 	if l == nil || owner == "" {
@@ -82,7 +81,7 @@ func (h *header) keyPrefix() string {
 	return strings.Clone(secret[:min(prefixChars, len(secret))])
 }
 
-// ringOf returns the log of a workspace, or nil. list calls it.
+// ringOf returns the log of a workspace, or nil.
 func (l *requestLog) ringOf(workspace string) *requestRing {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -93,7 +92,7 @@ func (l *requestLog) ringOf(workspace string) *requestRing {
 }
 
 // rejuvenate returns the log of a workspace, moved to the young generation or made there. A full
-// young generation becomes the old one first. add calls it.
+// young generation becomes the old one first.
 func (l *requestLog) rejuvenate(workspace string) *requestRing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +170,7 @@ func (l *requestLog) list(workspace string, before uint64, limit int, match func
 // requestLogHandlers serve the log of a workspace's requests.
 type requestLogHandlers struct{ *edge }
 
-// requestLogRoutes returns the route of the request log. Server.allRoutes collects it.
+// requestLogRoutes returns the route of the request log.
 func (h *requestLogHandlers) requestLogRoutes() []route {
 	return []route{{method: "GET", path: "/api/dashboard/requests", auth: authSession, roles: managers,
 		query: append([]string{"status"}, pageQuery...), handle: h.listRequests}}

@@ -51,9 +51,8 @@ type ResetLink struct {
 }
 
 // IssueReset makes a password reset for the user of an email, without a mail. It also removes the
-// user's second factor when removeFactor is set. It fails with
-// invalid_body for a text that is no email, with not_found for an unknown one, and with an error of
-// the store. The admin port's command reset-password calls it.
+// user's second factor when removeFactor is set. It fails with invalid_body for a text that is no
+// email, with not_found for an unknown one, and with an error of the store.
 func (s *Server) IssueReset(ctx context.Context, email string, removeFactor bool) (ResetLink, error) {
 	folded, ok := user.FoldEmail(email)
 	if !ok {
@@ -121,7 +120,7 @@ func (h *sessionHandlers) forgotPassword(c *call) (answer, error) {
 }
 
 // countMail counts a mail to a mailbox that the caller's address asks for. It fails with
-// rate_limited. The routes that mail a link call it.
+// rate_limited.
 func (h *sessionHandlers) countMail(c *call, folded string) error {
 	if err := h.limits.countRequest("mails-of/"+c.peer, mailsPerAddress); err != nil {
 		return err
@@ -130,7 +129,7 @@ func (h *sessionHandlers) countMail(c *call, folded string) error {
 }
 
 // prepareReset makes the mail with the link of a new reset. It fails with mail.ErrNoMail for an
-// unknown email and for a user whose mailbox has enough links already. The queue of mails calls it.
+// unknown email and for a user whose mailbox has enough links already.
 func (h *sessionHandlers) prepareReset(ctx context.Context, folded string) (mail.Message, error) {
 	id, credential, err := h.accounts.credentialOf(ctx, folded)
 	if err != nil {

@@ -77,8 +77,7 @@ func neverReached(c *call) (answer, error) {
 	return answer{}, fmt.Errorf("%s %s ran though it is not available", c.method, c.path)
 }
 
-// allRoutes returns the whole route table. Each resource lists its rows beside its handlers. New
-// calls it once.
+// allRoutes returns the whole route table. Each resource lists its rows beside its handlers.
 func (s *Server) allRoutes(treasury *treasuryHandlers, cards *cardHandlers) []route {
 	workspaces, agents := &workspaceHandlers{s.edge, accountReader{s.actors}}, &agentHandlers{s.edge}
 	currencies, ramp, endpoints := &currencyHandlers{s.edge}, &rampHandlers{s.edge}, &endpointHandlers{s.edge}
@@ -125,8 +124,7 @@ func answeredMethods(method string) []string {
 }
 
 // newRouter mounts the table. An unknown path is not_found; a known path with another method is
-// method_not_allowed. It panics for a row without a handler, credentials or partner. New calls it
-// once.
+// method_not_allowed. It panics for a row without a handler, credentials or partner.
 func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 	r := router.New()
 	r.RedirectTrailingSlash = false

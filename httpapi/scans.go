@@ -35,7 +35,7 @@ func (s *scan) endScan() {
 
 // isOver reports whether the scan has read more than maxReadBytes. A scan that has read more than
 // longScan first waits for a place. It fails with unavailable when the call's time ends before a
-// place is free. A scan calls it for each record.
+// place is free.
 func (s *scan) isOver() (bool, error) {
 	read := s.c.read + s.c.passed - s.begin
 	if read > longScan && s.free == nil {

@@ -138,7 +138,7 @@ type Config struct {
 	Logger   *slog.Logger
 }
 
-// ensureDefaults sets the zero fields that have a default. New calls it before validate.
+// ensureDefaults sets the zero fields that have a default. It must be called before validate.
 func (c *Config) ensureDefaults() {
 	if c.PartnerSignatures == 0 {
 		c.PartnerSignatures = webhook.V1 | webhook.V2
@@ -185,7 +185,7 @@ func (c *Config) ensureDefaults() {
 	}
 }
 
-// validate returns all faults of a configuration with its defaults, joined, or nil. New calls it.
+// validate returns all faults of a configuration with its defaults, joined, or nil.
 func (c *Config) validate() error {
 	var faults []error
 	require := func(ok bool, problem string) {
@@ -229,7 +229,7 @@ type Server struct {
 
 // New makes the server of the REST API, which does not listen yet. The error names every fault of
 // the configuration; New also fails when the embedded documents cannot be rendered or a metric is
-// registered twice. The serve command calls it once and opens a Front with the server.
+// registered twice.
 func New(c Config) (*Server, error) {
 	c.ensureDefaults()
 	if err := c.validate(); err != nil {
@@ -315,8 +315,7 @@ func (s *Server) stopBackground() {
 }
 
 // serveRoute runs the checks of a route in their order, then its handler. It writes the answer or
-// the refusal, logs and counts the request. The router calls it for every request of a route of the
-// table.
+// the refusal, logs and counts the request.
 func (s *Server) serveRoute(ctx *fasthttp.RequestCtx, r *route) {
 	start, id := s.actors.Clock(), s.assignRequestID(ctx)
 	s.metrics.inFlight.Inc()
@@ -466,14 +465,14 @@ func (s *Server) refuseUnrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 }
 
 // refusePanicked answers a request whose handler panicked: 500 internal, and the connection closes.
-// The handler's effects are unknown. The router calls it; the stack goes to the log.
+// The handler's effects are unknown. The stack goes to the log.
 func (s *Server) refusePanicked(ctx *fasthttp.RequestCtx, cause any) {
 	ctx.SetConnectionClose()
 	s.writeRefusal(ctx, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 }
 
 // refuseMalformed answers bytes that fasthttp could not parse as a request, with the status of
-// malformedFault. fasthttp calls it.
+// malformedFault.
 func (s *Server) refuseMalformed(ctx *fasthttp.RequestCtx, err error) {
 	s.writeRefusal(ctx, malformedFault(err))
 }

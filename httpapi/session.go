@@ -22,7 +22,6 @@ const (
 
 // authenticateSession finds the user of the cookie and, when the route requires a role, the
 // workspace. It fails with unauthorized without an open session, and like enterWorkspace.
-// authenticateCaller calls it for the dashboard's routes.
 func (e *edge) authenticateSession(c *call) error {
 	hash, owner, err := e.sessionOf(c)
 	if err != nil {
@@ -62,7 +61,7 @@ func (e *edge) sessionOf(c *call) (hash, owner string, err error) {
 }
 
 // endCookieSession ends the open session of the cookie, whichever user owns it. Without one it does
-// nothing. It fails only with an error of the store. startSession calls it at sign-up and sign-in.
+// nothing. It fails only with an error of the store.
 func (e *edge) endCookieSession(c *call) error {
 	hash, owner, err := e.sessionOf(c)
 	if err != nil || owner == "" {

@@ -7,8 +7,7 @@ import (
 	"purser/actors/user"
 )
 
-// sessionRoutes returns the routes by which a person sees and ends sessions. dashboardRoutes
-// collects them.
+// sessionRoutes returns the routes by which a person sees and ends sessions.
 func (h *sessionHandlers) sessionRoutes() []route {
 	const path = "/api/dashboard/sessions"
 	return []route{

@@ -33,8 +33,7 @@ const (
 const passwordRetry = time.Second
 
 // limitSignUp bounds the accounts that one address creates. Sign-ins have their own counts. It
-// fails with rate_limited, and with rate_limit_unavailable when the limiter's table is full. signUp
-// calls it before it hashes a password.
+// fails with rate_limited, and with rate_limit_unavailable when the limiter's table is full.
 func (h *sessionHandlers) limitSignUp(c *call) error {
 	return h.limits.countRequest("signup-address/"+c.peer, signupsPerAddress)
 }
@@ -42,7 +41,7 @@ func (h *sessionHandlers) limitSignUp(c *call) error {
 // guardSignIn bounds the guesses of an account's password. Guesses from new places share one count,
 // and each known place has its own, so strangers cannot use up the attempts of the owner's usual
 // place. The address counts over all accounts. account is a hash or id that names the account. It
-// fails like delayOver. logIn calls it before it checks the password.
+// fails like delayOver.
 func (h *sessionHandlers) guardSignIn(c *call, account string, known bool) error {
 	counted, limit := "login-account/"+account, loginsPerAccount
 	if known {
@@ -166,8 +165,7 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 }
 
 // passwordFault turns an error of the password queue into a fault: a full queue or an ended request
-// is unavailable with a wait, any other error stays. Nothing has changed. The handlers that hash or
-// check a password call it.
+// is unavailable with a wait, any other error stays. Nothing has changed.
 func passwordFault(err error) error {
 	full := errors.Is(err, password.ErrFull)
 	if !full && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
@@ -178,7 +176,7 @@ func passwordFault(err error) error {
 }
 
 // placesOf reads the places from which a user has signed in; it returns none for an unknown user.
-// It fails only with an error of the store. logIn calls it.
+// It fails only with an error of the store.
 func (h *sessionHandlers) placesOf(ctx context.Context, id string) (user.Places, error) {
 	if id == "" {
 		return nil, nil

@@ -39,8 +39,8 @@ func newEventStreams(base context.Context, most int) *eventStreams {
 	return s
 }
 
-// endStreams ends all streams, and every later one after its first event. The shutdown calls it
-// before it waits for the running requests, because an open stream is one.
+// endStreams ends all streams, and every later one after its first event. It must be called
+// before a stop waits for the running requests, because an open stream is one.
 func (s *eventStreams) endStreams() { s.end() }
 
 // enter takes a place for a stream, of a user or of nobody (""). It fails with unavailable when all

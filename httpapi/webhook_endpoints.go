@@ -17,7 +17,6 @@ import (
 type endpointHandlers struct{ *edge }
 
 // webhookEndpointRoutes returns the routes of webhook endpoints and their deliveries.
-// Server.allRoutes collects them.
 func (h *endpointHandlers) webhookEndpointRoutes() []route {
 	const path = "/api/webhooks/endpoints"
 	return []route{

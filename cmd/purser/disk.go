@@ -108,8 +108,8 @@ func roomWith(before authorizer.Room, free, approvals, facts int64) authorizer.R
 }
 
 // measureDisks measures every disk, and passes a change to the authorizer and the log. A disk that
-// cannot be measured keeps its room. It never fails. It runs at the start, when the authorizer
-// opens, and every diskEvery.
+// cannot be measured keeps its room. It runs at the start, when the authorizer opens, and every
+// diskEvery.
 func (d *diskGuard) measureDisks() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -137,7 +137,7 @@ type daemon struct {
 	stopNetwork, stopREST func() error
 }
 
-// newDaemon returns a daemon that has not started. It never fails and opens nothing.
+// newDaemon returns a daemon that has not started. It opens nothing.
 func newDaemon(c settings.Config, log *slog.Logger) *daemon {
 	m := &daemon{DiskFree: datadir.FreeBytes, clocks: systemClocks(), Entropy: rand.Reader, config: c, log: log,
 		registry:  prometheus.NewRegistry(),
