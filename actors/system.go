@@ -415,13 +415,12 @@ func (s *System) actorProps(key streamKey, e *activation) *actor.Props {
 // incomplete state.
 var stopOnFailure = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive { return actor.StopDirective })
 
-// Ask sends a command to an actor and waits for its committed answer. REST routes, timers,
-// reactions and the relay call it. The actor's refusal is a *fault.Error with its code, such as
-// not_found for another workspace's actor. Otherwise the error is unavailable when nothing changed
-// (an overloaded or stopping server, a journal that does not answer), outcome_unknown when the
-// context ended or a commit was lost, idempotency_key_mismatch for a Key that was used with another
-// request, or the error of Envelope.Prepare. A repeat of a Key is answered Replayed. An unknown
-// Kind panics.
+// Ask sends a command to an actor and waits for its committed answer. The actor's refusal is a
+// *fault.Error with its code, such as not_found for another workspace's actor. Otherwise the error
+// is unavailable when nothing changed (an overloaded or stopping server, a journal that does not
+// answer), outcome_unknown when the context ended or a commit was lost, idempotency_key_mismatch
+// for a Key that was used with another request, or the error of Envelope.Prepare. A repeat of a Key
+// is answered Replayed. An unknown Kind panics.
 func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 	kind, slot, err := s.route(e)
 	if err != nil {
@@ -504,7 +503,7 @@ func (s *System) AskInPrepare(ctx context.Context, e Envelope) (any, error) { re
 
 // tell prepares a command and sends it to its actor. When the actor finds it stale it prepares it
 // again, at most maxPrepares times; then it fails with unavailable. Other errors are those of
-// Prepare and send. Ask and AskInPrepare call it.
+// Prepare and send.
 func (s *System) tell(ctx context.Context, e Envelope) (any, error) {
 	for range maxPrepares {
 		if e.Prepare != nil {

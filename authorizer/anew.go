@@ -30,8 +30,7 @@ var (
 //
 // The log must reach the journal, or FollowAnew returns ErrLogBehind or ErrHole and changes
 // nothing. It is durable when it returns nil. After a crash in between, Open returns ErrHalfAnew
-// until FollowAnew succeeds. It also fails with the errors of opening the store. `purser restore`
-// and `purser rebuild-authorizer` call it.
+// until FollowAnew succeeds. It also fails with the errors of opening the store.
 func FollowAnew(o Options, told [ident.Shards]uint64) (err error) {
 	o.ensureDefaults()
 	if err := o.Validate(); err != nil {
@@ -52,8 +51,7 @@ func FollowAnew(o Options, told [ident.Shards]uint64) (err error) {
 }
 
 // Reaches returns nil when FollowAnew would keep the log of this store, or else ErrHole or
-// ErrLogBehind. It changes nothing. `purser rebuild-authorizer` calls it to decide whether the old
-// log can be kept.
+// ErrLogBehind. It changes nothing.
 func (r *Rebuilder) Reaches(told [ident.Shards]uint64) error {
 	a := anew{store: r.store, told: told}
 	for shard := range ident.Shards {

@@ -109,7 +109,7 @@ func (e *Engine) Deployment() ident.UUID { return e.store.deployment }
 // Checkpoint writes the current store into a new directory on the same file system, with links. The
 // copy holds the data that a crash would leave: every decision that was answered before the call,
 // and the last ones in order. It delays no decision. It fails when dir exists and with the disk's
-// error. Backups call it.
+// error.
 func (e *Engine) Checkpoint(dir string) error {
 	if err := e.store.checkpoint(dir); err != nil {
 		return fmt.Errorf("authorizer: checkpoint %s: %w", dir, err)

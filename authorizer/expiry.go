@@ -15,13 +15,12 @@ const MaxExpire = 1024
 
 // Expire expires at most MaxExpire due holds. It returns the number of examined holds once their
 // entries are durable; the caller calls again at once while it is MaxExpire. It allows one caller
-// at a time. It fails with ErrStopped and with the store's error. The actors' retention loop calls
-// it.
+// at a time. It fails with ErrStopped and with the store's error.
 func (e *Engine) Expire(now time.Time) (int, error) { return e.expirer.expire(now) }
 
 // ExpireHold expires one authorization's hold now, whatever its expiry, for a simulation. It is
 // durable when it returns. An authorization that is unknown or holds nothing does not change. It
-// fails with ErrStopped and with the store's error. The sandbox's simulation route calls it.
+// fails with ErrStopped and with the store's error.
 func (e *Engine) ExpireHold(id ident.UUID) error { return e.expirer.expireHold(id) }
 
 // expirer expires holds that are due.

@@ -37,7 +37,7 @@ type Settle struct{ Workspace, Reservation ident.UUID }
 // later approval uses an older rule. A shard has one caller, in position order. A position that was
 // already followed changes nothing, nor does an older version of a rule. It fails with
 // ErrForeignShard, with an overflow of a workspace's ledger, with ErrStopped and with the store's
-// error. The actors' follower calls it after it has read the journal.
+// error.
 func (e *Engine) Follow(shard ident.Shard, f Follow) error {
 	err := e.commits.writeDurably(e.shards[shard], func(t *ticket) error {
 		return newFollowed(t).commit(&f, e.commits)

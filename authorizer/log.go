@@ -63,7 +63,7 @@ func (e *Engine) WaitSynced(ctx context.Context, shard ident.Shard, past uint64)
 }
 
 // ReadLog returns at most limit (and MaxRead) durable entries of a shard after a sequence number,
-// in order. It fails with ErrCorrupt and with the store's error. The relay calls it.
+// in order. It fails with ErrCorrupt and with the store's error.
 func (e *Engine) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error) {
 	return e.shards[shard].readLog(after, limit)
 }
@@ -73,15 +73,14 @@ func (e *Engine) Relayed(shard ident.Shard) uint64 { return e.shards[shard].rela
 
 // MarkRelayed records that the journal has the shard's entries up to seq. A crash may lose the
 // mark: the entries are then relayed again and dropped as repeats. It fails for entries that are
-// not durable yet, and with ErrStopped. The relay calls it after each commit to the journal.
+// not durable yet, and with ErrStopped.
 func (e *Engine) MarkRelayed(shard ident.Shard, seq uint64) error {
 	return e.shards[shard].markRelayed(seq, e.clock)
 }
 
 // PassRelayed removes the shard's entries up to seq from the backlog although the journal may lack
 // some of them: those of workspaces that are set aside. The log keeps every entry after the mark of
-// MarkRelayed. The removal is not durable. It fails for entries that are not durable yet. The relay
-// calls it.
+// MarkRelayed. The removal is not durable. It fails for entries that are not durable yet.
 func (e *Engine) PassRelayed(shard ident.Shard, seq uint64) error {
 	return e.shards[shard].passRelayed(seq)
 }

@@ -60,7 +60,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// Validate returns all faults of the options, joined, or nil. Open and FollowAnew call it.
+// Validate returns all faults of the options, joined, or nil.
 func (o *Options) Validate() error {
 	var faults []error
 	fault := func(bad bool, text string) {

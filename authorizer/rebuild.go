@@ -13,7 +13,7 @@ import (
 var ErrGap = errors.New("authorizer: a gap in the workspace's sequence")
 
 // Rebuilder is the engine of a store that serves no swipes, with the tools of its repair: it fills
-// a new store from the journal, and judges an earlier one. `purser rebuild-authorizer` uses it.
+// a new store from the journal, and judges an earlier one.
 type Rebuilder struct{ *Engine }
 
 // Rebuilder returns the tools of a repair. The engine must serve no swipes.
@@ -24,7 +24,7 @@ func (e *Engine) Rebuilder() *Rebuilder { return &Rebuilder{e} }
 // of a workspace arrive in the order of its own sequence without a gap; known ones are skipped. The
 // entries are not logged again, because they count as relayed. Replay is durable when it returns.
 // No other call may use the shard meanwhile. It fails with ErrGap, ErrForeignShard, ErrStopped and
-// the store's error. `purser rebuild-authorizer` calls it.
+// the store's error.
 func (r *Rebuilder) Replay(shard ident.Shard, entries []hold.Entry) error {
 	sh := r.shards[shard]
 	for i := range entries {

@@ -9,7 +9,7 @@ import (
 
 // RequireJournal notes the position that each shard of the journal must reach, durably before it
 // returns: that of the newest event which the decision log cannot restore. It replaces the earlier
-// note. It fails with ErrStopped and the store's error. The actors' follower calls it.
+// note. It fails with ErrStopped and the store's error.
 func (e *Engine) RequireJournal(positions *[ident.Shards]uint64) error {
 	if err := e.failStop.failure(); err != nil {
 		return err

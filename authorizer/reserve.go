@@ -15,7 +15,7 @@ var ErrReservationMismatch = errors.New("authorizer: the reservation exists with
 // appended to the journal. It is durable before it returns true, and false when the funds do not
 // suffice. A repeated reservation counts once. It fails for cents out of bounds, with
 // ErrReservationMismatch for a known reservation of another amount, with ErrStopped and with the
-// store's error. The actors call it before they append the debit.
+// store's error.
 func (e *Engine) Reserve(workspace, reservation ident.UUID, cents money.Cents) (bool, error) {
 	if cents < 0 || cents > money.MaxAmount {
 		return false, fmt.Errorf("authorizer: a reservation of %d cents", cents)
@@ -29,8 +29,7 @@ func (e *Engine) Reserve(workspace, reservation ident.UUID, cents money.Cents) (
 }
 
 // Release ends a reservation whose debit will not be appended, durably before it returns. An
-// unknown reservation changes nothing. It fails with ErrStopped and with the store's error. The
-// actors call it after a refused or failed append.
+// unknown reservation changes nothing. It fails with ErrStopped and with the store's error.
 func (e *Engine) Release(workspace, reservation ident.UUID) error {
 	return e.commits.writeDurably(e.shards.of(workspace), func(t *ticket) error {
 		return newReservation(t, &workspace, &reservation).release(e.commits)

@@ -24,7 +24,7 @@ const (
 
 // Trim drops the entries that were relayed KeepRelayed ago, the network ids older than RepeatDays,
 // and the finished authorizations older than KeepHolds. It allows one caller at a time. It fails
-// with ErrStopped and with the store's error. The actors' retention loop calls it.
+// with ErrStopped and with the store's error.
 func (e *Engine) Trim(now time.Time) error { return e.retention.trimLogs(now) }
 
 // retention drops the data whose time is over.

@@ -22,8 +22,7 @@ const (
 // diskRoom is the Room of now. Its zero value has room for all messages.
 type diskRoom struct{ now atomic.Uint32 }
 
-// SetRoom sets the room from now on. A new engine has room for all messages. The serve command's
-// disk guard calls it after each measurement.
+// SetRoom sets the room from now on. A new engine has room for all messages.
 func (e *Engine) SetRoom(r Room) { e.room.now.Store(uint32(r)) }
 
 // lacksRoom reports that a message of this kind has no room on the disk. It is one atomic load.

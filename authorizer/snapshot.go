@@ -17,8 +17,7 @@ type Snapshot struct {
 	at    *moment
 }
 
-// Snapshot takes a snapshot. Its newest data may not be durable yet. It never fails. The audit
-// reads it.
+// Snapshot takes a snapshot. Its newest data may not be durable yet. The audit reads it.
 func (e *Engine) Snapshot() *Snapshot { return &Snapshot{store: e.store, at: e.store.snapshot()} }
 
 // Close releases the snapshot.
@@ -142,8 +141,7 @@ func (s *Snapshot) walk(prefix byte, visit func(k, v []byte) error) error {
 	})
 }
 
-// WalkReservations visits the reservations; see Snapshot.WalkReservations. The actors call it at
-// their start and for their health.
+// WalkReservations visits the reservations; see Snapshot.WalkReservations.
 func (e *Engine) WalkReservations(visit func(workspace, reservation ident.UUID, cents money.Cents) error) error {
 	s := e.Snapshot()
 	return errors.Join(s.WalkReservations(visit), s.Close())

@@ -20,7 +20,7 @@ type Stricter struct {
 // keeps the stricter of both until its next change. The result names the first of these cards.
 // After a crash a second call completes the rest. The engine must not serve, and must be closed
 // afterwards, because its cache does not see the changes. It fails only with an error of either
-// store. `purser rebuild-authorizer` calls it.
+// store.
 func (r *Rebuilder) KeepStricter(earlier *Engine, named int) (Stricter, error) {
 	k := stricterKeeper{store: r.store, named: named}
 	before := earlier.Snapshot()

@@ -12,8 +12,7 @@ import (
 // Submit decides a message and returns when the answer may be sent: once durable, or after
 // AnswerWithin as "timeout" (an authorization) or status 503 (the others). It is safe for
 // concurrent use and does not retain m's strings. An answer with Status 0 must not be sent: the
-// engine has stopped (see Options.Fatal). It has no error: a failure is an answer. The card
-// network's server calls it for each message.
+// engine has stopped (see Options.Fatal). It has no error: a failure is an answer.
 func (e *Engine) Submit(m *hold.Message) hold.Answer { return e.intake.submit(m) }
 
 // intake takes the card network's messages, hands each to a decider, and answers it once its commit

@@ -161,7 +161,7 @@ type conversionDocument struct {
 }
 
 // showConversion shows a conversion. The bought amount is 0 once the conversion has ended without
-// buying. It never fails.
+// buying.
 func showConversion(v balance.Conversion) (any, error) {
 	switch v.Status {
 	case balance.ConversionRejected, balance.ConversionFailed, balance.ConversionCancelled, balance.ConversionAbandoned:

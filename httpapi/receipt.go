@@ -35,7 +35,7 @@ func (h *checkoutHandlers) showReceipt(ctx *fasthttp.RequestCtx, c *call) error 
 	return nil
 }
 
-// showFavicon serves the icon under a fixed path; browsers cache it for a day. It never fails.
+// showFavicon serves the icon under a fixed path; browsers cache it for a day.
 func (h *checkoutHandlers) showFavicon(ctx *fasthttp.RequestCtx, _ *call) error {
 	writeFavicon(ctx, h.site.Favicon())
 	return nil

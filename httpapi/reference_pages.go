@@ -104,8 +104,7 @@ func (h *checkoutHandlers) writeReference(ctx *fasthttp.RequestCtx, page web.Ref
 	})
 }
 
-// showNetworkDescription answers with the OpenAPI description of the card network's port. It never
-// fails.
+// showNetworkDescription answers with the OpenAPI description of the card network's port.
 func (h *checkoutHandlers) showNetworkDescription(ctx *fasthttp.RequestCtx, _ *call) error {
 	ctx.Response.Header.SetContentType("application/json")
 	ctx.Response.SetBodyRaw(h.reference.network)

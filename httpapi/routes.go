@@ -172,7 +172,7 @@ func isPageWithSlash(path string) bool {
 }
 
 // redirectWithoutSlash answers 308 with the request's address without the slash at the end of its
-// path. It never fails.
+// path.
 func redirectWithoutSlash(ctx *fasthttp.RequestCtx, _ *call) error {
 	location := strings.TrimRight(string(ctx.URI().PathOriginal()), "/")
 	if query := ctx.URI().QueryString(); len(query) > 0 {

@@ -50,8 +50,7 @@ func (b *bankOrders) acquirePlace(ctx context.Context, workspace string) (free f
 }
 
 // callInBackground waits for one of the workspace's places among the calls, and then runs a call in
-// a goroutine of its own. It fails only when the context ends before there is a place. The
-// inquiries about payouts and conversions use it.
+// a goroutine of its own. It fails only when the context ends before there is a place.
 func (b *bankOrders) callInBackground(ctx context.Context, workspace string, call func(context.Context)) error {
 	free, err := b.acquirePlace(ctx, workspace)
 	if err != nil {
@@ -67,8 +66,7 @@ func (b *bankOrders) callInBackground(ctx context.Context, workspace string, cal
 // pay sends an order once and returns the bank's answer: taken, refused, or none when the bank did
 // not answer in time or already has the order. The answer is "" when the bank stays silent: the
 // order's timer then makes the outcome unknown. It asks for the order's reference first, because a
-// journal that was restored to an older state lacks the orders sent since. The senders of payouts
-// and conversions call it after the balance has granted the order.
+// journal that was restored to an older state lacks the orders sent since.
 func (b *bankOrders) pay(ctx context.Context, p partner.Payment) string {
 	if p.Account == "" {
 		return balance.AnswerRefused // the bank refused the account

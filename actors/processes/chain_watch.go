@@ -279,7 +279,6 @@ func (w *chainWatch) handleSession(ctx context.Context, e persistence.Event) err
 }
 
 // Addresses implements watch.PaymentSink: it returns the watched addresses of a chain, in no order.
-// It never fails.
 func (w *chainWatch) Addresses(chain string) (addresses []watch.Address) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -42,10 +42,9 @@ type Checkouts struct {
 // PrepareCheckout completes the command that creates a link: the pairs of asset and chain that the
 // link accepts of those listed (nil: all), an address of its own for each, and prices. live reports
 // that the link's workspace is not in sandbox mode. It takes an index of each account that no other
-// link gets. The route that creates a link calls it, in an Envelope's Prepare function. It fails
-// with capability_unavailable where no account or price exists, limit_exceeded with all open links
-// taken, unavailable without prices or a journal, and the refusals of Create.Check and
-// checkout.Accept.
+// link gets. It fails with capability_unavailable where no account or price exists, limit_exceeded
+// with all open links taken, unavailable without prices or a journal, and the refusals of
+// Create.Check and checkout.Accept.
 func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool,
 ) (checkout.Create, error) {
 	if p.accounts == nil || live && p.accounts.IsSandbox() {

@@ -86,8 +86,7 @@ func (v *conversions) inquire(ctx context.Context, workspace, id string) {
 }
 
 // reportStanding gives a final standing to the balance as the desk's report; any other standing
-// does nothing. It fails with the balance's error. The inquiries after an unknown outcome and about
-// orders without a report call it.
+// does nothing. It fails with the balance's error.
 func (v *conversions) reportStanding(ctx context.Context, workspace, id string, standing partner.Standing) error {
 	outcome, final := map[partner.Standing]string{partner.Settled: balance.ConversionCompleted,
 		partner.Failed: balance.ConversionFailed}[standing]

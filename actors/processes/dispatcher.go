@@ -40,7 +40,7 @@ func newDispatcher[T comparable](runtime Runtime, p *fairshare.Limit, attempt fu
 }
 
 // offer queues an attempt, unless the same one waits already or the limits are reached; a dropped
-// one is offered again by its timer. It never blocks. The handlers of timer answers call it.
+// one is offered again by its timer. It never blocks.
 func (d *dispatcher[T]) offer(due T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

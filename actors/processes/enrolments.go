@@ -19,7 +19,7 @@ type Enrolments struct {
 // Enrol asks the issuing partner to take a person on. A repeat with the same reference is the same
 // enrolment. The state is active, rejected when the partner refuses the person, or pending for an
 // incomplete person and for every person when no partner is connected. It fails with unavailable
-// when the partner does not answer. The route that creates a cardholder calls it.
+// when the partner does not answer.
 func (n *Enrolments) Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error) {
 	if n.issuer == nil || !p.Complete() {
 		return cardholder.Enrolment{State: cardholder.StatePending}, nil

@@ -48,7 +48,7 @@ func newOrderInquiries(runtime Runtime, bank partner.Bank, p *payouts, v *conver
 }
 
 // handleTimer starts the inquiry that a balance's answer to its timer asks for, if it asks for one.
-// The runtime calls it with each answer to a timer. It never blocks.
+// It never blocks.
 func (q *orderInquiries) handleTimer(workspace string, reply any) {
 	if due, is := reply.(balance.LapseDue); is && (q.bank != nil || due.Kind == balance.RecordRampOrder) {
 		q.calls.offer(orderRef{workspace, due.Kind, due.ID})

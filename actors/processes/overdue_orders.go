@@ -82,7 +82,7 @@ func (d *OverdueOrders) overdueAt(kind string, o *openOrder) (time.Time, error) 
 }
 
 // note reads an order, and counts and logs it when it is open and overdue; otherwise it is no
-// longer counted. It fails as query's Read does. An inquiry and ResolveOrder call it.
+// longer counted. It fails as query's Read does.
 func (d *OverdueOrders) note(ctx context.Context, ref orderRef) error {
 	o, err := openOrders(ref.kind).Read(ctx, d.runtime, ref.workspace, ref.id)
 	if err != nil {
@@ -108,8 +108,7 @@ func (d *OverdueOrders) note(ctx context.Context, ref orderRef) error {
 	return nil
 }
 
-// OverdueCount returns how many orders were found overdue in the last two rounds of inquiries. It
-// never fails. The metrics call it.
+// OverdueCount returns how many orders were found overdue in the last two rounds of inquiries.
 func (d *OverdueOrders) OverdueCount() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,8 +130,7 @@ type OverdueOrder struct {
 }
 
 // ListOverdue reads the records of all orders and returns those that are overdue, at most
-// MaxOverdueListed. It fails when a record cannot be read or decoded. `purser payouts overdue`
-// calls it.
+// MaxOverdueListed. It fails when a record cannot be read or decoded.
 func (d *OverdueOrders) ListOverdue(ctx context.Context) ([]OverdueOrder, error) {
 	all := []OverdueOrder{}
 	for shard := range ident.Shards {
@@ -177,7 +175,6 @@ func (d *OverdueOrders) eachOrder(ctx context.Context, shard ident.Shard, kind s
 // ResolveOrder commits a person's decision about an order that the partner does not report: whether
 // it was settled. It has the effect of the partner's report. It fails with not_found for an unknown
 // id, with unavailable for an open order that is not overdue yet, and with the balance's error.
-// `purser payouts resolve` calls it.
 func (d *OverdueOrders) ResolveOrder(ctx context.Context, id string, settled bool) error {
 	kind := orderKind(id)
 	record, err := openOrders(kind).FindRecord(ctx, d.runtime, id)

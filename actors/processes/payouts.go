@@ -112,8 +112,7 @@ func (p *payouts) inquire(ctx context.Context, workspace, id string) {
 }
 
 // reportStanding gives a final standing to the balance as the bank's report; any other standing
-// does nothing. The bank's own report then changes nothing. It fails with the balance's error. The
-// inquiries after an unknown outcome and about orders without a report call it.
+// does nothing. The bank's own report then changes nothing. It fails with the balance's error.
 func (p *payouts) reportStanding(ctx context.Context, workspace, id string, standing partner.Standing) error {
 	var outcomes []string
 	switch standing {

@@ -88,8 +88,7 @@ func isPermanent(err error) bool {
 }
 
 // OrderedCard returns the card of an order as it will be minted. It fails with invalid_body for a
-// card that can not be minted. The routes of physical cards call it before the order and for an
-// order without a card.
+// card that can not be minted.
 func OrderedCard(workspace string, order balance.PhysicalOrder, holderLabel string) (card.View, error) {
 	d, err := new(card.State).Decide(decision.Meta{At: order.CreatedAt.Time}, mintOf(workspace, order, holderLabel))
 	if err != nil {

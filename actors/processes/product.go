@@ -63,9 +63,9 @@ type processes struct {
 	webhooks    *Webhooks
 }
 
-// Start starts the runtime with the processes. The server and the commands on the stores call it.
-// It fails without a Bank unless c is Still, and without the embedded time zone rules. For any
-// other error, and for ctx, the contract of actors.Start holds.
+// Start starts the runtime with the processes. It fails without a Bank unless c is Still, and
+// without the embedded time zone rules. For any other error, and for ctx, the contract of
+// actors.Start holds.
 func Start(ctx context.Context, c Config) (*Product, error) {
 	if c.Bank == nil && !c.Still {
 		return nil, errors.New("processes.Config.Bank is required")

@@ -48,7 +48,7 @@ func newRamps(runtime Runtime, c *Config) *Ramps {
 
 // RampFee asks the partner for the highest fee of an order of so many cents, in cents. It fails
 // with capability_unavailable without a partner and for an order that the partner does not take,
-// and with unavailable when the partner does not answer. The route of ramp quotes calls it.
+// and with unavailable when the partner does not answer.
 func (r *Ramps) RampFee(ctx context.Context, direction string, cents money.Cents) (money.Cents, error) {
 	if r.ramp == nil {
 		return 0, fault.New(fault.CapabilityUnavailable, "there is no partner for the ramp")
@@ -64,8 +64,8 @@ func (r *Ramps) RampFee(ctx context.Context, direction string, cents money.Cents
 	return fee, nil
 }
 
-// handleTimer starts the call that an actor's answer to its timer asks for, if it asks for one. The
-// runtime calls it with each answer to a timer. It never blocks.
+// handleTimer starts the call that an actor's answer to its timer asks for, if it asks for one. It
+// never blocks.
 func (r *Ramps) handleTimer(workspace string, reply any) {
 	if r.ramp == nil {
 		return
@@ -85,7 +85,7 @@ var rampCalls = map[string]func(*Ramps, context.Context, rampCall) (any, error){
 }
 
 // call makes a call to the ramp's partner once and commits the partner's answer. A failed call is
-// logged, and made again by the timer. The dispatcher calls it.
+// logged, and made again by the timer.
 func (r *Ramps) call(ctx context.Context, c rampCall) {
 	within, cancel := r.runtime.Within(ctx, rampWithin)
 	defer cancel()

@@ -23,7 +23,7 @@ type Rates struct {
 
 // Offer asks for a firm rate between two currencies, and for how long it is firm. It fails with
 // currency_unavailable for a pair that the desk does not deal in, capability_unavailable without a
-// desk, and unavailable when the desk does not answer. The route of conversion quotes calls it.
+// desk, and unavailable when the desk does not answer.
 func (r *Rates) Offer(ctx context.Context, p balance.QuotePair) (money.Rate, time.Duration, error) {
 	if r.desk == nil {
 		return money.Rate{}, 0, noDesk()
@@ -44,8 +44,7 @@ func (r *Rates) Offer(ctx context.Context, p balance.QuotePair) (money.Rate, tim
 
 // FirmRate asks for the rate at which the desk sells a currency now, in units for a dollar. It
 // fails with invalid_currency for a currency that the desk does not deal in, capability_unavailable
-// without a desk, and unavailable when the desk does not answer. The route of payout quotes calls
-// it.
+// without a desk, and unavailable when the desk does not answer.
 func (r *Rates) FirmRate(ctx context.Context, currency money.Currency) (money.Rate, error) {
 	if r.desk == nil {
 		return money.Rate{}, noDesk()
@@ -63,7 +62,6 @@ func (r *Rates) FirmRate(ctx context.Context, currency money.Currency) (money.Ra
 
 // MidRates returns the desk's mid-market rates for display, in units for a dollar, by currency. It
 // fails with capability_unavailable without a desk, and unavailable when the desk does not answer.
-// The route that lists rates calls it.
 func (r *Rates) MidRates(ctx context.Context) (map[string]string, error) {
 	if r.desk == nil {
 		return nil, noDesk()
@@ -78,8 +76,7 @@ func (r *Rates) MidRates(ctx context.Context) (map[string]string, error) {
 
 // MidBetween returns the mid-market rate between two currencies for display, in units of buy for
 // one of sell. It fails with rate_unavailable when the desk gives none, also when it does not
-// answer, and with capability_unavailable without a desk. A route of the currency balances calls
-// it.
+// answer, and with capability_unavailable without a desk.
 func (r *Rates) MidBetween(ctx context.Context, sell, buy money.Currency) (money.Rate, error) {
 	if r.desk == nil {
 		return money.Rate{}, noDesk()
@@ -97,8 +94,7 @@ type Receiving = partner.ReceivingDetails
 
 // Receiving returns the account details of a workspace's balance in a currency. There are none for
 // a currency in which the partner keeps no balances. It fails with capability_unavailable without a
-// desk, and unavailable when the partner does not answer. A route of the currency balances calls
-// it.
+// desk, and unavailable when the partner does not answer.
 func (r *Rates) Receiving(ctx context.Context, workspace string, currency money.Currency) ([]Receiving, error) {
 	if r.desk == nil {
 		return nil, noDesk()

@@ -40,7 +40,7 @@ func (p *processes) reactions() []actors.Reaction {
 }
 
 // handleTimer gives an actor's answer to its timer to the processes that such an answer may start.
-// The runtime calls it for each timer (Hooks.TimerAnswered). It never blocks.
+// It never blocks.
 func (p *processes) handleTimer(workspace string, reply any) {
 	p.webhooks.handleTimer(workspace, reply)
 	p.ramps.handleTimer(workspace, reply)

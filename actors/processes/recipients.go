@@ -52,7 +52,7 @@ func (r *recipients) givesUp(e persistence.Event, err error) bool {
 // bankToken returns the bank's token of a recipient's account, "" when the bank refuses the
 // account. It gives the bank the account when the recipient has no token yet. It fails with
 // errAccountNotTaken when the bank does not answer, and when the counterparty's actor or record
-// does not. The reaction to a new recipient and each payout call it.
+// does not.
 func (r *recipients) bankToken(ctx context.Context, workspace, id string) (string, error) {
 	recipient, err := r.askCounterparty(ctx, workspace, id, decision.Read{})
 	if err != nil || recipient.Token != "" || recipient.Refused {

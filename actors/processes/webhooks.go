@@ -53,7 +53,7 @@ func newWebhooks(runtime Runtime, c *Config) *Webhooks {
 }
 
 // handleTimer starts the attempt that an endpoint's answer to its timer asks for, if it asks for
-// one. The runtime calls it with each answer to a timer. It never blocks.
+// one. It never blocks.
 func (w *Webhooks) handleTimer(_ string, reply any) {
 	if due, is := reply.(webhook.Due); is && w.poster != nil {
 		w.attempts.offer(due)
@@ -118,7 +118,7 @@ func exceptNotFound(err error) error {
 }
 
 // attemptOf returns the record of a delivery attempt: its failure when there was no answer, and
-// else the answer's HTTP status. Webhooks.attempt calls it.
+// else the answer's HTTP status.
 func attemptOf(began time.Time, took time.Duration, status int, failure string) webhook.Attempt {
 	a := webhook.Attempt{At: decision.StampOf(began), DurationMs: took.Milliseconds()}
 	if failure != "" {
@@ -146,8 +146,8 @@ func (w *Webhooks) drawJitter() (time.Duration, error) {
 	return time.Duration(binary.BigEndian.Uint64(random[:]) % uint64(webhook.MaxJitter)), nil
 }
 
-// countDeliveries reports to the listener how many deliveries are pending. A loop calls it every
-// Config.HousekeepEvery. A failed read is logged, and nothing is reported.
+// countDeliveries reports to the listener how many deliveries are pending. A failed read is logged,
+// and nothing is reported.
 func (w *Webhooks) countDeliveries(ctx context.Context) {
 	pending := 0
 	for shard := range ident.Shards {

@@ -37,7 +37,7 @@ func (g *gate) opened() {
 	g.open = true
 }
 
-// close admits no further caller and returns when all have left. It never fails.
+// close admits no further caller and returns when all have left.
 func (g *gate) close() error {
 	g.cancel()
 	g.mu.Lock()

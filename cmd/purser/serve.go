@@ -360,8 +360,7 @@ func (m *daemon) startActors(ctx context.Context) (err error) {
 }
 
 // stopSystem relays the last decisions to the journal, for lastRelayWithin times PURSER_SLACK at
-// most, and stops the actors. Decisions that are left are relayed by the next start. It never
-// fails.
+// most, and stops the actors. Decisions that are left are relayed by the next start.
 func (m *daemon) stopSystem() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(m.config.Slack)*lastRelayWithin)
 	defer cancel()

@@ -98,7 +98,7 @@ func (m *daemon) startNetwork(context.Context) error {
 }
 
 // admitSwipes connects the card network's server with the authorizer, until either is closed. A
-// second call does nothing. It never fails. It is a step of the start.
+// second call does nothing. It is a step of the start.
 func (m *daemon) admitSwipes(context.Context) error {
 	if m.network.engine.Swap(m.authorizer) != nil {
 		return nil
@@ -109,8 +109,7 @@ func (m *daemon) admitSwipes(context.Context) error {
 	return nil
 }
 
-// startREST starts the REST port, which answers 503 until admitRequests. It never fails. It is a
-// step of the start.
+// startREST starts the REST port, which answers 503 until admitRequests. It is a step of the start.
 func (m *daemon) startREST(context.Context) error {
 	m.rest = httpapi.NewFront(m.config.BaseURL, front.Options{Connections: m.shares.rest,
 		PerPeer: m.config.Connections.PerAddress, AtOnce: tuning.UnauthenticatedAtOnce(m.config.Processors),
@@ -221,7 +220,7 @@ func (m *daemon) operatorCommands() map[string]httpapi.Command {
 	}
 }
 
-// backedUp returns the open stores for a backup. The admin port's backup command calls it.
+// backedUp returns the open stores for a backup.
 func (m *daemon) backedUp() storecare.OpenStores {
 	return storecare.OpenStores{Data: m.config.DataDir, Room: storecare.BackupRoom{Free: m.DiskFree, Reserve: m.config.DiskReserve},
 		Note:    func(dir string) { m.log.Warn(storecare.ForeignBackup, "directory", dir) },
@@ -229,7 +228,7 @@ func (m *daemon) backedUp() storecare.OpenStores {
 }
 
 // admitOperators admits commands to the stores. It is the last step of a start, and its cleanup the
-// first of a stop. It never fails.
+// first of a stop.
 func (m *daemon) admitOperators(context.Context) error {
 	m.stores.opened()
 	m.cleanup.push(m.stores.close)
@@ -241,7 +240,7 @@ func (m *daemon) admitOperators(context.Context) error {
 // ready returns the reasons why the server should get no traffic: it is not up, a shard is not
 // held, rules are not followed, the backlog is near its limit, the clock is suspect, Postgres
 // refuses writes for want of a resource, or a disk has no room for approvals. The error joins all
-// reasons. The admin port's /readyz and the gauge purser_ready call it.
+// reasons.
 func (m *daemon) ready() error {
 	_, leave, err := m.stores.enter()
 	if err != nil {

@@ -71,7 +71,7 @@ type bitcoinHeader struct {
 }
 
 // readHeader reads the header of the block with a hash. It fails with the node's error, and when
-// the node answers with another block or with an impossible time. Head and Block call it.
+// the node answers with another block or with an impossible time.
 func (b *bitcoin) readHeader(ctx context.Context, hash string) (partner.Head, error) {
 	var h bitcoinHeader
 	if err := b.rpc.callMethod(ctx, &h, "getblockheader", hash, true); err != nil {
@@ -140,7 +140,7 @@ func (l *outputList) UnmarshalJSON(text []byte) error {
 
 // readBlock returns the outputs of the block with a number and a hash, from the cache or the node.
 // It fails with the node's error, with errChainChanged when the node answers with another block,
-// and for an amount or position that cannot be read. Transfers calls it.
+// and for an amount or position that cannot be read.
 func (b *bitcoin) readBlock(ctx context.Context, n uint64, hash string) (cachedBlock, error) {
 	if one, known := b.blocks.byKey[hash]; known {
 		return one, nil
@@ -176,8 +176,7 @@ func (b *bitcoin) readBlock(ctx context.Context, n uint64, hash string) (cachedB
 }
 
 // appendOutputs adds the outputs of a transaction that pay an amount to an address. It fails for a
-// transaction without its id and for an amount or a position that cannot be read. readBlock calls
-// it.
+// transaction without its id and for an amount or a position that cannot be read.
 func (b *bitcoin) appendOutputs(all []partner.Observation, n uint64, hash string,
 	tx *bitcoinTransaction) ([]partner.Observation, error) {
 	if tx.TxID == "" {

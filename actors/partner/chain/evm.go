@@ -157,7 +157,7 @@ type evmLog struct {
 }
 
 // parseTokenLog converts a log. A log's index counts within its block and is the same in every
-// answer. It fails for a log that does not match the query or cannot be read. fetchLogs calls it.
+// answer. It fails for a log that does not match the query or cannot be read.
 func (e *evm) parseTokenLog(l *evmLog) (o partner.Observation, err error) {
 	name, known := e.tokens[strings.ToLower(l.Address)]
 	if !known || l.Topics[3] != "" || l.Topics[0] != transferTopic || len(l.Topics[1]) != 66 ||
@@ -180,7 +180,7 @@ func (e *evm) parseTokenLog(l *evmLog) (o partner.Observation, err error) {
 }
 
 // setBlockTimes sets the times of the transfers' blocks. It fails with errChainChanged for a
-// transfer of a block that is gone, and with the node's error. Transfers calls it.
+// transfer of a block that is gone, and with the node's error.
 func (e *evm) setBlockTimes(ctx context.Context, found []partner.Observation) error {
 	made := make(map[uint64]partner.Head)
 	for i := range found {
@@ -210,7 +210,7 @@ type evmTransaction struct {
 
 // etherTransfers are the transfers of ether by transactions. Blocks are read whole, once each, from
 // the newest back by their parents' hashes. Polygon has none. It fails with the errors of Block,
-// readBlock and keepSucceeded. Transfers calls it.
+// readBlock and keepSucceeded.
 func (e *evm) etherTransfers(ctx context.Context, from, through uint64,
 	to map[string]string) (found []partner.Observation, err error) {
 	if e.Network.Name == "polygon" {
@@ -240,7 +240,7 @@ func (e *evm) etherTransfers(ctx context.Context, from, through uint64,
 
 // readBlock returns the ether transfers of the block with a number and a hash, from the cache or
 // the node. It fails with the node's error, with ErrNoBlock for a block the node does not have, and
-// with errChainChanged when the node answers with another block. etherTransfers calls it.
+// with errChainChanged when the node answers with another block.
 func (e *evm) readBlock(ctx context.Context, n uint64, hash string) (cachedBlock, error) {
 	if b, known := e.blocks.byKey[hash]; known {
 		return b, nil
@@ -280,7 +280,6 @@ func (e *evm) readBlock(ctx context.Context, n uint64, hash string) (cachedBlock
 
 // parseTransaction converts a transaction of a block; paid is false for one that moves no ether to
 // an account. It fails for an amount that cannot be read and for a transaction without its hash.
-// readBlock calls it.
 func (e *evm) parseTransaction(n uint64, hash string, t *evmTransaction) (o partner.Observation, paid bool,
 	err error) {
 	value, err := parseQuantity(t.Value)
@@ -300,7 +299,7 @@ type minedTransaction struct{ tx, block string }
 
 // keepSucceeded drops failed transactions, which are in their blocks too. Each receipt is asked for
 // once while outcomes has room, so that a step that ends early loses none of them. It fails with
-// the errors of readReceipts. etherTransfers calls it.
+// the errors of readReceipts.
 func (e *evm) keepSucceeded(ctx context.Context, tried []partner.Observation) (found []partner.Observation,
 	err error) {
 	var unknown []minedTransaction
@@ -325,7 +324,6 @@ func (e *evm) keepSucceeded(ctx context.Context, tried []partner.Observation) (f
 
 // readReceipts adds the outcomes of transactions to succeeded and to the stored ones. It fails with
 // the node's error, and with errChainChanged for a receipt that is missing or of another block.
-// keepSucceeded calls it.
 func (e *evm) readReceipts(ctx context.Context, of []minedTransaction, succeeded map[minedTransaction]bool) error {
 	params := make([][]any, len(of))
 	for i := range of {

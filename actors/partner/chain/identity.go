@@ -30,7 +30,7 @@ type identified struct {
 }
 
 // Head returns the newest block of the network. It fails with ErrOtherNetwork for a node of another
-// network, and when the node does not answer. The watcher of the chain calls it at each step.
+// network, and when the node does not answer.
 func (c *identified) Head(ctx context.Context) (partner.Head, error) {
 	if !c.believed {
 		got, err := c.ask(ctx)

@@ -81,7 +81,7 @@ func (e *evm) doubtCrowd(ctx context.Context, c crowd, refusal error) error {
 // fetchLogs asks the node once for the transfers of all known tokens in a range of blocks, and
 // converts each log as it arrives. It leaves out amounts of zero and logs that the node marks as
 // removed. It fails with the node's error, with errTooLong for more than maxLogs, and for a log
-// that cannot be read or lies outside the blocks. queryLogs and doubtCrowd call it.
+// that cannot be read or lies outside the blocks.
 func (e *evm) fetchLogs(ctx context.Context, from, through uint64, topics []string) (found []partner.Observation,
 	err error) {
 	contracts := make([]string, 0, len(e.tokens))

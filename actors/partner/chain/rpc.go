@@ -32,7 +32,7 @@ type rpcClient struct {
 
 // newRPC returns a client of the node at a URL. A nil client is one with a timeout of callTimeout.
 // The rpcClient uses a copy of the client that follows no redirect. A user and a password in the
-// URL are sent as basic authentication. It fails for a URL that is not http or https. Open calls it.
+// URL are sent as basic authentication. It fails for a URL that is not http or https.
 func newRPC(node string, client *http.Client) (*rpcClient, error) {
 	u, err := url.Parse(node)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -141,8 +141,7 @@ func (c *rpcClient) streamMethod(ctx context.Context, take member, method string
 
 // callBatch calls one method with each of the params, maxBatch per request, and passes each result
 // to take as it arrives, in the node's order. It fails with the errors of postJSON and take, with
-// the node's *rpcError, and for a batch in which a call has no answer or two. readReceipts calls
-// it.
+// the node's *rpcError, and for a batch in which a call has no answer or two.
 func (c *rpcClient) callBatch(ctx context.Context, method string, params [][]any,
 	take func(i int, result json.RawMessage) error) error {
 	at := 0
@@ -178,7 +177,7 @@ func (c *rpcClient) callBatch(ctx context.Context, method string, params [][]any
 // postJSON posts a document to the node and passes the answer to take while it arrives. It fails
 // when the node does not answer within callTimeout, answers a status other than 200 without an
 // error in its body, or sends more than maxBytes, and with the error of take. Errors do not contain
-// the node's URL, which may hold a key. streamMethod and callBatch call it.
+// the node's URL, which may hold a key.
 func (c *rpcClient) postJSON(ctx context.Context, body any, take member) error {
 	text, err := json.Marshal(body)
 	if err != nil {

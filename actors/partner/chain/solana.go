@@ -111,8 +111,7 @@ func (s *solana) Block(ctx context.Context, slot uint64) (partner.Head, error) {
 
 // fetchBlock reads the block of a slot; details is "none", or "full" with a reader of its
 // transactions. An empty slot gives an empty block. It fails with ErrNoBlock for a slot that the
-// node does not have, with the node's error and with that of the reader. Block and readBlock call
-// it.
+// node does not have, with the node's error and with that of the reader.
 func (s *solana) fetchBlock(ctx context.Context, slot uint64, details string, transactions member) (b solanaBlock,
 	err error) {
 	readers := members{"blockhash": decodeInto(&b.Blockhash), "blockTime": decodeInto(&b.BlockTime)}
@@ -172,7 +171,7 @@ func (s *solana) Transfers(ctx context.Context, from, through uint64,
 }
 
 // readBlock returns the token transfers of a slot, from the cache or the node. It fails with the
-// errors of fetchBlock, appendTransfers and checkPosition. Transfers calls it.
+// errors of fetchBlock, appendTransfers and checkPosition.
 func (s *solana) readBlock(ctx context.Context, slot uint64) (one cachedBlock, err error) {
 	key := fmt.Sprint(slot)
 	if one, known := s.blocks.byKey[key]; known {
@@ -203,7 +202,7 @@ func (s *solana) readBlock(ctx context.Context, slot uint64) (one cachedBlock, e
 // appendTransfers adds the increases of the known tokens' balances in a transaction, without the
 // block's hash and time. It skips failed transactions. It fails for a transaction without its
 // signature, for an amount that cannot be read, and with errTooLong for a block of more than
-// maxCached transfers. readBlock calls it.
+// maxCached transfers.
 func (s *solana) appendTransfers(all []partner.Observation, slot uint64,
 	t *solanaTransaction) ([]partner.Observation, error) {
 	signature := t.Transaction.Signatures[0]

@@ -117,7 +117,7 @@ func NewChains(c ChainsConfig) (*Chains, error) {
 func (c *Chains) Chain(name string) *Chain { return c.chains[name] }
 
 // loadOrStart loads the chain, or starts it at block 1. After a change of the block time, blocks
-// continue from the newest. It fails with the store's error. NewChains calls it.
+// continue from the newest. It fails with the store's error.
 func (c *Chain) loadOrStart() (err error) {
 	known, err := c.store.loadChain(c)
 	if err != nil {
@@ -221,8 +221,7 @@ func (c *Chain) Transfers(ctx context.Context, from, through uint64, addresses [
 
 // Pay stores one transaction of transfers, in the next block. Equal references are one transaction:
 // a repeat returns the first one. It fails for more than maxPerPayment transfers or none, with
-// partner.ErrFull at MaxTransfers, and with the store's error. The admin command sandbox-pay calls
-// it.
+// partner.ErrFull at MaxTransfers, and with the store's error.
 func (c *Chain) Pay(_ context.Context, reference, from string, payments ...ChainPayment) (txHash string, err error) {
 	if len(payments) == 0 || len(payments) > maxPerPayment {
 		return "", fmt.Errorf("sandbox chain: a transaction has 1 to %d transfers", maxPerPayment)
@@ -260,8 +259,7 @@ func (c *Chain) indexTransfer(t *transfer) {
 // Reorganise replaces the newest depth blocks. Their transfers move to the next block, except those
 // of the dropped transactions, which are in no block, as after a double spend. It fails with
 // ErrDepth for a depth below 1 or over the head's number, with ErrNoTransfer for an unknown
-// transaction, with partner.ErrFull at MaxForks, and with the store's error. The admin command
-// sandbox-reorganise calls it.
+// transaction, with partner.ErrFull at MaxForks, and with the store's error.
 func (c *Chain) Reorganise(_ context.Context, depth int, dropped ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,7 +40,7 @@ func (Desk) MidRate(_ context.Context, sell, buy string) (string, error) {
 }
 
 // crossRate returns how many units of buy one unit of sell is worth, less a spread in basis points.
-// It fails with ErrRefused for a currency without a mid rate. Offer and MidRate call it.
+// It fails with ErrRefused for a currency without a mid rate.
 func crossRate(sell, buy string, points int64) (string, error) {
 	base, err := midRate(sell)
 	if err != nil {

@@ -106,7 +106,7 @@ const noonInNewYork = 17 * time.Hour
 
 // buildACHFile builds the NACHA file of a bank day: one batch of the standard entries, effective on
 // the next bank day, and one of the same-day entries. It fails when an entry does not fit the
-// format. WriteACH calls it.
+// format.
 func buildACHFile(day, next time.Time, standard, sameDay []*ach.EntryDetail) (*ach.File, error) {
 	file := ach.NewFile()
 	header := ach.NewFileHeader()
@@ -132,7 +132,7 @@ func buildACHFile(day, next time.Time, standard, sameDay []*ach.EntryDetail) (*a
 }
 
 // buildACHBatch builds a batch (CCD, credits) of entries with one effective date. It fails when an
-// entry does not fit the format. buildACHFile calls it.
+// entry does not fit the format.
 func buildACHBatch(effective time.Time, described string, entries []*ach.EntryDetail) (ach.Batcher, error) {
 	header := ach.NewBatchHeader()
 	header.ServiceClassCode, header.StandardEntryClassCode = ach.CreditsOnly, ach.CCD
@@ -151,8 +151,7 @@ func buildACHBatch(effective time.Time, described string, entries []*ach.EntryDe
 }
 
 // buildACHEntry builds the entry of a payment. number is unique in the file. It fails for a payment
-// of an unknown account or one that does not fit the format, and with the store's error. WriteACH
-// calls it.
+// of an unknown account or one that does not fit the format, and with the store's error.
 func (b *Bank) buildACHEntry(p *payment, number int) (*ach.EntryDetail, error) {
 	account, known, err := b.store.loadAccount(p.Account)
 	if err != nil {

@@ -219,7 +219,7 @@ func (b *orderProcessor) Step(ctx context.Context) (time.Duration, error) {
 
 // processOrder sends one report of an order and stores the result. An order without reports is
 // deleted. It fails with the store's error only; a report that is not taken is due again after
-// retryDelay. Step calls it.
+// retryDelay.
 func (b *orderProcessor) processOrder(ctx context.Context, old order) error {
 	if old.Reports == 0 {
 		return b.saveProcessed(old, nil)
@@ -251,7 +251,7 @@ func dueOutcome(of []partner.Standing, left int) partner.Standing { return of[le
 
 // saveProcessed stores an order after its report, or deletes it. It keeps the order counts stored
 // meanwhile, because the order may have been repeated since old was read. It fails with the store's
-// error. processOrder calls it.
+// error.
 func (b *orderProcessor) saveProcessed(old order, o *order) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -284,7 +284,7 @@ func retryDelay(attempt int) time.Duration {
 }
 
 // deliverReport sends the next report of an order, within reportTimeout. It fails when the Reporter
-// does, for a status other than 200, and for an order whose id is malformed. processOrder calls it.
+// does, for a status other than 200, and for an order whose id is malformed.
 func (b *orderProcessor) deliverReport(ctx context.Context, o *order) error {
 	body, err := encodeReport(o)
 	if err != nil {
@@ -300,7 +300,7 @@ func (b *orderProcessor) deliverReport(ctx context.Context, o *order) error {
 }
 
 // encodeReport encodes the next report of an order as JSON. It fails only for an order whose id is
-// malformed. deliverReport calls it.
+// malformed.
 func encodeReport(o *order) ([]byte, error) {
 	n := o.nextReport()
 	id, err := ident.Parse(n.prefix, o.orderID())

@@ -142,7 +142,7 @@ func (b *Bank) Pay(_ context.Context, p partner.Payment) error {
 // recordOrder stores a new payment with its reports, or counts a repeat of a stored one, synced. It
 // fails with ErrRefused for an unknown account (unless a conversion), EndingRefused, and an ACH
 // amount over the format's. It fails with ErrFull at MaxOpen open orders, and with the store's
-// error. Pay calls it.
+// error.
 func (b *Bank) recordOrder(p partner.Payment) error {
 	_, known, err := b.store.loadAccount(p.Account)
 	if err != nil {
@@ -202,7 +202,7 @@ func (b *Bank) Standing(_ context.Context, reference string) (partner.Standing, 
 }
 
 // Paid returns the number of times that a payment was ordered; 0 for an unknown one. It fails with
-// the store's error. Tests call it.
+// the store's error.
 func (b *Bank) Paid(reference string) (int, error) {
 	o, known, err := b.store.loadOrder(reference)
 	if err != nil || !known || o.Payment == nil {

@@ -144,7 +144,7 @@ func (r *Ramp) Order(_ context.Context, o partner.RampOrder) error {
 
 // recordOrder stores a new order with its reports, or counts a repeat of a stored one (again),
 // synced. It fails with the errors of checkOrder, with ErrFull at MaxOpen open orders, and with the
-// store's error. Order calls it.
+// store's error.
 func (r *Ramp) recordOrder(o partner.RampOrder) (again bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *Ramp) recordOrder(o partner.RampOrder) (again bool, err error) {
 
 // checkOrder fails with partner.ErrRefused for an order that the ramp does not take: a malformed
 // id, EndingRefused, an unlinked workspace, an unapproved wallet, or a MaxFeeCents below its fee.
-// Else it fails with the store's error. recordOrder calls it.
+// Else it fails with the store's error.
 func (r *Ramp) checkOrder(o partner.RampOrder) error {
 	if _, err := ident.Parse(rampIDPrefix(o.Direction), o.ID); err != nil || o.AmountCents%100 == EndingRefused {
 		return partner.ErrRefused
@@ -202,7 +202,7 @@ func (r *Ramp) checkOrder(o partner.RampOrder) error {
 }
 
 // planRamp returns a new order with the fee and the reports by the ending of its amount. It fails
-// for an amount that is not positive. recordOrder calls it.
+// for an amount that is not positive.
 func planRamp(of partner.RampOrder, now time.Time, delay time.Duration) (order, error) {
 	part := RampFee
 	if of.AmountCents%100 == EndingCheaper {

@@ -105,7 +105,7 @@ func (s *ownServer) launchServer(ctx context.Context) (*ownServer, error) {
 }
 
 // prepare makes the data directory and the log, and chooses free ports and the environment of the
-// server. It fails with the file system's error and without free ports. launchServer calls it.
+// server. It fails with the file system's error and without free ports.
 func (s *ownServer) prepare() (err error) {
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
 		return err
