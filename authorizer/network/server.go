@@ -216,18 +216,21 @@ func routeKind(path []byte) (hold.Kind, bool) {
 	return 0, false
 }
 
+// admitsRequest reports whether a request has one Authorization header, of the scheme bearer in
+// letters of any case, with a valid secret behind one space or more.
 func (s *Server) admitsRequest(ctx *fasthttp.RequestCtx) bool {
 	given := ctx.Request.Header.PeekAll(fasthttp.HeaderAuthorization)
 	if len(given) != 1 {
 		return false
 	}
-	secret, ok := bytes.CutPrefix(given[0], bearer)
-	return s.secrets.admits(secret) && ok
+	scheme, secret, _ := bytes.Cut(given[0], space)
+	return s.secrets.admits(bytes.TrimLeft(secret, " ")) && bytes.EqualFold(scheme, bearer)
 }
 
-// Header names, in the form for comparison.
+// Header names and the parts of a header, in the form for comparison.
 var (
-	bearer           = []byte("Bearer ")
+	bearer           = []byte("bearer")
+	space            = []byte{' '}
 	contentEncoding  = []byte("content-encoding")
 	contentLength    = []byte("content-length")
 	transferEncoding = []byte("transfer-encoding")

@@ -229,6 +229,27 @@ func TestServerRequiresOneSecret(t *testing.T) {
 	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 401"), answer)
 }
 
+// RFC 9110 compares the scheme without regard to case, and lets spaces follow it.
+func TestServerReadsTheSchemeInAnyCase(t *testing.T) {
+	o := openServer(t, approve)
+	for credentials, status := range map[string]int{
+		"Bearer " + testSecret:     200,
+		"bearer " + testSecret:     200,
+		"BEARER " + nextSecret:     200,
+		"bEaReR  " + testSecret:    200,
+		"bearer " + testSecret[1:]: 401,
+		"Bearer" + testSecret:      401,
+		"Basic " + testSecret:      401,
+		"bearers " + testSecret:    401,
+		" " + testSecret:           401,
+		testSecret:                 401,
+		"bearer":                   401,
+	} {
+		got, body := o.do("POST", "/v1/authorizations", "", swipeBody, "Authorization", credentials)
+		require.Equal(t, status, got, "%q: %s", credentials, body)
+	}
+}
+
 // A connection that never sends anything does not delay the shutdown.
 func TestServerShutsDespiteASilentConnection(t *testing.T) {
 	server, err := New(Options{Decider: decider(approve), Secrets: []string{testSecret}, Clock: time.Now,
