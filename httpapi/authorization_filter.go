@@ -12,6 +12,7 @@ import (
 	"purser/actors/query"
 	"purser/persistence/ident"
 	"purser/persistence/money"
+	"purser/persistence/rfc3339"
 )
 
 const (
@@ -112,7 +113,7 @@ func (c *call) readDayOrTime(name string) (at time.Time, isDay bool, err error) 
 	if at, err = time.Parse(time.DateOnly, text); err == nil {
 		return at, true, nil
 	}
-	if at, err = time.Parse(time.RFC3339, text); err != nil {
+	if at, err = rfc3339.Parse([]byte(text)); err != nil {
 		return at, false, fault.New(fault.InvalidQuery, name+" must be a day (YYYY-MM-DD) or an RFC 3339 timestamp")
 	}
 	return at, false, nil

@@ -80,7 +80,8 @@ func TestABadFilterOfAuthorizationsIsNamed(t *testing.T) {
 		"amountFromCents=-1": "amountFromCents", "amountFromCents=1.5": "amountFromCents",
 		"amountToCents=01": "amountToCents", "amountToCents=1000000000001": "amountToCents",
 		"amountFromCents=2&amountToCents=1": "amountToCents", "from=yesterday": "from", "from=2026-02-30": "from",
-		"to=12:00": "to", "from=2026-11-02&to=2026-11-01": "to"} {
+		"to=12:00": "to", "from=2026-11-02T10:00:00%2B24:00": "from", "to=2026-11-02T1:00:00Z": "to",
+		"from=2026-11-02&to=2026-11-01": "to"} {
 		r := w.get(tn.all, "/api/authorizations?"+query)
 		w.fails(r, 400, "invalid_query")
 		require.Contains(t, r.text("message"), field+" must", query)

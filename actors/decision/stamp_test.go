@@ -34,8 +34,10 @@ func TestStampsReadBackAsTheyWere(t *testing.T) {
 	})
 }
 
-func TestStampsOutsideTheWritableYearsAreRefused(t *testing.T) {
-	for _, bad := range []string{`"9999-12-31T23:59:59-23:59"`, `"0000-01-01T00:00:00+01:00"`, `"yesterday"`, `7`} {
+func TestStampsInAnotherFormOrYearAreRefused(t *testing.T) {
+	for _, bad := range []string{`"9999-12-31T23:59:59-23:59"`, `"0000-01-01T00:00:00+01:00"`, `"yesterday"`, `7`,
+		`"2026-11-20T21:40:00+24:00"`, `"2026-11-20T21:40:00+23:60"`, `"2026-11-20T1:40:00Z"`, `"2026-11-20T21:40:00,5Z"`,
+		`2026-11-20T21:40:00Z`, `"`, `""`, `"\u0032026-11-20T21:40:00Z"`} {
 		var read decision.Stamp
 		require.Error(t, json.Unmarshal([]byte(bad), &read), bad)
 	}

@@ -2,12 +2,12 @@ package network
 
 import (
 	"crypto/sha256"
-	"time"
 	"unicode/utf8"
 
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 	"purser/persistence/money"
+	"purser/persistence/rfc3339"
 )
 
 // field is a set of fields of a body.
@@ -378,13 +378,9 @@ func (b *body) setOriginal(s string) {
 // setExpiry reads an RFC 3339 time, which must be after now and at most MaxHoldLife later; anything
 // else is a bad value.
 func (b *body) setExpiry(s string) {
-	var at time.Time
-	if err := at.UnmarshalText(unsafeBytes(s)); err != nil {
-		b.refuseValue(badExpires)
-		return
-	}
+	at, err := rfc3339.Parse(unsafeBytes(s))
 	ms := at.UnixMilli()
-	if ms <= b.now || ms > b.now+hold.MaxHoldLife.Milliseconds() {
+	if err != nil || ms <= b.now || ms > b.now+hold.MaxHoldLife.Milliseconds() {
 		b.refuseValue(badExpires)
 		return
 	}

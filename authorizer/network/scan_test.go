@@ -260,6 +260,11 @@ func TestScanChecksTheReferences(t *testing.T) {
 		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-12-21T10:00:00.001Z`, false},
 		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-11-25T12:00:00+02:00`, true},
 		{hold.Authorization, `2026-11-25T10:00:00Z`, `tomorrow`, false},
+		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-11-25T10:00:00+23:59`, true},
+		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-11-25T10:00:00+24:00`, false},
+		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-11-25T10:00:00+23:60`, false},
+		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-11-25T9:00:00Z`, false},
+		{hold.Authorization, `2026-11-25T10:00:00Z`, `2026-11-25T10:00:00,5Z`, false},
 		{hold.Authorization, `"DE"`, `null`, true},
 		{hold.Authorization, `"USD"`, `"usd"`, true},
 	} {
@@ -506,10 +511,13 @@ func (s *slow) references(m *hold.Message) {
 	}
 }
 
+// strictTime is what the grammar of RFC 3339 says and package time does not check.
+var strictTime = regexp.MustCompile(`T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
+
 func (s *slow) expiry(m *hold.Message) {
 	var at time.Time
 	_, ok := read(s, "holdExpiresAt", func(text string) bool {
-		return at.UnmarshalText([]byte(text)) == nil && at.UnixMilli() > scanNow.UnixMilli() &&
+		return at.UnmarshalText([]byte(text)) == nil && strictTime.MatchString(text) && at.UnixMilli() > scanNow.UnixMilli() &&
 			at.UnixMilli() <= scanNow.Add(hold.MaxHoldLife).UnixMilli()
 	})
 	if ok {

@@ -22,7 +22,8 @@ import (
 // without an import. It omits "cmd/purser", which may import every package and which no package
 // imports.
 var (
-	leafPackages   = []string{"persistence/ident", "persistence/money", "actors/fault", "actors/decision"}
+	leafPackages = []string{"persistence/ident", "persistence/money", "persistence/rfc3339", "actors/fault",
+		"actors/decision"}
 	domainPackages = []string{"actors/user", "actors/workspace", "actors/card", "actors/cardholder",
 		"actors/counterparty", "actors/balance", "actors/webhook", "actors/agent", "actors/checkout",
 		"actors/derivation", "actors/ramp"}
@@ -46,6 +47,7 @@ var (
 		"persistence/pgjournal/pgtest":      {},
 		"persistence/postgres":              {},
 		"persistence/retry":                 {},
+		"persistence/rfc3339":               {},
 		"persistence/tail":                  {"persistence", "persistence/ident"},
 
 		"authorizer":           {"authorizer/hold", "persistence/ident", "persistence/money", "persistence/pebblegate"},
@@ -55,6 +57,7 @@ var (
 		"authorizer/memtable":  {"persistence/ident"},
 		"authorizer/network": {
 			"authorizer/front", "authorizer/forwarded", "authorizer/hold", "persistence/ident", "persistence/money",
+			"persistence/rfc3339",
 		},
 		"authorizer/wal": {"persistence/pebblegate"},
 
@@ -82,7 +85,7 @@ var (
 		"actors/checkout/address":      {},
 		"actors/clock":                 {},
 		"actors/counterparty":          {"actors/decision", "actors/fault", "persistence/money"},
-		"actors/decision":              {"persistence/money"},
+		"actors/decision":              {"persistence/money", "persistence/rfc3339"},
 		"actors/decision/decisiontest": {"actors/decision", "actors/fault"},
 		"actors/derivation":            {"actors/decision", "actors/fault"},
 		"actors/fairshare":             {},
@@ -124,7 +127,7 @@ var (
 			"actors/ramp", "actors/reports", "actors/user", "actors/webhook", "actors/workspace",
 			"authorizer/front", "httpapi/dashboard", "httpapi/guides",
 			"httpapi/mail", "httpapi/mcp", "httpapi/openapi", "httpapi/password", "httpapi/reference", "httpapi/statement",
-			"httpapi/web", "httpapi/webhook", "persistence/ident", "persistence/money",
+			"httpapi/web", "httpapi/webhook", "persistence/ident", "persistence/money", "persistence/rfc3339",
 		},
 		"httpapi/dashboard":           {"actors/fault", "httpapi/web", "persistence/money"},
 		"httpapi/guides":              {},
