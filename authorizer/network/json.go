@@ -304,5 +304,6 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// unsafeBytes returns the bytes of a string, which must not be written.
+// unsafeBytes returns the bytes of a string. They may be written only when the string aliases the
+// lexer's text.
 func unsafeBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -328,12 +328,15 @@ func (b *body) setAmount(cents money.Cents) {
 	b.m.Amount = cents
 }
 
+// setCurrency takes the letters of a currency as capitals, so that a repeat in other letters is the
+// same message.
 func (b *body) setCurrency(s string) {
 	if !isLetters(s, len(b.m.Currency)) {
 		b.refuseValue(badCurrency)
 		return
 	}
 	copy(b.m.Currency[:], s)
+	capitalize(b.m.Currency[:])
 }
 
 func isLetters(s string, n int) bool {
@@ -343,6 +346,13 @@ func isLetters(s string, n int) bool {
 		}
 	}
 	return len(s) == n
+}
+
+// capitalize turns letters into capitals.
+func capitalize(letters []byte) {
+	for i := range letters {
+		letters[i] &^= 0x20
+	}
 }
 
 // setKind sets the message's kind from the member "kind". Any text but "authorization" and
@@ -442,6 +452,7 @@ func (b *body) readMerchantField(f field) {
 			b.refuseValue(badCountry)
 			return
 		}
+		capitalize(unsafeBytes(s)) // in the body, like an escape
 		to.Country = s
 	}
 }

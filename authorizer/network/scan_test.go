@@ -275,6 +275,23 @@ func TestScanChecksTheReferences(t *testing.T) {
 	}
 }
 
+// A repeat whose currency and country are in other letters is the same message.
+func TestScanCapitalizesCurrencyAndCountry(t *testing.T) {
+	for _, kind := range messageKinds {
+		if kind == hold.Reversal {
+			continue
+		}
+		want, why := scan(routeOf(kind), goodBody(kind))
+		require.Empty(t, why)
+		for _, letters := range []string{`"usd" "de"`, `"Usd" "dE"`, `"\u0075sd" "\u0064e"`} {
+			currency, country, _ := strings.Cut(letters, " ")
+			got, why := scan(routeOf(kind), strings.NewReplacer(`"USD"`, currency, `"DE"`, country).Replace(goodBody(kind)))
+			require.Empty(t, why+got.Invalid)
+			require.Equal(t, want, got, letters)
+		}
+	}
+}
+
 // A malformed card token is an unknown card, not a bad request. Equal tokens are the same card.
 func TestScanKeepsAForeignToken(t *testing.T) {
 	foreign := func(token string) hold.Message {
@@ -471,7 +488,7 @@ func reference(kind hold.Kind, text []byte) (m hold.Message, accepted bool) {
 		}
 	}
 	currency, _ := read(s, "currency", matches("[A-Za-z]{3}"))
-	copy(m.Currency[:], currency)
+	copy(m.Currency[:], strings.ToUpper(currency))
 	m.PartialApproval, _ = read(s, "partialApproval", anything[bool])
 	m.Final, _ = read(s, "final", anything[bool])
 	s.references(&m)
@@ -540,6 +557,7 @@ func (s *slow) merchant(m *hold.Message) {
 	m.Merchant.Name, _ = read(inner, "name", matches(".{1,200}"))
 	mcc, _ := read(inner, "mcc", matches("[0-9]{4}"))
 	m.Merchant.MCC, _ = hold.ParseMCC(mcc)
-	m.Merchant.Country, _ = read(inner, "country", matches("[A-Za-z]{2}"))
+	country, _ := read(inner, "country", matches("[A-Za-z]{2}"))
+	m.Merchant.Country = strings.ToUpper(country)
 	s.broken, s.invalid = s.broken || inner.broken, s.invalid || inner.invalid
 }
