@@ -541,8 +541,8 @@ func (s *System) send(ctx context.Context, e Envelope) (any, error) {
 	}
 }
 
-// Clock returns the trusted time, WallTime the time of other machines, for signatures that they make
-// or check, and Entropy the source of randomness.
+// Clock returns the trusted time, WallTime the time of other machines, for signatures that they
+// make or check, and Entropy the source of randomness.
 func (s *System) Clock() time.Time    { return s.clock() }
 func (s *System) WallTime() time.Time { return s.config.WallTime() }
 func (s *System) Entropy() io.Reader  { return s.entropy }

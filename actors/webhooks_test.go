@@ -72,8 +72,8 @@ func (v *receiver) requests() []receivedRequest {
 	return append([]receivedRequest{}, v.received...)
 }
 
-// webhookSystem is a counterSystem with webhook endpoints, whose deliveries go out over HTTP. Its owner
-// is a workspace of ann, with bob as an admin.
+// webhookSystem is a counterSystem with webhook endpoints, whose deliveries go out over HTTP. Its
+// owner is a workspace of ann, with bob as an admin.
 type webhookSystem struct {
 	*counterSystem
 	owner string

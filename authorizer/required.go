@@ -28,9 +28,9 @@ func (e *Engine) RequireJournal(positions *[ident.Shards]uint64) error {
 	return e.failStop.failOn(e.store.await(b))
 }
 
-// RequiredJournal returns the newest note of RequireJournal, and zeros for a store without one, such
-// as after FollowAnew. It fails with ErrCorrupt and the store's error. The
-// actors' start compares it with the journal.
+// RequiredJournal returns the newest note of RequireJournal, and zeros for a store without one,
+// such as after FollowAnew. It fails with ErrCorrupt and the store's error. The actors' start
+// compares it with the journal.
 func (e *Engine) RequiredJournal() (positions [ident.Shards]uint64, err error) {
 	_, err = e.store.get(e.store.db, keyJournal(), func(note []byte) error {
 		if len(note) != 8*ident.Shards {

@@ -1,19 +1,20 @@
-// Package bench is the load harness: it sends requests over the wire, measures until the answer, and
-// compares every answer with the expected one. It imports no other package of this project. It
+// Package bench is the load harness: it sends requests over the wire, measures until the answer,
+// and compares every answer with the expected one. It imports no other package of this project. It
 // knows the addresses of a server, the card network's secret and the interface, and makes its own
 // users, workspaces, dollars and cards.
 //
-// A load is one or more streams of requests at the same time. In a closed loop each connection sends
-// its next request when the last one is answered. In an open loop requests are due at a rate, and a
-// latency counts from the due time, not from the time of sending. A stall of the server is thus
-// charged to every request that it delays. Requests that are unsent at the end are counted apart.
+// A load is one or more streams of requests at the same time. In a closed loop each connection
+// sends its next request when the last one is answered. In an open loop requests are due at a rate,
+// and a latency counts from the due time, not from the time of sending. A stall of the server is
+// thus charged to every request that it delays. Requests that are unsent at the end are counted
+// apart.
 //
 // Every run measures the machine before and after its loads: a synced write, and an empty HTTP
 // handler with the same client. The report has each figure as a ratio to the faster of both too,
 // because ratios compare between machines. The client shares the machine with the server.
 //
-// A run fails on a wrong answer, a missing one, or dollars that do not add up, and on no figure. The
-// first wrong answer ends it.
+// A run fails on a wrong answer, a missing one, or dollars that do not add up, and on no figure.
+// The first wrong answer ends it.
 //
 // Files: bench.go (runs), stream.go (connections, loops and recording), traffic.go (requests and
 // their judgement), portfolio.go (workspaces, cards and dollars), kill.go, compare.go, wire.go (the
@@ -53,8 +54,9 @@ const (
 	maxDeclines    = 90   // percent
 )
 
-// Target is where a server listens: base URLs, such as http://127.0.0.1:8080, and the card network's
-// secret. Without REST the server has no cards of its own; without Admin no metrics are read.
+// Target is where a server listens: base URLs, such as http://127.0.0.1:8080, and the card
+// network's secret. Without REST the server has no cards of its own; without Admin no metrics are
+// read.
 type Target struct {
 	REST, Network, Admin, Secret string
 	// Authorities sign the server's certificate under https; nil: those of this machine.
@@ -137,7 +139,7 @@ func (s Stream) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Load is a set of streams at the same time.
 type Load struct {
-	Name     string // of its stages, before the stream; none when empty
+	Name     string // before the stream, in each name of a stage; none when empty
 	Streams  []Stream
 	Duration time.Duration
 	Spread   string // SpreadZipf when empty
@@ -160,8 +162,8 @@ type Config struct {
 	Yardstick time.Duration
 	DiskDir   string
 	Empty     string
-	// Progress is called for each of the 120 samples of a load, at most ten times a second, from one
-	// goroutine at a time. It may be nil.
+	// Progress is called for each of the 120 samples of a load, at most ten times a second, from
+	// one goroutine at a time. It may be nil.
 	Progress func(Progress)
 }
 
@@ -209,11 +211,12 @@ func (c *Config) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Run measures the machine, makes cards, and runs the loads one after another. It fails for a faulty
-// configuration, for a server that does not answer, and when ctx ends; the report then has the
-// finished part. A wrong or missing answer is no error: Report.Failed tells, and no load follows.
+// Run measures the machine, makes cards, and runs the loads one after another. It fails for a
+// faulty configuration, for a server that does not answer, and when ctx ends; the report then has
+// the finished part. A wrong or missing answer is no error: Report.Failed tells, and no load
+// follows.
 func Run(ctx context.Context, c Config) (Report, error) {
-	r, report, err := begin(ctx, c)
+	r, report, err := beginRun(ctx, c)
 	for i := 0; err == nil && i < len(r.Loads) && !report.Failed(); i++ {
 		var stages []Stage
 		stages, err = r.runLoad(ctx, &r.Loads[i])
@@ -239,15 +242,15 @@ type run struct {
 	settleWithin time.Duration
 }
 
-// begin validates a configuration, measures the machine and makes the cards of a run. It fails like
-// Run.
-func begin(ctx context.Context, c Config) (*run, Report, error) {
+// beginRun validates a configuration, measures the machine and makes the cards of a run. It fails
+// like Run.
+func beginRun(ctx context.Context, c Config) (*run, Report, error) {
 	report := Report{Machine: describeMachine()}
 	if err := c.Validate(); err != nil {
 		return nil, report, err
 	}
 	r := newRun(c)
-	err := r.probe()
+	err := r.probePorts()
 	if err == nil {
 		err = r.measureMachine(ctx, &report)
 	}
@@ -268,20 +271,20 @@ func newRun(c Config) *run {
 	return r
 }
 
-// probe sends the card network's port an authorization for a card that no server has. It fails
+// probePorts sends the card network's port an authorization for a card that no server has. It fails
 // unless the answer is a decision on it, so that a wrong address or secret is told at once.
-func (r *run) probe() error {
+func (r *run) probePorts() error {
 	c := newWire(r.Target.Network, r.Target.Authorities)
 	defer c.close()
 	c.bearer = r.Target.Secret
 	s := swipe{id: []byte("bench-probe-" + r.id), token: unissuedToken, cents: leastCents, currency: "USD"}
-	status, answer, err := c.send("POST", authorizations, s.appendBody(nil))
+	status, answer, err := c.sendRequest("POST", authorizations, s.appendBody(nil))
 	if err != nil {
 		return fmt.Errorf("bench: the card network's port at %s does not answer: %w", r.Target.Network, err)
 	}
 	if status != 200 || string(textField(answer, "id")) != string(s.id) || textField(answer, "decision") == nil {
 		return fmt.Errorf("bench: the card network's port at %s answered %d %s, want a decision: "+
-			"look at the address and the secret", r.Target.Network, status, quote(answer))
+			"look at the address and the secret", r.Target.Network, status, quoteBody(answer))
 	}
 	return nil
 }
@@ -292,19 +295,19 @@ func (r *run) runLoad(ctx context.Context, l *Load) ([]Stage, error) {
 	r.killing = l.Kill
 	r.killed.Store(false)
 	r.cards.openBounds()
-	before := r.usage()
+	before := r.measureUsage()
 	streams, took, err := r.runStreams(ctx, l)
 	stages := r.collectStages(l, streams)
 	first := &stages[0]
 	if took > 0 {
 		first.addFigure("kill -9 to first correct swipe", took.Seconds(), "s")
 	}
-	if err == nil && !slices.ContainsFunc(stages, Stage.failed) {
+	if err == nil && !slices.ContainsFunc(stages, Stage.hasFailed) {
 		began := time.Now()
-		err = r.settle(ctx, stages)
+		err = r.awaitSettled(ctx, stages)
 		first.addFigure("until the dollars add up", time.Since(began).Seconds(), "s")
 	}
-	first.addUsage(before, r.usage(), stages)
+	first.addUsage(before, r.measureUsage(), stages)
 	first.addBacklog()
 	return stages, err
 }

@@ -63,7 +63,7 @@ func TestEveryKind(t *testing.T) {
 		}
 		require.Equal(t, s.Stream.Rate == 0, s.Measures[0].OfEmpty > 0)
 	}
-	require.Contains(t, r.Stages[0].remarks(), "most decisions in the backlog: 5")
+	require.Contains(t, r.Stages[0].listRemarks(), "most decisions in the backlog: 5")
 
 	text, err := json.Marshal(&r)
 	require.NoError(t, err)
@@ -95,9 +95,9 @@ func TestALieIsFound(t *testing.T) {
 			if c.kind == Authorize && c.path == "/api/treasury" {
 				config.Loads[0].Duration = 20 * time.Millisecond
 			}
-			r, _, err := begin(t.Context(), config)
+			r, _, err := beginRun(t.Context(), config)
 			require.NoError(t, err)
-			f.alter(func() {
+			f.alterFields(func() {
 				f.lie = func(path, answer string) string {
 					if strings.HasPrefix(path, c.path) {
 						return strings.Replace(answer, c.from, c.to, 1)
@@ -130,9 +130,9 @@ func TestAStallIsChargedToAllThatWereDue(t *testing.T) {
 		}
 	}
 	warmUp := s.from.Sub(s.began)
-	require.GreaterOrEqual(t, late+s.unsent(s.until), int64((stall-stall/3-warmUp)/time.Millisecond)-1)
+	require.GreaterOrEqual(t, late+s.countUnsent(s.until), int64((stall-stall/3-warmUp)/time.Millisecond)-1)
 	due := int64(s.until.Sub(s.began) / time.Millisecond)
-	require.InDelta(t, due, s.next+s.unsent(s.until), 1)
+	require.InDelta(t, due, s.next+s.countUnsent(s.until), 1)
 }
 
 // In a closed loop each connection has one request under way.
@@ -150,7 +150,7 @@ func TestAClosedLoopHasOneRequestUnderWayOnEachConnection(t *testing.T) {
 	})}})
 	streams, _, err := r.runStreams(t.Context(), &Load{Streams: []Stream{{emptyRequests, 3, 0}}, Duration: time.Millisecond})
 	require.NoError(t, err)
-	require.False(t, r.collectStages(&Load{}, streams)[0].failed())
+	require.False(t, r.collectStages(&Load{}, streams)[0].hasFailed())
 	require.GreaterOrEqual(t, most, 3)
 }
 
@@ -171,12 +171,12 @@ func TestARunEndsWithItsContext(t *testing.T) {
 // A server that does not answer is a failure; one without a decision is not.
 func TestMissingAnswersFail(t *testing.T) {
 	f := newFakeServer(t)
-	r, report, err := begin(t.Context(), f.config(t, "authorize:2"))
+	r, report, err := beginRun(t.Context(), f.config(t, "authorize:2"))
 	require.NoError(t, err)
-	f.alter(func() { f.away = 5 })
+	f.alterFields(func() { f.away = 5 })
 	stages, err := r.runLoad(t.Context(), &r.Loads[0])
 	require.NoError(t, err)
-	require.False(t, stages[0].failed(), "%+v", stages[0])
+	require.False(t, stages[0].hasFailed(), "%+v", stages[0])
 	require.EqualValues(t, 5, stages[0].Outcomes["503"])
 
 	r.Target.Network = "http://127.0.0.1:1"
@@ -202,7 +202,7 @@ type fakeKill struct {
 	kills int
 }
 
-func (k *fakeKill) Kill() error  { k.kills++; k.f.alter(func() { k.f.away = 30 }); return nil }
+func (k *fakeKill) Kill() error  { k.kills++; k.f.alterFields(func() { k.f.away = 30 }); return nil }
 func (k *fakeKill) Start() error { return nil }
 
 // A kill is measured until the first correct swipe. Attempts meanwhile are no failure.
@@ -223,16 +223,16 @@ func TestAKillIsMeasured(t *testing.T) {
 // An approval that the server has lost by its restart is found by the dollars.
 func TestALostApprovalIsFoundAfterAKill(t *testing.T) {
 	owner := &tenant{deposited: 1000}
-	owner.book(-100, right, true)
-	owner.book(-10, missing, true)
-	owner.book(-1, undecided, true)
-	least, most := owner.expected()
+	owner.bookSwipe(-100, right, true)
+	owner.bookSwipe(-10, missing, true)
+	owner.bookSwipe(-1, undecided, true)
+	least, most := owner.expectedBalance()
 	require.Equal(t, []int64{889, 900}, []int64{least, most})
-	owner.book(50, missing, true)
-	least, most = owner.expected()
+	owner.bookSwipe(50, missing, true)
+	least, most = owner.expectedBalance()
 	require.Equal(t, []int64{889, 950}, []int64{least, most})
-	owner.book(-1, undecided, false)
-	least, _ = owner.expected()
+	owner.bookSwipe(-1, undecided, false)
+	least, _ = owner.expectedBalance()
 	require.EqualValues(t, 889, least)
 }
 
@@ -241,11 +241,11 @@ func TestALostApprovalIsFoundAfterAKill(t *testing.T) {
 func TestWhatACardMayShow(t *testing.T) {
 	c := &card{id: "c"}
 	answer := func(cents string) []byte { return []byte(`{"id":"c","monthlyLimitUsdCents":` + cents + `}`) }
-	require.Empty(t, c.judge(200, answer("499999999998"), 1, 2))
-	require.NotEmpty(t, c.judge(200, answer("500000000000"), 1, 2))
-	require.NotEmpty(t, c.judge(200, answer("499999999997"), 1, 2))
-	require.NotEmpty(t, c.judge(500, answer("499999999998"), 1, 2))
-	require.NotEmpty(t, c.judge(200, []byte(`{}`), 1, 2))
+	require.Empty(t, c.judgeAnswer(200, answer("499999999998"), 1, 2))
+	require.NotEmpty(t, c.judgeAnswer(200, answer("500000000000"), 1, 2))
+	require.NotEmpty(t, c.judgeAnswer(200, answer("499999999997"), 1, 2))
+	require.NotEmpty(t, c.judgeAnswer(500, answer("499999999998"), 1, 2))
+	require.NotEmpty(t, c.judgeAnswer(200, []byte(`{}`), 1, 2))
 }
 
 // Two servers are measured in turns; an other without REST gets the swipes of this one's cards.
@@ -275,7 +275,7 @@ func TestRatiosHaveASpread(t *testing.T) {
 	x = Ratio{This: []float64{2, 0}, Other: []float64{1, 3}}
 	x.setSpread()
 	require.Zero(t, x.Median, "a round is not known")
-	require.Zero(t, median(nil))
+	require.Zero(t, medianOf(nil))
 }
 
 // reportOfTwo is a report of two requests, of 100 and 300 µs.
@@ -303,7 +303,7 @@ func TestTheArithmeticOfAReport(t *testing.T) {
 	require.InEpsilon(t, 2, m.P50OfFloor, 0.01)
 	require.InEpsilon(t, 6, m.P99OfFloor, 0.01)
 	require.Equal(t, []string{"processor time per answer: 1000 µs, 20 of floor", "written to the disk per answer: 4.1 bytes",
-		"most decisions in the backlog: 20", "growth of the backlog in the second half: 0 /s", "outcomes: "}, r.Stages[0].remarks())
+		"most decisions in the backlog: 20", "growth of the backlog in the second half: 0 /s", "outcomes: "}, r.Stages[0].listRemarks())
 	require.Zero(t, roundDigits(0))
 	require.EqualValues(t, -1235, roundDigits(-1234.5))
 	require.EqualValues(t, 40, slopeOf([]float64{0.25, 0.5}, []float64{10, 20}))
@@ -340,7 +340,7 @@ func TestAWireKeepsItsConnection(t *testing.T) {
 		if i == 3 {
 			w.used = w.used.Add(-maxIdle - time.Second)
 		}
-		status, answer, err := w.send("POST", "/", []byte(body))
+		status, answer, err := w.sendRequest("POST", "/", []byte(body))
 		require.NoError(t, err)
 		require.Equal(t, 200, status)
 		require.Equal(t, body, string(answer))
@@ -357,7 +357,7 @@ func TestRequestsOverTLS(t *testing.T) {
 	trusted.AddCert(authority.Certificate())
 	for authorities, good := range map[*x509.CertPool]bool{trusted: true, x509.NewCertPool(): false} {
 		w := newWire(base, authorities)
-		status, _, err := w.send("GET", "/", nil)
+		status, _, err := w.sendRequest("GET", "/", nil)
 		require.Equal(t, good, err == nil && status == 200, "%v", err)
 		w.close()
 	}
@@ -368,7 +368,7 @@ func TestRequestsOverTLS(t *testing.T) {
 func TestRateLimitsAreNamed(t *testing.T) {
 	w := newWire(serve(t, func(ctx *fasthttp.RequestCtx) { ctx.SetStatusCode(429) }), nil)
 	defer w.close()
-	require.ErrorIs(t, w.call("GET", "/", nil, nil), ErrLimited)
+	require.ErrorIs(t, w.callJSON("GET", "/", nil, nil), ErrLimited)
 }
 
 func FuzzFields(f *testing.F) {

@@ -21,26 +21,26 @@ type Ratio struct {
 	Most   float64   `json:"most"`
 }
 
-// Compare runs the only load of c against c.Target and other in turns: this, other, other, this, and
-// so on for so many rounds, so that a drift of the machine counts for both. An other without REST
-// gets the swipes of this server's cards, and its dollars are not compared. It fails like Run.
+// Compare runs the only load of c against c.Target and other in turns: this, other, other, this,
+// and so on for so many rounds, so that a drift of the machine counts for both. An other without
+// REST gets the swipes of this server's cards, and its dollars are not compared. It fails like Run.
 func Compare(ctx context.Context, c Config, other Target, rounds int) (Report, error) {
 	if rounds < 1 || rounds > MaxRounds || len(c.Loads) != 1 || c.Loads[0].Kill {
 		return Report{}, fmt.Errorf("bench: a comparison has from 1 to %d rounds of one load that kills no server", MaxRounds)
 	}
 	both := [2]*run{}
-	this, report, err := begin(ctx, c)
+	this, report, err := beginRun(ctx, c)
 	if err != nil {
 		return report, err
 	}
 	c.Target = other
 	both[0], both[1] = this, newRun(c)
 	if other.REST == "" {
-		both[1].cards = this.cards.shared()
+		both[1].cards = this.cards.shareCards()
 	} else {
 		both[1].cards, err = both[1].makePortfolio(ctx)
 	}
-	if err = errors.Join(err, both[1].probe()); err != nil {
+	if err = errors.Join(err, both[1].probePorts()); err != nil {
 		return report, fmt.Errorf("the other server: %w", err)
 	}
 	stages := [2][][]Stage{}
@@ -103,11 +103,11 @@ func (x *Ratio) setSpread() {
 		}
 		all = append(all, ratio)
 	}
-	x.Median, x.Least, x.Most = median(all), slices.Min(all), slices.Max(all)
+	x.Median, x.Least, x.Most = medianOf(all), slices.Min(all), slices.Max(all)
 }
 
-// median returns the middle value, or the mean of both middle values; 0 of none.
-func median(values []float64) float64 {
+// medianOf returns the middle value, or the mean of both middle values; 0 of none.
+func medianOf(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
 		return 0

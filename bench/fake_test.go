@@ -119,8 +119,8 @@ func (f *fakeServer) answer(ctx *fasthttp.RequestCtx) {
 	ctx.SetBodyString(text)
 }
 
-// alter changes a field of the fake server under its lock.
-func (f *fakeServer) alter(change func()) {
+// alterFields changes fields of the fake server under its lock.
+func (f *fakeServer) alterFields(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()

@@ -14,7 +14,7 @@ const probeEvery = time.Millisecond // while a killed server is away
 // killWithin.
 func (w *worker) killAndWait(ctx context.Context, after time.Duration) (time.Duration, error) {
 	defer w.close()
-	if pause(ctx, after) != nil {
+	if pauseFor(ctx, after) != nil {
 		return 0, nil
 	}
 	began := time.Now()
@@ -28,7 +28,7 @@ func (w *worker) killAndWait(ctx context.Context, after time.Duration) (time.Dur
 	}
 	for ctx.Err() == nil {
 		s := w.nextSwipe()
-		if w.authorize(0, time.Now(), &s) == right {
+		if w.sendAuthorization(0, time.Now(), &s) == right {
 			return time.Since(began), nil
 		}
 		if time.Since(began) > killWithin {

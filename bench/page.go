@@ -18,7 +18,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 const (
 	plotWidth, plotHeight = 640.0, 240.0
 	plotLeft, plotBottom  = 70.0, 26.0
-	nines                 = 5.0 // of the percentile axis, which ends at 99.999
+	nines                 = 5.0 // the percentile axis has them, up to 99.999
 )
 
 // plot is a drawing with its labels.
@@ -136,7 +136,7 @@ func (r *Report) WriteHTML(out io.Writer) error {
 	var sections []section
 	for i := range r.Stages {
 		s := &r.Stages[i]
-		of := section{Name: s.Name, Remarks: s.remarks(), Plots: []plot{s.percentilePlot(),
+		of := section{Name: s.Name, Remarks: s.listRemarks(), Plots: []plot{s.percentilePlot(),
 			s.timePlot("answers a second", func(m *Moment) (float64, bool) { return m.PerSecond, true })}}
 		backlog := s.timePlot("decisions in the backlog", func(m *Moment) (v float64, told bool) {
 			v, told = m.Gauges[backlogGauge]
@@ -147,6 +147,6 @@ func (r *Report) WriteHTML(out io.Writer) error {
 		}
 		sections = append(sections, of)
 	}
-	return pageTemplate.Execute(out, map[string]any{"Title": r.Title, "Machine": r.yardsticks(), "Tables": r.tables(),
+	return pageTemplate.Execute(out, map[string]any{"Title": r.Title, "Machine": r.listYardsticks(), "Tables": r.resultTables(),
 		"Failure": r.Failure(), "Sections": sections})
 }

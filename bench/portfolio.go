@@ -18,7 +18,7 @@ const (
 	settlePause     = 50 * time.Millisecond
 	takenBackWithin = time.Second // until the server reverses a swipe that timed out
 	plentyCents     = 500_000_000_000
-	skew            = 1.1 // of the Zipf distribution
+	skew            = 1.1 // the exponent of the Zipf distribution
 )
 
 // tenant is a workspace of the run.
@@ -31,10 +31,10 @@ type tenant struct {
 	asked     atomic.Int64 // cents of the swipes sent since then
 }
 
-// book books cents that a message adds to the available amount: when the answer was right, and
+// bookSwipe books cents that a message adds to the available amount: when the answer was right, and
 // perhaps when there was none. A swipe without a decision is taken back, unless a kill comes first
 // (unsettled).
-func (t *tenant) book(cents int64, is verdict, unsettled bool) {
+func (t *tenant) bookSwipe(cents int64, is verdict, unsettled bool) {
 	switch {
 	case is == right:
 		t.moved.Add(cents)
@@ -44,14 +44,14 @@ func (t *tenant) book(cents int64, is verdict, unsettled bool) {
 	}
 }
 
-// expected returns the bounds of the available amount.
-func (t *tenant) expected() (least, most int64) {
+// expectedBalance returns the bounds of the available amount.
+func (t *tenant) expectedBalance() (least, most int64) {
 	most = t.deposited + t.moved.Load()
 	return most - t.doubtful.Load(), most
 }
 
-// card is a card of a tenant. Update n sets a monthly limit of plentyCents less n cents; update 0 is
-// the issue of the card.
+// card is a card of a tenant. Update n sets a monthly limit of plentyCents less n cents; update 0
+// is the issue of the card.
 type card struct {
 	id, token   string
 	tenant      *tenant
@@ -76,7 +76,7 @@ func (r *run) makePortfolio(ctx context.Context) (*portfolio, error) {
 	p := &portfolio{tenants: make([]*tenant, r.Workspaces), cards: make([]*card, r.Cards)}
 	session := newWire(r.Target.REST, r.Target.Authorities)
 	defer session.close()
-	if err := session.call("POST", "/api/dashboard/signup", object{"password": "bench-" + rand.Text(),
+	if err := session.callJSON("POST", "/api/dashboard/signup", object{"password": "bench-" + rand.Text(),
 		"email": "bench-" + r.id + "-" + strings.ToLower(rand.Text()[:8]) + "@example.com"}, nil); err != nil {
 		return nil, err
 	}
@@ -112,13 +112,13 @@ func (r *run) makePortfolio(ctx context.Context) (*portfolio, error) {
 // if not 0. It fails like call.
 func makeTenant(c *wire, name string, cents int64) (*tenant, error) {
 	var made struct{ Workspace struct{ ID string } }
-	if err := c.call("POST", "/api/workspaces", object{"name": name}, &made); err != nil {
+	if err := c.callJSON("POST", "/api/workspaces", object{"name": name}, &made); err != nil {
 		return nil, err
 	}
 	t := &tenant{id: made.Workspace.ID, deposited: cents}
 	var key struct{ Secret string }
 	scopes := []string{"read:treasury", "write:treasury", "read:cards", "write:cards"}
-	if err := c.call("POST", "/api/auth/keys", object{"label": "bench", "scopes": scopes}, &key,
+	if err := c.callJSON("POST", "/api/auth/keys", object{"label": "bench", "scopes": scopes}, &key,
 		"X-Workspace-Id", t.id); err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func makeTenant(c *wire, name string, cents int64) (*tenant, error) {
 	defer func() { c.cookie, c.bearer = cookie, "" }()
 	c.cookie, c.bearer = "", t.key
 	deposit := object{"source": "bank_fiat", "rail": "fednow", "amountUsdCents": cents}
-	return t, c.call("POST", "/api/treasury/deposits", deposit, nil, "Idempotency-Key", newUUID())
+	return t, c.callJSON("POST", "/api/treasury/deposits", deposit, nil, "Idempotency-Key", newUUID())
 }
 
 // newUUID makes a random UUID (version 4).
@@ -151,12 +151,12 @@ func issueCard(c *wire, t *tenant, rules object) (*card, error) {
 	var issued struct {
 		Card struct{ ID, PartnerCardToken string }
 	}
-	err := c.call("POST", "/api/cards", body, &issued)
+	err := c.callJSON("POST", "/api/cards", body, &issued)
 	return &card{id: issued.Card.ID, token: issued.Card.PartnerCardToken, tenant: t}, err
 }
 
-// issueDeclines issues the cards that must decline: frozen, terminated, restricted, with a low limit,
-// and without dollars. It fails when the server refuses one.
+// issueDeclines issues the cards that must decline: frozen, terminated, restricted, with a low
+// limit, and without dollars. It fails when the server refuses one.
 func (p *portfolio) issueDeclines(session *wire) error {
 	poor, err := makeTenant(session, "Bench without dollars", 0)
 	if err != nil {
@@ -177,7 +177,7 @@ func (p *portfolio) issueDeclines(session *wire) error {
 	} {
 		c, err := issueCard(session, d.owner, d.rules)
 		if err == nil && d.state != "" {
-			err = session.call("PATCH", "/api/cards/"+c.id, object{"state": d.state}, nil)
+			err = session.callJSON("PATCH", "/api/cards/"+c.id, object{"state": d.state}, nil)
 		}
 		if err != nil {
 			return err
@@ -187,9 +187,9 @@ func (p *portfolio) issueDeclines(session *wire) error {
 	return nil
 }
 
-// shared returns the same cards with workspaces whose sums are separate: a server without REST gets
-// the swipes of another's cards.
-func (p *portfolio) shared() *portfolio {
+// shareCards returns the same cards with workspaces whose sums are separate: a server without REST
+// gets the swipes of another's cards.
+func (p *portfolio) shareCards() *portfolio {
 	s := &portfolio{declines: p.declines}
 	for range p.tenants {
 		s.tenants = append(s.tenants, &tenant{})
@@ -200,8 +200,8 @@ func (p *portfolio) shared() *portfolio {
 	return s
 }
 
-// picker returns a function that picks the next card by a spread.
-func (p *portfolio) picker(spread string, random *mathrand.Rand) func() *card {
+// newPicker returns a function that picks the next card by a spread.
+func (p *portfolio) newPicker(spread string, random *mathrand.Rand) func() *card {
 	switch spread {
 	case SpreadCard:
 		return func() *card { return p.cards[0] }
@@ -215,15 +215,16 @@ func (p *portfolio) picker(spread string, random *mathrand.Rand) func() *card {
 	return func() *card { return p.cards[zipf.Uint64()] }
 }
 
-// settle waits until every workspace has its expected balance, and marks the first stage with a
-// difference. Without a REST address it compares nothing. It fails when the server does not answer.
-func (r *run) settle(ctx context.Context, stages []Stage) error {
+// awaitSettled waits until every workspace has its expected balance, and marks the first stage with
+// a difference. Without a REST address it compares nothing. It fails when the server does not
+// answer.
+func (r *run) awaitSettled(ctx context.Context, stages []Stage) error {
 	if r.Target.REST == "" {
 		return nil
 	}
 	for _, s := range stages {
 		if s.Outcomes["timeout"] > 0 {
-			if err := pause(ctx, takenBackWithin); err != nil {
+			if err := pauseFor(ctx, takenBackWithin); err != nil {
 				return err
 			}
 		}
@@ -232,7 +233,7 @@ func (r *run) settle(ctx context.Context, stages []Stage) error {
 	return r.forEach(ctx, len(r.cards.tenants), func(c *wire, i int) error {
 		t := r.cards.tenants[i]
 		has, err := r.awaitDollars(ctx, c, t)
-		if least, most := t.expected(); err == nil && (has < least || has > most) {
+		if least, most := t.expectedBalance(); err == nil && (has < least || has > most) {
 			mu.Lock()
 			defer mu.Unlock()
 			stages[0].Wrong = fmt.Sprintf("GET /api/treasury of %s shows %d cents available, want %d to %d; %s", t.id, has,
@@ -245,23 +246,23 @@ func (r *run) settle(ctx context.Context, stages []Stage) error {
 // openBounds starts the bounds for reads of treasuries.
 func (p *portfolio) openBounds() {
 	for _, t := range p.tenants {
-		least, most := t.expected()
+		least, most := t.expectedBalance()
 		t.before = most
 		t.asked.Store(most - least)
 	}
 }
 
-// awaitDollars waits until a workspace has its expected balance and returns the balance. It gives up
-// when the balance has not changed for settleWithin. It retries while the server cannot answer, and
-// fails with its last error, with ErrLimited and when ctx ends.
+// awaitDollars waits until a workspace has its expected balance and returns the balance. It gives
+// up when the balance has not changed for settleWithin. It retries while the server cannot answer,
+// and fails with its last error, with ErrLimited and when ctx ends.
 func (r *run) awaitDollars(ctx context.Context, c *wire, t *tenant) (has int64, err error) {
 	c.bearer = t.key
-	least, most := t.expected()
+	least, most := t.expectedBalance()
 	for last, since := int64(-1), time.Now(); ; last = has {
-		err = c.call("GET", "/api/treasury", nil, nil)
+		err = c.callJSON("GET", "/api/treasury", nil, nil)
 		if told := false; err == nil {
 			if has, told = availableDollars(c.response.Body()); !told {
-				return 0, fmt.Errorf("bench: GET /api/treasury shows no dollars: %s", quote(c.response.Body()))
+				return 0, fmt.Errorf("bench: GET /api/treasury shows no dollars: %s", quoteBody(c.response.Body()))
 			}
 		}
 		if err == nil && has >= least && has <= most || err == ErrLimited {
@@ -273,14 +274,14 @@ func (r *run) awaitDollars(ctx context.Context, c *wire, t *tenant) (has int64, 
 		if time.Since(since) > r.settleWithin {
 			return has, err
 		}
-		if err := pause(ctx, settlePause); err != nil {
+		if err := pauseFor(ctx, settlePause); err != nil {
 			return has, err
 		}
 	}
 }
 
-// pause waits for d. It fails only when ctx ends first.
-func pause(ctx context.Context, d time.Duration) error {
+// pauseFor waits for d. It fails only when ctx ends first.
+func pauseFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

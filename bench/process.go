@@ -27,7 +27,7 @@ func (r *run) readGauges() (map[string]float64, error) {
 	if r.admin == nil {
 		return nil, nil
 	}
-	if err := r.admin.call("GET", "/metrics", nil, nil); err != nil {
+	if err := r.admin.callJSON("GET", "/metrics", nil, nil); err != nil {
 		return nil, err
 	}
 	found := map[string]float64{}
@@ -46,15 +46,15 @@ func (r *run) readGauges() (map[string]float64, error) {
 	return found, nil
 }
 
-// usage is what a process has used so far.
+// measureUsage is what a process has used so far.
 type usage struct {
 	processor time.Duration // user and system
 	written   int64         // bytes to the disk
 }
 
-// usage reads the usage of the server's process from /proc. It is zero when the process is not
-// known, or of another user.
-func (r *run) usage() (u usage) {
+// measureUsage reads the usage of the server's process from /proc. It is zero when the process is
+// not known, or of another user.
+func (r *run) measureUsage() (u usage) {
 	if r.Target.Process == nil {
 		return u
 	}
@@ -82,7 +82,7 @@ func (r *run) usage() (u usage) {
 // addUsage adds the usage of the server between two times, for each answer. It includes the work
 // after the load until the dollars add up. A process that was started anew in between has none.
 func (s *Stage) addUsage(before, after usage, stages []Stage) {
-	n := float64(answered(stages))
+	n := float64(countAnswered(stages))
 	if after.processor > before.processor && before.processor > 0 && n > 0 {
 		s.addFigure(processorFigure, toMicros(int64(after.processor-before.processor))/n, "µs")
 	}

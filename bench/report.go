@@ -88,7 +88,7 @@ func (s *Stage) addFigure(name string, value float64, unit string) {
 	s.Figures = append(s.Figures, Figure{Name: name, Value: roundDigits(value), Unit: unit})
 }
 
-func (s Stage) failed() bool { return s.Wrong != "" || s.Outcomes[noAnswer] > 0 }
+func (s Stage) hasFailed() bool { return s.Wrong != "" || s.Outcomes[noAnswer] > 0 }
 
 // Failed reports whether an answer or a sum was wrong, or an answer missing.
 func (r *Report) Failed() bool { return r.Failure() != "" }
@@ -111,8 +111,8 @@ func (r *Report) Failure() string {
 
 func toMicros(nanos int64) float64 { return float64(nanos) / float64(time.Microsecond) }
 
-// percentile returns a percentile of a histogram of nanoseconds in microseconds.
-func percentile(h *hdrhistogram.Histogram, p float64) float64 {
+// percentileOf returns a percentile of a histogram of nanoseconds in microseconds.
+func percentileOf(h *hdrhistogram.Histogram, p float64) float64 {
 	return roundDigits(toMicros(h.ValueAtPercentile(p)))
 }
 
@@ -127,11 +127,11 @@ func roundDigits(v float64) float64 {
 
 // newMeasure summarises a histogram of nanoseconds as a rate and percentiles.
 func newMeasure(name string, h *hdrhistogram.Histogram, undecided int64, seconds float64) Measure {
-	m := Measure{Name: name, Count: h.TotalCount(), Undecided: undecided, P50Micros: percentile(h, 50),
-		P99Micros: percentile(h, 99), P999Micros: percentile(h, 99.9), MaxMicros: roundDigits(toMicros(h.Max()))}
+	m := Measure{Name: name, Count: h.TotalCount(), Undecided: undecided, P50Micros: percentileOf(h, 50),
+		P99Micros: percentileOf(h, 99), P999Micros: percentileOf(h, 99.9), MaxMicros: roundDigits(toMicros(h.Max()))}
 	m.PerSecond = ratioOf(float64(m.Count-undecided), seconds)
 	for _, p := range curvePercentiles {
-		m.Curve = append(m.Curve, Point{p, percentile(h, p)})
+		m.Curve = append(m.Curve, Point{p, percentileOf(h, p)})
 	}
 	return m
 }
@@ -200,8 +200,9 @@ func formatRatio(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// tables are the figures of the report as cells, a table for the measures and one for the ratios.
-func (r *Report) tables() [][][]string {
+// resultTables are the figures of the report as cells, a table for the measures and one for the
+// ratios.
+func (r *Report) resultTables() [][][]string {
 	measures := [][]string{{"stage", "request", "/s", "of empty", "p50", "p99", "p99.9", "max", "p50 of floor",
 		"p99 of floor"}}
 	for _, s := range r.Stages {
@@ -217,13 +218,13 @@ func (r *Report) tables() [][][]string {
 	ratios := [][]string{{"this / other", "median", "least", "most", "this", "other"}}
 	for _, x := range r.Ratios {
 		ratios = append(ratios, []string{x.Figure, formatRatio(x.Median), formatRatio(x.Least), formatRatio(x.Most),
-			formatNumber(median(x.This)), formatNumber(median(x.Other))})
+			formatNumber(medianOf(x.This)), formatNumber(medianOf(x.Other))})
 	}
 	return [][][]string{measures, ratios}
 }
 
-// remarks are the figures and outcomes of a stage, a line each.
-func (s *Stage) remarks() []string {
+// listRemarks are the figures and outcomes of a stage, a line each.
+func (s *Stage) listRemarks() []string {
 	var lines []string
 	for _, f := range s.Figures {
 		line := strings.TrimSpace(fmt.Sprintf("%s: %s %s", f.Name, formatNumber(f.Value), f.Unit))
@@ -242,8 +243,8 @@ func (s *Stage) remarks() []string {
 	return append(lines, "outcomes: "+strings.Join(outcomes, ", "))
 }
 
-// yardsticks describes the machine and its speed, a line each.
-func (r *Report) yardsticks() []string {
+// listYardsticks describes the machine and its speed, a line each.
+func (r *Report) listYardsticks() []string {
 	m, y := r.Machine, &r.Yardstick
 	lines := []string{fmt.Sprintf("%s, %d cores, %d MiB, %s, %s", m.CPU, m.Cores, m.MemoryBytes>>20, m.Kernel, m.Go)}
 	if y.SyncP50Micros > 0 {
@@ -260,10 +261,10 @@ func (r *Report) yardsticks() []string {
 // WriteText writes the report as plain text. It fails with out's error.
 func (r *Report) WriteText(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, line := range r.yardsticks() {
+	for _, line := range r.listYardsticks() {
 		fmt.Fprintln(w, line)
 	}
-	for _, table := range r.tables() {
+	for _, table := range r.resultTables() {
 		fmt.Fprintln(w)
 		for _, row := range table {
 			fmt.Fprintln(w, strings.Join(row, "\t"))
@@ -272,9 +273,9 @@ func (r *Report) WriteText(out io.Writer) error {
 	fmt.Fprintln(w)
 	for i := range r.Stages {
 		fmt.Fprintln(w, r.Stages[i].Name)
-		for _, line := range r.Stages[i].remarks() {
+		for _, line := range r.Stages[i].listRemarks() {
 			fmt.Fprintln(w, "  "+line)
 		}
 	}
-	return w.Flush() // it keeps the first error of out
+	return w.Flush() // the first error of out
 }

@@ -17,7 +17,7 @@ const (
 	momentsPerLoad = 120                    // points of a plot over time
 	shortestMoment = 100 * time.Millisecond
 	pauseOnFailure = 5 * time.Millisecond
-	killedPause    = 20 * time.Millisecond // of a connection whose server is down
+	killedPause    = 20 * time.Millisecond // between attempts while the server is down
 	killWithin     = 5 * time.Minute       // from a kill to the first correct swipe
 )
 
@@ -61,9 +61,9 @@ type stream struct {
 	wrong     string // the first wrong answer
 }
 
-// record adds a request to the outcomes and, unless it was due during the warm-up, its latency. A
-// request without a decision does not count in the rate.
-func (s *stream) record(step int, due time.Time, decided bool, outcome []byte) {
+// recordOutcome adds a request to the outcomes and, unless it was due during the warm-up, its
+// latency. A request without a decision does not count in the rate.
+func (s *stream) recordOutcome(step int, due time.Time, decided bool, outcome []byte) {
 	took := time.Since(due)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,13 +95,13 @@ func (s *stream) markWrong(text string) {
 	}
 }
 
-// sample returns the moment since the last sample and begins the next one.
-func (s *stream) sample(now time.Time, interval time.Duration) Moment {
+// takeSample returns the moment since the last sample and begins the next one.
+func (s *stream) takeSample(now time.Time, interval time.Duration) Moment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := Moment{AtSeconds: roundDigits(now.Sub(s.from).Seconds()),
 		PerSecond: ratioOf(float64(s.decided), interval.Seconds()),
-		P50Micros: percentile(s.moment, 50), P99Micros: percentile(s.moment, 99)}
+		P50Micros: percentileOf(s.moment, 50), P99Micros: percentileOf(s.moment, 99)}
 	s.moment.Reset()
 	s.decided = 0
 	return m
@@ -139,8 +139,8 @@ func (p *pace) nextDue(ctx context.Context) (due time.Time, ok bool) {
 	}
 }
 
-// unsent returns how many requests were due before a time and not sent.
-func (p *pace) unsent(at time.Time) int64 {
+// countUnsent returns how many requests were due before a time and not sent.
+func (p *pace) countUnsent(at time.Time) int64 {
 	if p.period == 0 || at.Before(p.began) {
 		return 0
 	}
@@ -158,7 +158,7 @@ type worker struct {
 	prefix        string       // begins the ids of its messages
 	ids           uint64
 	id, body      []byte
-	status        []byte        // of the last answer, as text
+	status        []byte        // the last answer's, as text
 	patience      time.Duration // pause after an attempt while the server is down
 }
 
@@ -170,7 +170,7 @@ func (r *run) newWorker(s *stream, index int, spread string) *worker {
 		prefix: fmt.Sprintf("%s-%d-", r.id, r.workers), patience: killedPause}
 	w.network.bearer = r.Target.Secret
 	if r.cards != nil {
-		w.card = r.cards.picker(spread, w.random)
+		w.card = r.cards.newPicker(spread, w.random)
 	}
 	return w
 }
@@ -200,15 +200,15 @@ const (
 // auditAdvice is what a user does about a server whose answers or sums are wrong.
 const auditAdvice = "run `purser audit` on the server's data directory, and repeat the run with the same --seed"
 
-// exchange sends the worker's body as a request that was due at a time, and records and judges the
-// answer. want returns what is wanted in words when the answer is another, else "".
-func (w *worker) exchange(c *wire, step int, due time.Time, method, path string,
+// sendAndJudge sends the worker's body as a request that was due at a time, and records and judges
+// the answer. want returns what is wanted in words when the answer is another, else "".
+func (w *worker) sendAndJudge(c *wire, step int, due time.Time, method, path string,
 	want func(status int, answer []byte) string) verdict {
 	body := w.body
 	if method == "GET" {
 		body = nil
 	}
-	status, answer, err := c.send(method, path, body)
+	status, answer, err := c.sendRequest(method, path, body)
 	killed := w.run.killed.Load()
 	outcome := textField(answer, "reason")
 	if outcome == nil || c == w.rest {
@@ -229,10 +229,10 @@ func (w *worker) exchange(c *wire, step int, due time.Time, method, path string,
 		if wanted := want(status, answer); wanted != "" {
 			is = wrong
 			w.stream.markWrong(fmt.Sprintf("%s %s answered %d %s, want %s; the request was %s; %s", method, path, status,
-				quote(answer), wanted, c.lastRequest(), auditAdvice))
+				quoteBody(answer), wanted, c.lastRequest(), auditAdvice))
 		}
 	}
-	w.stream.record(step, due, is == right, outcome)
+	w.stream.recordOutcome(step, due, is == right, outcome)
 	return is
 }
 
@@ -246,8 +246,8 @@ func isUndecided(outcome []byte) bool {
 	return false
 }
 
-// runStreams runs the streams of a load at the same time. The first wrong answer ends all of them. A
-// load that kills ends with the first correct swipe, and took is the time from the kill to it. It
+// runStreams runs the streams of a load at the same time. The first wrong answer ends all of them.
+// A load that kills ends with the first correct swipe, and took is the time from the kill to it. It
 // fails when ctx ends, and when the killed server does not come back.
 func (r *run) runStreams(whole context.Context, l *Load) (streams []*stream, took time.Duration, err error) {
 	ctx, stop := context.WithCancel(whole)
@@ -326,7 +326,7 @@ func (r *run) sampleStreams(l *Load, streams []*stream, ended <-chan struct{}) {
 				continue // during the warm-up
 			}
 			for _, s := range streams {
-				s.moments = append(s.moments, s.sample(now, now.Sub(last)))
+				s.moments = append(s.moments, s.takeSample(now, now.Sub(last)))
 			}
 			last = now
 			m := &first.moments[len(first.moments)-1]
@@ -357,7 +357,7 @@ func (r *run) collectStages(l *Load, streams []*stream) []Stage {
 			end = s.until
 		}
 		stage := Stage{Name: stageName(l, s), Stream: s.Stream, Spread: l.Spread, Seconds: max(0, end.Sub(s.from).Seconds()),
-			Unsent: s.unsent(end), Wrong: s.wrong, Outcomes: map[string]int64{}, Moments: s.moments}
+			Unsent: s.countUnsent(end), Wrong: s.wrong, Outcomes: map[string]int64{}, Moments: s.moments}
 		for outcome, n := range s.outcomes {
 			stage.Outcomes[outcome] = *n
 		}

@@ -88,27 +88,27 @@ func (w *worker) nextSwipe() swipe {
 func (w *worker) sendSwipe(due time.Time) {
 	s := w.nextSwipe()
 	if w.random.IntN(100) < w.run.Declines {
-		w.run.cards.declines[w.random.IntN(len(w.run.cards.declines))].alter(&s)
+		w.run.cards.declines[w.random.IntN(len(w.run.cards.declines))].alterSwipe(&s)
 	}
-	w.authorize(0, due, &s)
+	w.sendAuthorization(0, due, &s)
 }
 
-// authorize sends an authorization and books its amount when it is approved.
-func (w *worker) authorize(step int, due time.Time, s *swipe) verdict {
+// sendAuthorization sends an authorization and books its amount when it is approved.
+func (w *worker) sendAuthorization(step int, due time.Time, s *swipe) verdict {
 	if s.reason == "approved" {
 		s.tenant.asked.Add(s.cents) // before it is sent: a read may see it before its answer comes
 	}
 	w.body = s.appendBody(w.body[:0])
-	is := w.exchange(w.network, step, due, "POST", authorizations, s.judge)
+	is := w.sendAndJudge(w.network, step, due, "POST", authorizations, s.judgeAnswer)
 	if s.reason == "approved" {
-		s.tenant.book(-s.cents, is, w.run.killing)
+		s.tenant.bookSwipe(-s.cents, is, w.run.killing)
 	}
 	return is
 }
 
-// judge compares the answer to an authorization with the expected one: the reason, and all of the
-// amount or nothing.
-func (s *swipe) judge(status int, answer []byte) string {
+// judgeAnswer compares the answer to an authorization with the expected one: the reason, and all of
+// the amount or nothing.
+func (s *swipe) judgeAnswer(status int, answer []byte) string {
 	decision, cents := "declined", int64(0)
 	if s.reason == "approved" {
 		decision, cents = "approved", s.cents
@@ -128,8 +128,8 @@ type decline struct {
 	change func(s *swipe)
 }
 
-// alter makes the swipe one that must be declined.
-func (d *decline) alter(s *swipe) {
+// alterSwipe makes the swipe one that must be declined.
+func (d *decline) alterSwipe(s *swipe) {
 	if s.reason = d.reason; d.card != nil {
 		s.token = d.card.token
 	}
@@ -143,10 +143,10 @@ var alteredDeclines = []decline{
 	{"invalid_request", nil, func(s *swipe) { s.cents = -1 }},
 	{"currency_not_supported", nil, func(s *swipe) { s.currency = "EUR" }},
 	{"per_transaction_limit_exceeded", nil, func(s *swipe) { s.cents = perTxnCents + 1 }},
-	{"authorization_not_found", nil, func(s *swipe) { s.more = increment("never-" + string(s.id)) }},
+	{"authorization_not_found", nil, func(s *swipe) { s.more = incrementBody("never-" + string(s.id)) }},
 }
 
-func increment(original string) string {
+func incrementBody(original string) string {
 	return `,"kind":"incremental","originalId":"` + original + `"`
 }
 
@@ -156,12 +156,12 @@ func increment(original string) string {
 func (w *worker) sendLife(due time.Time) {
 	s := w.nextSwipe()
 	first, original := s.cents, string(s.id)
-	if w.authorize(0, due, &s) != right {
+	if w.sendAuthorization(0, due, &s) != right {
 		return
 	}
-	s.id, s.more = w.nextID(), increment(original)
+	s.id, s.more = w.nextID(), incrementBody(original)
 	whole := first
-	switch w.authorize(1, time.Now(), &s) {
+	switch w.sendAuthorization(1, time.Now(), &s) {
 	case right:
 		whole += s.cents
 	case undecided:
@@ -169,18 +169,18 @@ func (w *worker) sendLife(due time.Time) {
 		return
 	}
 	s.more, s.cents = `,"final":true,"originalId":"`+original+`"`, whole
-	if w.present(2, clearings, &s) != right {
+	if w.presentSwipe(2, clearings, &s) != right {
 		return
 	}
 	s.more, s.cents = `,"originalId":"`+original+`"`, 1+w.random.Int64N(first)
-	s.tenant.book(s.cents, w.present(3, refunds, &s), true)
+	s.tenant.bookSwipe(s.cents, w.presentSwipe(3, refunds, &s), true)
 }
 
-// present sends a clearing or a refund, which must be posted.
-func (w *worker) present(step int, path string, s *swipe) verdict {
+// presentSwipe sends a clearing or a refund, which must be posted.
+func (w *worker) presentSwipe(step int, path string, s *swipe) verdict {
 	s.id = w.nextID()
 	w.body = s.appendBody(w.body[:0])
-	return w.exchange(w.network, step, time.Now(), "POST", path, func(status int, answer []byte) string {
+	return w.sendAndJudge(w.network, step, time.Now(), "POST", path, func(status int, answer []byte) string {
 		posted := string(textField(answer, "status")) == "posted"
 		if status == 200 && posted && bytes.Equal(textField(answer, "id"), s.id) {
 			return ""
@@ -200,10 +200,10 @@ func (w *worker) updateCard(due time.Time) {
 	n := c.sent.Add(1)
 	w.rest.bearer = c.tenant.key
 	w.body = fmt.Appendf(w.body[:0], `{"%s":%d}`, limitField, plentyCents-n)
-	is := w.exchange(w.rest, 0, due, "PATCH", "/api/cards/"+c.id, func(status int, answer []byte) string {
-		return c.judge(status, answer, n, n)
+	is := w.sendAndJudge(w.rest, 0, due, "PATCH", "/api/cards/"+c.id, func(status int, answer []byte) string {
+		return c.judgeAnswer(status, answer, n, n)
 	})
-	c.lost = c.lost || is == missing // it may take effect after later ones
+	c.lost = c.lost || is == missing // a lost update may take effect after later ones
 	if is == right && !c.lost {
 		c.acked.Store(n)
 	}
@@ -214,13 +214,13 @@ func (w *worker) readCard(due time.Time) {
 	c := w.card()
 	least := c.acked.Load()
 	w.rest.bearer = c.tenant.key
-	w.exchange(w.rest, 0, due, "GET", "/api/cards/"+c.id, func(status int, answer []byte) string {
-		return c.judge(status, answer, least, c.sent.Load())
+	w.sendAndJudge(w.rest, 0, due, "GET", "/api/cards/"+c.id, func(status int, answer []byte) string {
+		return c.judgeAnswer(status, answer, least, c.sent.Load())
 	})
 }
 
-// judge requires the card with the limit of its n-th update, from least to most.
-func (c *card) judge(status int, answer []byte, least, most int64) string {
+// judgeAnswer requires the card with the limit of its n-th update, from least to most.
+func (c *card) judgeAnswer(status int, answer []byte, least, most int64) string {
 	limit, told := centsField(answer, limitField)
 	n := plentyCents - limit
 	if status == 200 && told && n >= least && n <= most && string(textField(answer, "id")) == c.id {
@@ -234,7 +234,7 @@ func (c *card) judge(status int, answer []byte, least, most int64) string {
 func (w *worker) readTreasury(due time.Time) {
 	t := w.run.cards.tenants[w.random.IntN(len(w.run.cards.tenants))]
 	w.rest.bearer = t.key
-	w.exchange(w.rest, 0, due, "GET", "/api/treasury", func(status int, answer []byte) string {
+	w.sendAndJudge(w.rest, 0, due, "GET", "/api/treasury", func(status int, answer []byte) string {
 		has, told := availableDollars(answer)
 		if least := t.before - t.asked.Load(); status != 200 || !told || has > t.before || has < least {
 			return fmt.Sprintf("%d to %d cents available", least, t.before)
@@ -247,7 +247,7 @@ func (w *worker) readTreasury(due time.Time) {
 func (w *worker) sendEmpty(due time.Time) {
 	s := swipe{id: w.nextID(), token: unissuedToken, cents: leastCents, currency: "USD"}
 	w.body = s.appendBody(w.body[:0])
-	w.exchange(w.network, 0, due, "POST", authorizations, func(status int, _ []byte) string {
+	w.sendAndJudge(w.network, 0, due, "POST", authorizations, func(status int, _ []byte) string {
 		if status == 200 {
 			return ""
 		}
@@ -255,8 +255,8 @@ func (w *worker) sendEmpty(due time.Time) {
 	})
 }
 
-// answered returns the number of answers, those of the warm-up included.
-func answered(stages []Stage) (n int64) {
+// countAnswered returns the number of answers, those of the warm-up included.
+func countAnswered(stages []Stage) (n int64) {
 	for _, s := range stages {
 		for outcome, count := range s.Outcomes {
 			if !slices.Contains([]string{noAnswer, whileDown}, outcome) {

@@ -59,11 +59,11 @@ func newWire(base string, authorities *x509.CertPool) *wire {
 	return w
 }
 
-// send sends a request, with headers in pairs, and returns the status and the answer, which the next
-// request overwrites. After an error the outcome of the request is unknown, and the next request
-// opens a new connection. A nil body sends none.
-func (w *wire) send(method, path string, body []byte, headers ...string) (status int, answer []byte, err error) {
-	if err = w.connect(); err != nil {
+// sendRequest sends a request, with headers in pairs, and returns the status and the answer, which
+// the next request overwrites. After an error the outcome of the request is unknown, and the next
+// request opens a new connection. A nil body sends none.
+func (w *wire) sendRequest(method, path string, body []byte, headers ...string) (status int, answer []byte, err error) {
+	if err = w.connectServer(); err != nil {
 		return 0, nil, err
 	}
 	q := &w.request
@@ -100,23 +100,23 @@ func (w *wire) send(method, path string, body []byte, headers ...string) (status
 	return w.response.StatusCode(), w.response.Body(), nil
 }
 
-// call sends a request outside the loads, and reads the answer into a value unless that is nil. It
-// fails with ErrLimited for a 429, and for any other status outside 200 to 299.
-func (w *wire) call(method, path string, body, into any, headers ...string) (err error) {
+// callJSON sends a request outside the loads, and reads the answer into a value unless that is nil.
+// It fails with ErrLimited for a 429, and for any other status outside 200 to 299.
+func (w *wire) callJSON(method, path string, body, into any, headers ...string) (err error) {
 	var text []byte
 	if body != nil {
 		if text, err = json.Marshal(body); err != nil {
 			return err
 		}
 	}
-	status, answer, err := w.send(method, path, text, headers...)
+	status, answer, err := w.sendRequest(method, path, text, headers...)
 	switch {
 	case err != nil:
 		return fmt.Errorf("bench: %s %s at %s: %w", method, path, w.address, err)
 	case status == fasthttp.StatusTooManyRequests:
 		return ErrLimited
 	case status/100 != 2:
-		return fmt.Errorf("bench: %s %s at %s answered %d %s", method, path, w.address, status, quote(answer))
+		return fmt.Errorf("bench: %s %s at %s answered %d %s", method, path, w.address, status, quoteBody(answer))
 	case into != nil:
 		return json.Unmarshal(answer, into)
 	}
@@ -127,14 +127,14 @@ func (w *wire) call(method, path string, body, into any, headers ...string) (err
 // which have the secret.
 func (w *wire) lastRequest() string {
 	q := &w.request
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s", q.Header.Method(), q.Header.RequestURI(), quote(q.Body())))
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", q.Header.Method(), q.Header.RequestURI(), quoteBody(q.Body())))
 }
 
-func quote(body []byte) []byte { return body[:min(len(body), maxQuoted)] }
+func quoteBody(body []byte) []byte { return body[:min(len(body), maxQuoted)] }
 
-// connect opens a connection unless one is open that was used within maxIdle. It fails when the
-// server does not accept the connection.
-func (w *wire) connect() (err error) {
+// connectServer opens a connection unless one is open that was used within maxIdle. It fails when
+// the server does not accept the connection.
+func (w *wire) connectServer() (err error) {
 	now := time.Now()
 	if now.Sub(w.used) > maxIdle {
 		w.close()

@@ -111,7 +111,7 @@ func measureSync(dir string, during time.Duration) (p50 float64, err error) {
 		}
 		recordNanos(h, time.Since(at))
 	}
-	return percentile(h, 50), nil
+	return percentileOf(h, 50), nil
 }
 
 // measureEmpty measures the empty handler over a number of connections. It fails when the handler
@@ -122,7 +122,7 @@ func (r *run) measureEmpty(ctx context.Context, connections int) (Empty, error) 
 	empty := newRun(c)
 	streams, _, err := empty.runStreams(ctx, l)
 	s := empty.collectStages(l, streams)[0]
-	if err == nil && s.failed() {
+	if err == nil && s.hasFailed() {
 		err = fmt.Errorf("%s %v", s.Wrong, s.Outcomes)
 	}
 	return Empty{Connections: connections, PerSecond: s.Measures[0].PerSecond, P50Micros: s.Measures[0].P50Micros}, err

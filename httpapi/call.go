@@ -49,7 +49,7 @@ type call struct {
 type header struct {
 	authorization, cookie, idempotencyKey, workspaceID, origin, fetchSite, host, contentType, accept, signature string
 	hasAuthorization, hasIdempotencyKey                                                                         bool
-	rpc                                                                                                         mcp.Head // of a route with rpc
+	rpc                                                                                                         mcp.Head // set for a route with rpc
 }
 
 // caller is the principal of a request: a key with the Access of its workspace, or a user, with an

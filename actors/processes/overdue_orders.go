@@ -67,8 +67,8 @@ func (o *openOrder) isSent() bool {
 	return false
 }
 
-// overdueAt returns when an order becomes overdue. It fails for a payout whose expected day does not
-// decode.
+// overdueAt returns when an order becomes overdue. It fails for a payout whose expected day does
+// not decode.
 func (d *OverdueOrders) overdueAt(kind string, o *openOrder) (time.Time, error) {
 	switch kind {
 	case balance.RecordConversion:

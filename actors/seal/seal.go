@@ -36,8 +36,8 @@ const KeyBytes = 32
 // MaxKeys is the most data keys that a Sealer has.
 const MaxKeys = 4
 
-// The first byte of a sealed document is the version of its form. The id of the key, a nonce and the
-// ciphertext follow.
+// The first byte of a sealed document is the version of its form. The id of the key, a nonce and
+// the ciphertext follow.
 const (
 	version byte = 2
 

@@ -50,8 +50,8 @@ func benchLoad(t *testing.T, duration time.Duration, streams ...string) bench.Lo
 	return l
 }
 
-// Every kind of stream runs against a real server. Each answer is the expected one, the balances add
-// up, and the declines have every reason that a run causes.
+// Every kind of stream runs against a real server. Each answer is the expected one, the balances
+// add up, and the declines have every reason that a run causes.
 func TestBenchOfEveryKind(t *testing.T) {
 	onlyInFullLength(t)
 	_, c := startWithoutRateLimits(t)

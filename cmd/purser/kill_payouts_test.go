@@ -319,8 +319,8 @@ func (s *payer) listPayouts(t *testing.T, p *process) (payouts []shownPayout) {
 }
 
 // checkPayouts compares the clients' answers with the list of payouts, the orders known to the bank
-// and the treasury. A server that is killed between "submitting" and its call of the bank leaves a payout
-// that the bank does not have: its dollars stay reserved until the end of the day.
+// and the treasury. A server that is killed between "submitting" and its call of the bank leaves a
+// payout that the bank does not have: its dollars stay reserved until the end of the day.
 func (s *payer) checkPayouts(t *testing.T, p *process, known map[string]int) {
 	t.Helper()
 	accepted := map[string]int64{}

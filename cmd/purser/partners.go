@@ -19,8 +19,8 @@ import (
 	"purser/httpapi"
 )
 
-// partners are the bank and the ramp of a server, and the sandbox's store. The sandbox's partners are
-// in this process and report to the REST server through the in-memory listener reports.
+// partners are the bank and the ramp of a server, and the sandbox's store. The sandbox's partners
+// are in this process and report to the REST server through the in-memory listener reports.
 type partners struct {
 	store   *sandbox.Store
 	bank    *sandbox.Bank
@@ -63,8 +63,8 @@ func (m *daemon) startPartners(context.Context) error {
 	return nil
 }
 
-// open opens the sandbox's store, and its bank and ramp. It fails when the store cannot be opened or
-// read.
+// open opens the sandbox's store, and its bank and ramp. It fails when the store cannot be opened
+// or read.
 func (p *partners) open(c *settings.Config, clock, wallTime func() time.Time, cleanup *cleanupStack) (err error) {
 	dir := datadir.SandboxDir(c.DataDir)
 	if p.store, err = sandbox.OpenStore(nil, dir); err != nil {

@@ -11,8 +11,8 @@ import (
 	"purser/cmd/purser/settings"
 )
 
-// A start with the sandbox's store of another deployment is refused and names the directory. With its
-// own directory back, and without any, the deployment starts.
+// A start with the sandbox's store of another deployment is refused and names the directory. With
+// its own directory back, and without any, the deployment starts.
 func TestASandboxOfAnotherDeploymentIsRefused(t *testing.T) {
 	t.Parallel()
 	ours, theirs, aside := t.TempDir(), t.TempDir(), t.TempDir()

@@ -24,8 +24,8 @@ type action struct {
 	fields       []Field
 	fixed        map[string]any                       // members of the body that no field asks for
 	body         func(*visit) (map[string]any, error) // members that depend on the fields; may be nil
-	// then returns the address to go to with the operation's answer, and fails when the answer does not
-	// decode; nil goes back to the page.
+	// then returns the address to go to with the operation's answer, and fails when the answer does
+	// not decode; nil goes back to the page.
 	then func(*visit, []byte) (string, error)
 	// show returns a page for an answer that is shown only once, such as a secret; nil redirects.
 	show    func(*visit, []byte) (*View, error)

@@ -302,8 +302,8 @@ func (s *Server) callTool(revision string, params jsontext.Value, h Host) (objec
 	return result, err
 }
 
-// call checks the caller and the arguments and calls the tool. It fails with InvalidParams, and with
-// the errors of the host's May and Call.
+// call checks the caller and the arguments and calls the tool. It fails with InvalidParams, and
+// with the errors of the host's May and Call.
 func (t *offered) call(arguments jsontext.Value, h Host) (json.RawMessage, error) {
 	if err := h.May(t.Name); err != nil {
 		return nil, err

@@ -48,8 +48,8 @@ func (k *kiosk) Call(tool string, arguments map[string]string) (json.RawMessage,
 	return json.Marshal(map[string]any{tool: arguments})
 }
 
-// The scenarios are bodies with their answers: of V2024, or with the header fields of the command. A
-// status that is not 200 precedes the reply, "(refused)" for 400.
+// The scenarios are bodies with their answers: of V2024, or with the header fields of the command.
+// A status that is not 200 precedes the reply, "(refused)" for 400.
 func TestConversations(t *testing.T) {
 	server := newKiosk()
 	datadriven.RunTest(t, "testdata/conversations.txt", func(t *testing.T, d *datadriven.TestData) string {

@@ -5,10 +5,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Revisions of the protocol. V2024 and V2025 begin with initialize. V2024 has batches, and a refused
-// call of a tool is an error of JSON-RPC; from V2025 on it is a result with isError, so that the
-// model sees it. V2026 has no initialize: each message repeats its revision in _meta, and header
-// fields repeat its method and its tool.
+// Revisions of the protocol. V2024 and V2025 begin with initialize. V2024 has batches, and a
+// refused call of a tool is an error of JSON-RPC; from V2025 on it is a result with isError, so
+// that the model sees it. V2026 has no initialize: each message repeats its revision in _meta, and
+// header fields repeat its method and its tool.
 const (
 	V2024 = "2024-11-05"
 	V2025 = "2025-11-25"

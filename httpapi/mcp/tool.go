@@ -12,8 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Tool is a tool of the server, which only reads. Its schema is made of its arguments, and calls are
-// checked against them. Answer is the schema of its answer, an object.
+// Tool is a tool of the server, which only reads. Its schema is made of its arguments, and calls
+// are checked against them. Answer is the schema of its answer, an object.
 type Tool struct {
 	Name, Title, Description string
 	Arguments                []Argument

@@ -142,8 +142,8 @@ func (d *Document) JSON() []byte { return d.json }
 // schemaRef begins a reference to a named schema.
 const schemaRef = "#/components/schemas/"
 
-// AnswerSchema returns the schema of an operation's 200 in JSON, which is an object. The schemas that
-// it refers to are among its $defs.
+// AnswerSchema returns the schema of an operation's 200 in JSON, which is an object. The schemas
+// that it refers to are among its $defs.
 func (d *Document) AnswerSchema(op Operation) json.RawMessage {
 	answer := d.tree
 	for _, name := range []string{"paths", op.Path, strings.ToLower(op.Method), "responses", "200", "content",

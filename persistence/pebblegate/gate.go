@@ -6,8 +6,8 @@
 // makes only the writes that it must (room.go).
 //
 // A guard beneath Pebble verifies manifests and write-ahead logs by copies and checksums that are
-// synced with them (guard.go, integrity.go, mirror.go, recover.go). Those of a restored
-// backup have none and are scanned (chunks.go). Tables are verified by their own checksums (tables.go).
+// synced with them (guard.go, integrity.go, mirror.go, recover.go). Those of a restored backup have
+// none and are scanned (chunks.go). Tables are verified by their own checksums (tables.go).
 //
 // After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions
 // and waits for all of them before it returns. Upstream has mended this after that version

@@ -145,8 +145,9 @@ func (g *guarded) headerOf(log uint64) (h fileHeader, ok bool, err error) {
 	return h, ok, errors.Join(err, f.Close())
 }
 
-// adoptFiles takes over a restored backup, which has no integrity file, or a new directory. It fails with ErrDamaged for a damaged manifest, for mirrored logs, and for tables
-// without a manifest; else with the disk's error.
+// adoptFiles takes over a restored backup, which has no integrity file, or a new directory. It
+// fails with ErrDamaged for a damaged manifest, for mirrored logs, and for tables without a
+// manifest; else with the disk's error.
 func (g *guarded) adoptFiles(names []string, manifest string) error {
 	for _, name := range names {
 		number, ok := logNumber(name)

@@ -76,8 +76,8 @@ func plainStore(t *testing.T, format pebble.FormatMajorVersion) (*vfs.MemFS, map
 	return left, written
 }
 
-// A store with plain logs, as a backup has them, is taken over with every value, and refused when a valid chunk
-// follows an invalid one. Damage to the end of its log looks like a crash.
+// A store with plain logs, as a backup has them, is taken over with every value, and refused when a
+// valid chunk follows an invalid one. Damage to the end of its log looks like a crash.
 func TestAStoreWithPlainLogsIsTakenOver(t *testing.T) {
 	for _, format := range []pebble.FormatMajorVersion{pebble.FormatMinSupported, pebblegate.Format} {
 		left, written := plainStore(t, format)

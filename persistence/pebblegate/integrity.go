@@ -44,8 +44,8 @@ type extent struct {
 type logKind byte
 
 const (
-	plainLog    logKind = iota // of a backup, as Pebble writes it
-	mirroredLog                // with two copies of each page
+	plainLog    logKind = iota // a backup's, as Pebble writes it
+	mirroredLog                // has two copies of each page
 )
 
 // integrity is the state of the integrity file: the synced extent of each manifest, and the logs

@@ -74,7 +74,8 @@ func TestCorruptBlocks(t *testing.T) {
 	require.ErrorIs(t, err, errCorrupt)
 }
 
-// TestPackedEventsAreReadAndCopied: packed events are read whole, and a copy of the store has them packed.
+// TestPackedEventsAreReadAndCopied: packed events are read whole, and a copy of the store has them
+// packed.
 func TestPackedEventsAreReadAndCopied(t *testing.T) {
 	fs := vfs.NewMem()
 	j, epoch := shardOf(t, fs)

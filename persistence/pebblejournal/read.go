@@ -50,8 +50,8 @@ func (j *Journal) value(ctx context.Context, id ident.Shard, key []byte) ([]byte
 	return value, nil
 }
 
-// visitKeys calls each with the synced keys of a range in order, until each wants no more. The lock is
-// held only until the view is open. It fails with ErrUnavailable, also for an error of each.
+// visitKeys calls each with the synced keys of a range in order, until each wants no more. The lock
+// is held only until the view is open. It fails with ErrUnavailable, also for an error of each.
 func (j *Journal) visitKeys(
 	ctx context.Context, id ident.Shard, from, to []byte, each func(key, value []byte) (more bool, err error),
 ) error {

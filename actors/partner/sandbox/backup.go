@@ -38,8 +38,8 @@ func Checkpoint(fs vfs.FS, from, to string) error {
 	return errors.Join(s.Checkpoint(to), s.Close())
 }
 
-// ReportAgain makes the bank and the ramp repeat every report of the orders that they still keep. No
-// process may have the directory open. A Purser restored from an older backup may have lost
+// ReportAgain makes the bank and the ramp repeat every report of the orders that they still keep.
+// No process may have the directory open. A Purser restored from an older backup may have lost
 // reports; it recognizes repeats by their ids. The reports are due at once, for any clock. It fails
 // with the store's error, after which some orders may be due again.
 func ReportAgain(fs vfs.FS, dir string) error {

@@ -94,8 +94,8 @@ type ChainPayment struct {
 	Amount         string // decimal integer of smallest units
 }
 
-// NewChains loads the chains of an earlier run, or starts them. It fails for an incomplete config and
-// with the store's error.
+// NewChains loads the chains of an earlier run, or starts them. It fails for an incomplete config
+// and with the store's error.
 func NewChains(c ChainsConfig) (*Chains, error) {
 	if c.Store == nil || len(c.Chain) == 0 || c.Final < 0 || c.Clock == nil {
 		return nil, errors.New("sandbox chains: Store, Chain and Clock are required, Final is not negative")

@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Keys of the chains, each after chainsPrefix, the chain's name and "/": "b" → the anchor block; "f"
-// → all forks; "t" + transaction hash + "/" + index → a transfer. All values are JSON.
+// Keys of the chains, each after chainsPrefix, the chain's name and "/": "b" → the anchor block;
+// "f" → all forks; "t" + transaction hash + "/" + index → a transfer. All values are JSON.
 
 // chainKey is a key of a chain.
 func chainKey(chain, key string) []byte { return []byte(chainsPrefix + chain + "/" + key) }

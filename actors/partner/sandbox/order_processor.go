@@ -131,8 +131,8 @@ func newOrderProcessor(cfg Config, prefix string, to func(*order) Reporter) (*or
 	return b, nil
 }
 
-// Orders returns, by reference, how often each payment or ramp order was received. A payment ordered
-// more than once is paid more than once. It fails with the store's error.
+// Orders returns, by reference, how often each payment or ramp order was received. A payment
+// ordered more than once is paid more than once. It fails with the store's error.
 func (b *orderProcessor) Orders() (map[string]int, error) {
 	orders := map[string]int{}
 	err := b.store.eachOrder(func(o *order) error {

@@ -109,8 +109,8 @@ func (r *Ramp) Approve(_ context.Context, w partner.RampWallet) error {
 	return r.saveOnce("w", w.ID, w.Chain+" "+w.Address)
 }
 
-// saveOnce stores a text under a letter and an id, synced; the same text again is no error. It fails
-// with partner.ErrRefused when they have another text, and with the store's error.
+// saveOnce stores a text under a letter and an id, synced; the same text again is no error. It
+// fails with partner.ErrRefused when they have another text, and with the store's error.
 func (r *Ramp) saveOnce(letter, id, text string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

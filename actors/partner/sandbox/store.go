@@ -32,8 +32,8 @@ const (
 // Store is the store of all simulated partners. It is safe for concurrent use.
 type Store struct{ db *pebble.DB }
 
-// OpenStore opens the store of a directory, or makes it. A nil fs is the disk. It fails when another
-// process has the store open, when it is damaged, and with the disk's error.
+// OpenStore opens the store of a directory, or makes it. A nil fs is the disk. It fails when
+// another process has the store open, when it is damaged, and with the disk's error.
 func OpenStore(fs vfs.FS, dir string) (*Store, error) {
 	db, err := pebblegate.Open(dir, &pebble.Options{FS: diskIfNil(fs), MaxOpenFiles: openTables, Logger: silentLogger{}})
 	if err != nil {

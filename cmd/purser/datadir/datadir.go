@@ -192,8 +192,8 @@ func PublishedAddress(data, name string) (string, error) {
 	return "", fmt.Errorf("%s has no %s", AddressesFile(data), name)
 }
 
-// SandboxDir is the directory of the simulated partners' store in a data directory, or in a backup of
-// one.
+// SandboxDir is the directory of the simulated partners' store in a data directory, or in a backup
+// of one.
 func SandboxDir(data string) string { return filepath.Join(data, "sandbox") }
 
 // RestoringDir is the directory in which a restore prepares the stores.

@@ -1,6 +1,6 @@
-// Package loadtest is `purser bench`: it runs the loads of package bench against a running server or
-// one of its own. Files: loadtest.go (commands, flags, reports), ownserver.go (a server that the run
-// starts and kills).
+// Package loadtest is `purser bench`: it runs the loads of package bench against a running server
+// or one of its own. Files: loadtest.go (commands, flags, reports), ownserver.go (a server that the
+// run starts and kills).
 package loadtest
 
 import (
@@ -194,7 +194,8 @@ func (b *options) find(c *bench.Config) error {
 	return err
 }
 
-// write prints a report, and writes its files when --out names them. It fails with the disk's error.
+// write prints a report, and writes its files when --out names them. It fails with the disk's
+// error.
 func (b *options) write(r *bench.Report, out io.Writer) error {
 	err := r.WriteText(out)
 	if b.Out == "" {
@@ -255,8 +256,8 @@ sets a variable.`
 var errSharedStores = errors.New("--other would share DATABASE_URL or KAFKA_BROKERS with this server: " +
 	"begin the command with env and values of its own")
 
-// Run compares the two servers. It fails when one cannot be reached or started or ends by itself, and
-// when an answer is wrong or missing.
+// Run compares the two servers. It fails when one cannot be reached or started or ends by itself,
+// and when an answer is wrong or missing.
 func (b *Compare) Run(out io.Writer) error {
 	for _, name := range []string{"DATABASE_URL", "KAFKA_BROKERS"} {
 		if os.Getenv(name) != "" && !strings.Contains(b.Other, name+"=") {

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 				AmountCents int64
 			}
 			if err := json.Unmarshal(ctx.PostBody(), &swipe); err != nil {
-				ctx.SetStatusCode(fasthttp.StatusNotFound) // of /readyz
+				ctx.SetStatusCode(fasthttp.StatusNotFound) // as /readyz tells them
 			}
 			fmt.Fprintf(ctx, `{"id":%q,"decision":"approved","reason":"approved","approvedAmountCents":%d}`, swipe.ID,
 				swipe.AmountCents)
