@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,9 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/decred/dcrd/dcrec/secp256k1/v4"
+	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/sha3"
 
 	"purser/actors/partner/sandbox"
+	"purser/actors/ramp/proof"
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/demo"
 	"purser/persistence/money"
@@ -105,29 +110,94 @@ func (o *rampOrder) orderID() string {
 	return o.use.answer.Text("order", "id") + o.use.answer.Text("withdrawal", "id")
 }
 
+// newRampCustomer makes a workspace that is linked to the ramp, with an approved wallet and the
+// money of a deposit and of a first on-ramp.
 func newRampCustomer(t *testing.T, p *process) *rampCustomer {
 	t.Helper()
 	session, bearer := signUpSession(t, p, 0, demo.Scopes)
 	t.Cleanup(session.HTTP.CloseIdleConnections)
 	s := &rampCustomer{bearer: bearer}
-	walk := &demo.Tour{Out: io.Discard, Session: session, API: p.client(p.rest, bearer)}
-	_, err := walk.Post(t.Context(), walk.API, "/api/ramp/account", fields{}, 200)
-	require.NoError(t, err)
-	require.NoError(t, walk.AwaitValue(t.Context(), walk.API, "/api/ramp/account", "linked",
-		func(a apiclient.Answer) string { return a.Text("account", "status") }))
-	s.wallet, err = demo.ProveWallet(t.Context(), walk)
-	require.NoError(t, err)
-	require.NoError(t, demo.AnnounceDeposit(t.Context(), walk, rampDepositCents))
+	s.linkAccount(t, p)
+	s.proveWallet(t, p, session)
+	s.post(t, p, "/api/treasury/deposits", depositRequest(rampDepositCents), 202)
 	p.await(t, "the deposit", func() bool { return s.treasury(t, p)[0] == rampDepositCents })
-	over := demo.RampOrder{Direction: "onramp", Cents: firstOnrampCents, MaxFee: firstOnrampCents / 200,
-		Fee: firstOnrampCents / 200}
-	require.NoError(t, over.Place(t.Context(), walk))
-	require.NoError(t, over.AwaitCompletion(t.Context(), walk))
-	require.Zero(t, walk.Differences)
+	s.awaitOnramp(t, p, s.placeOnramp(t, p, firstOnrampCents), firstOnrampCents)
 	before := s.treasury(t, p)
 	s.initialUSD, s.initialUSDC = before[0], before[1]
 	require.Equal(t, [2]int64{rampDepositCents - firstOnrampCents, firstOnrampCents - firstOnrampCents/200}, before)
 	return s
+}
+
+// post sends a POST with a new Idempotency-Key that must be answered with status.
+func (s *rampCustomer) post(t *testing.T, p *process, path string, body fields, status int) apiclient.Answer {
+	t.Helper()
+	a, err := p.sendToREST(s.bearer, newIdempotentPost(path, body).request)
+	require.NoError(t, err)
+	require.Equal(t, status, a.Status, string(a.Raw))
+	return a
+}
+
+// await polls a path until the answer's text at a path of field names is want.
+func (s *rampCustomer) await(t *testing.T, p *process, path, want string, at ...string) (a apiclient.Answer) {
+	t.Helper()
+	p.await(t, path, func() bool {
+		var err error
+		a, err = p.sendToREST(s.bearer, apiclient.Request{Method: "GET", Path: path})
+		require.NoError(t, err)
+		return a.Text(at...) == want
+	})
+	return a
+}
+
+func (s *rampCustomer) linkAccount(t *testing.T, p *process) {
+	t.Helper()
+	s.post(t, p, "/api/ramp/account", fields{}, 200)
+	s.await(t, p, "/api/ramp/account", "linked", "account", "status")
+}
+
+// proveWallet registers a new wallet, signs its challenge and waits for the partner's approval.
+func (s *rampCustomer) proveWallet(t *testing.T, p *process, session *apiclient.Client) {
+	t.Helper()
+	wallet, err := secp256k1.GeneratePrivateKey()
+	require.NoError(t, err)
+	added := s.post(t, p, "/api/ramp/wallets",
+		fields{"chain": "base", "address": evmAddress(wallet), "label": "Storm"}, 200)
+	s.wallet = added.Text("wallet", "id")
+	const wallets = "/api/dashboard/ramp/wallets"
+	get := func() map[string]any {
+		a, err := sendUntilKnown(t.Context(), session, apiclient.Request{Method: "GET", Path: wallets})
+		require.NoError(t, err)
+		require.Len(t, a.Rows("data"), 1, string(a.Raw))
+		return a.Rows("data")[0]
+	}
+	signed := ecdsa.SignCompact(wallet, proof.EVMDigest(fmt.Sprint(get()["challenge"])), false) // v, r, s
+	a, err := sendUntilKnown(t.Context(), session, newIdempotentPost(wallets+"/"+s.wallet+"/proof",
+		fields{"signature": hex.EncodeToString(append(signed[1:], signed[0]))}).request)
+	require.NoError(t, err)
+	require.Equal(t, 200, a.Status, string(a.Raw))
+	p.await(t, "the wallet's approval", func() bool { return get()["status"] == "approved" })
+}
+
+// evmAddress returns the last 20 bytes of Keccak-256 of the public key, in hex.
+func evmAddress(wallet *secp256k1.PrivateKey) string {
+	h := sha3.NewLegacyKeccak256()
+	h.Write(wallet.PubKey().SerializeUncompressed()[1:])
+	return "0x" + hex.EncodeToString(h.Sum(nil)[12:])
+}
+
+// placeOnramp orders an on-ramp and returns its id.
+func (s *rampCustomer) placeOnramp(t *testing.T, p *process, cents money.Cents) (id string) {
+	t.Helper()
+	quote := s.post(t, p, "/api/ramp/quotes", fields{"direction": "onramp", "amount": money.FormatDollars(cents)}, 200)
+	order := s.post(t, p, "/api/ramp/orders", fields{"quoteId": quote.Text("quote", "id")}, 200)
+	return order.Text("order", "id")
+}
+
+// awaitOnramp waits until the ramp has reported an on-ramp, at a fee of half a percent.
+func (s *rampCustomer) awaitOnramp(t *testing.T, p *process, id string, cents money.Cents) {
+	t.Helper()
+	a := s.await(t, p, "/api/ramp/orders/"+id, "completed", "order", "status")
+	require.Equal(t, money.FormatDollars(cents/200), a.Text("order", "fee"))
 }
 
 // treasury returns the balances in dollars and in USDC, both in cents, and fails the test if one is

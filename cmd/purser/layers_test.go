@@ -151,8 +151,8 @@ var (
 			"persistence/pebblejournal", "persistence/pgjournal", "persistence/postgres",
 		},
 		"cmd/purser/demo": {
-			"actors/agent/intent", "cmd/purser/adminport", "cmd/purser/apiclient", "cmd/purser/buildinfo",
-			"cmd/purser/datadir", "persistence/ident", "persistence/money", "persistence/retry",
+			"actors/agent/intent", "cmd/purser/adminport", "cmd/purser/apiclient", "cmd/purser/datadir",
+			"persistence/ident", "persistence/retry",
 		},
 		"cmd/purser/loadtest": {
 			"bench", "cmd/purser/adminport", "cmd/purser/datadir", "cmd/purser/settings", "cmd/purser/tuning",

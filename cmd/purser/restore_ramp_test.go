@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/partner/sandbox"
-	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/demo"
 )
@@ -23,16 +22,13 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	s := newRampCustomer(t, p)
 	require.NoError(t, m.Close())
 	m, p = serveRamp(t, data, "2s")
-	walk := &demo.Tour{Out: t.Output(), API: p.client(p.rest, s.bearer)}
-	order := demo.RampOrder{Direction: "onramp", Cents: 100_00, MaxFee: 50, Fee: 50}
-	require.NoError(t, order.Place(t.Context(), walk))
+	order := s.placeOnramp(t, p, 100_00)
 	require.NoError(t, m.Close())
 	mustRun(t, "backup", "--data-dir", data, backup)
 	require.True(t, sandbox.Exists(nil, datadir.SandboxDir(backup)))
 
 	m, p = serveRamp(t, data, "50ms")
-	walk.API = p.client(p.rest, s.bearer)
-	require.NoError(t, order.AwaitCompletion(t.Context(), walk))
+	s.awaitOnramp(t, p, order, 100_00)
 	moved := [2]int64{s.initialUSD - 100_00, s.initialUSDC + 99_50}
 	require.Equal(t, moved, s.treasury(t, p))
 	require.NoError(t, m.Close())
@@ -40,10 +36,8 @@ func TestARampThatIsNewerThanTheJournal(t *testing.T) {
 	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
 	mustRun(t, "restore", "--keep-authorizer", "--data-dir", data, backup)
 	m, p = serveRamp(t, data, "50ms")
-	walk.API = p.client(p.rest, s.bearer)
-	require.NoError(t, order.AwaitCompletion(t.Context(), walk))
+	s.awaitOnramp(t, p, order, 100_00)
 	require.Equal(t, moved, s.treasury(t, p))
-	require.Zero(t, walk.Differences)
 	require.NoError(t, m.Close())
 	require.Contains(t, runAudit(t, data), "agree to the cent")
 }
@@ -60,12 +54,7 @@ func TestRelinkingAfterARestoreOfAnOlderJournal(t *testing.T) {
 	mustRun(t, "backup", "--data-dir", data, backup)
 	link := func() {
 		m, p := serveRamp(t, data, "50ms")
-		walk := &demo.Tour{Out: t.Output(), API: p.client(p.rest, bearer)}
-		_, err := walk.Post(t.Context(), walk.API, "/api/ramp/account", fields{}, 200)
-		require.NoError(t, err)
-		require.NoError(t, walk.AwaitValue(t.Context(), walk.API, "/api/ramp/account", "linked",
-			func(a apiclient.Answer) string { return a.Text("account", "status") }))
-		require.Zero(t, walk.Differences)
+		(&rampCustomer{bearer: bearer}).linkAccount(t, p)
 		require.NoError(t, m.Close())
 	}
 	link()

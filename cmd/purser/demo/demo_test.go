@@ -1,24 +1,21 @@
 package demo
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
-	"purser/authorizer/hold"
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/apiclient"
 	"purser/cmd/purser/datadir"
@@ -57,11 +54,38 @@ func TestTheDemoReadsTheServersSettings(t *testing.T) {
 	require.Equal(t, "http://localhost:80", adminport.URL("[::]:80"))
 }
 
+// newTestTour returns a tour whose session and network are a server with the handler.
+func newTestTour(t *testing.T, handler http.HandlerFunc) (*tour, *strings.Builder) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	out := &strings.Builder{}
+	walk := &tour{out: out, clients: map[string]*apiclient.Client{session: apiclient.New(server.URL, ""),
+		network: apiclient.New(server.URL, "secret")}}
+	walk.makeNames()
+	t.Cleanup(server.Close)
+	return walk, out
+}
+
+// answerInTurn answers requests with the texts in turn, a leading status included.
+func answerInTurn(t *testing.T, answers ...string) http.HandlerFunc {
+	t.Helper()
+	return func(w http.ResponseWriter, _ *http.Request) {
+		status, text, _ := strings.Cut(answers[0], " ")
+		answers = answers[1:]
+		code, err := strconv.Atoi(status)
+		if err != nil {
+			panic(err)
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, text) // an answer that is not read fails the test
+	}
+}
+
 // A server closes the connections of an address with too many refused requests, without an answer.
 // The demo's error names the setting.
 func TestTheDemoNamesTheLimitOfRefusals(t *testing.T) {
 	for _, linger := range []int{0, -1} { // seconds: the connection is reset, or ends
-		network := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		walk, _ := newTestTour(t, func(w http.ResponseWriter, _ *http.Request) {
 			connection, _, err := http.NewResponseController(w).Hijack()
 			if err == nil {
 				err = connection.(*net.TCPConn).SetLinger(linger)
@@ -69,114 +93,82 @@ func TestTheDemoNamesTheLimitOfRefusals(t *testing.T) {
 			if err = errors.Join(err, connection.Close()); err != nil {
 				panic(err)
 			}
-		}))
-		walk := &Tour{Out: io.Discard, run: "run", network: apiclient.New(network.URL, "secret")}
-		_, err := walk.swipeAndExpect(t.Context(), walk.networkMessage("lunch", "grocer", swipeCents, nil), "approved", "00", swipeCents)
+		})
+		err := walk.makeCall(t.Context(), approved("lunch", "grocer", 12_50, atGrocer, `"responseCode":"00"`))
 		require.ErrorContains(t, err, "PURSER_REFUSALS")
-		network.Close()
-		_, err = walk.network.Send(t.Context(), apiclient.Request{Method: http.MethodGet, Path: "/"})
-		require.ErrorContains(t, err, "is the server running?")
 	}
 }
 
-// The demo retries a swipe that timed out under a new id, and later messages refer to that id. It
-// repeats a reversal until the server accepts it. --save keeps only final answers.
-func TestTheDemoOnABusyMachine(t *testing.T) {
-	var mu sync.Mutex
-	asked := map[string]int{}
-	network := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		var m struct{ ID string }
-		_ = json.NewDecoder(r.Body).Decode(&m) // an unreadable body has no id
-		asked[m.ID]++
-		switch {
-		case m.ID == "demo-run-lunch":
-			_, _ = io.WriteString(w, `{"decision":"declined","reason":"timeout"}`)
-		case m.ID == "demo-run-part" && asked[m.ID] == 1:
-			w.WriteHeader(http.StatusServiceUnavailable)
-		default:
-			_, _ = io.WriteString(w, `{"decision":"approved","reason":"approved","responseCode":"00","approvedAmountCents":1250,`+
-				`"heldAmountCents":0}`)
-		}
-	}))
-	defer network.Close()
-	walk := &Tour{Out: io.Discard, run: "run", anew: map[string]string{}, network: apiclient.New(network.URL, "secret")}
-	defer walk.network.HTTP.CloseIdleConnections()
-	_, err := walk.swipeAndExpect(t.Context(), walk.networkMessage("lunch", "grocer", swipeCents, nil), "approved", "00", swipeCents)
-	require.NoError(t, err)
-	require.Equal(t, "demo-run-lunch-anew-1", walk.networkID("lunch"))
-	require.NoError(t, walk.reverseAndExpect(t.Context(), jsonObject{"id": walk.networkID("part"), "originalId": walk.networkID("lunch")}, 0))
-	require.Zero(t, walk.Differences)
-	require.Equal(t, 1, asked["demo-run-lunch-anew-1"])
-	require.Equal(t, 2, asked["demo-run-part"])
-	require.Len(t, walk.told, 2)
-	require.Contains(t, walk.told[0].Body, "demo-run-lunch-anew-1")
-}
-
-// The demo repeats a sign-up that was answered with 503.
+// The demo repeats a request that was answered with 503 or 429, and keeps the final answer for
+// --save.
 func TestTheDemoAsksAgainForRoom(t *testing.T) {
 	t.Parallel()
-	asked := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked++; asked == 1 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}))
-	defer server.Close()
-	walk := &Tour{Out: io.Discard, Session: apiclient.New(server.URL, "")}
-	defer walk.Session.HTTP.CloseIdleConnections()
-	_, err := walk.mustPost(t.Context(), walk.Session, "/room", jsonObject{})
-	require.NoError(t, err)
-	require.Zero(t, walk.Differences)
-	require.Equal(t, 2, asked)
+	walk, _ := newTestTour(t, answerInTurn(t, `503 {}`, `200 {"heldAmountCents":0}`, `503 {}`, `429 {}`, `200 {}`))
+	require.NoError(t, walk.makeCall(t.Context(), reverse("part", `"originalId":"$lunch"`, `{"heldAmountCents":0}`)))
+	require.NoError(t, walk.makeCall(t.Context(), call{session, "POST /room", `{}`, ``}))
+	require.Equal(t, 2, walk.checked)
+	require.Len(t, walk.saved, 1)
+	require.Equal(t, `{"heldAmountCents":0}`, string(walk.saved[0].Answer))
+	require.Contains(t, walk.saved[0].Body, walk.names["lunch"])
 }
 
-// A busy server may decline one swipe many times. The ids of the retries do not exceed
-// hold.MaxNetworkID. A server whose process was paused declines every simulated swipe of the next
-// AnswerWithin, and the demo has retries left after that.
-func TestTheDemoOutlastsABusyMachine(t *testing.T) {
+// The tour prints the requests of a step that fails with their whole answers, and all requests when
+// it is verbose. It hides secrets.
+func TestTheDemoPrintsTheRequestsOfAFailedStep(t *testing.T) {
 	t.Parallel()
-	began, swipes := time.Now(), 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		busy := time.Since(began) < hold.AnswerWithin
-		if r.URL.Path != "/simulated" {
-			swipes++
-			busy = swipes <= maxRetries/2
-		}
-		decision, reason := "approved", "approved"
-		if busy {
-			decision, reason = "declined", "timeout"
-		}
-		_, _ = fmt.Fprintf(w, `{"decision":%q,"reason":%q,"responseCode":"00","approvedAmountCents":1250}`,
-			decision, reason)
-	}))
-	defer server.Close()
-	anyone := apiclient.New(server.URL, "secret")
-	defer anyone.HTTP.CloseIdleConnections()
-	walk := &Tour{Out: io.Discard, run: "ten letter", anew: map[string]string{}, network: anyone, API: anyone}
-	simulated, err := walk.simulateSwipe(t.Context(), "/simulated")
-	require.NoError(t, err)
-	require.Equal(t, "approved", simulated.Text("decision"))
-	message := walk.networkMessage("all-there-is", "grocer", swipeCents, nil)
-	_, err = walk.swipeAndExpect(t.Context(), message, "approved", "00", swipeCents)
-	require.NoError(t, err)
-	require.Zero(t, walk.Differences)
-	require.LessOrEqual(t, len(walk.networkID("all-there-is")), hold.MaxNetworkID)
-}
-
-// The tour prints the requests of a stop that ends with an error, and all requests when it is
-// verbose.
-func TestTheDemoPrintsTheRequestsOfAFailedStop(t *testing.T) {
-	t.Parallel()
-	other := httptest.NewServer(http.NotFoundHandler())
-	defer other.Close()
-	walk := &Tour{Out: &strings.Builder{}, run: "run", Session: apiclient.New(other.URL, "")}
-	walk.Session.HTTP.Transport = &http.Transport{DisableKeepAlives: true} // another server's port: the answers are not REST's
-	err := walk.visitStop(t.Context(), 0)
-	require.ErrorContains(t, err, "stop 1, Sign up")
-	require.Contains(t, walk.Out.(*strings.Builder).String(), "POST /api/dashboard/signup")
+	long := `{"text":"` + strings.Repeat("long", 1000) + `"}`
+	walk, out := newTestTour(t, answerInTurn(t, `404 `+long, `200 {"secret":"apk_1","id":"ws_1"}`))
+	first := step{"Try", "it is $id", []call{{session, "POST /try", `{"password":"$password"}`, `{"id":"$id"}`}}}
+	err := walk.visit(t.Context(), 1, first)
+	require.ErrorIs(t, err, ErrDifference)
+	require.ErrorContains(t, err, "step 1, Try: an answer differs: POST /try: answered 404 ")
+	require.Equal(t, " 1. Try\n    POST /try {\"password\":\"(hidden)\"}\n    → 404 "+long+"\n", out.String())
+	out.Reset()
 	walk.verbose = true
-	require.Error(t, walk.visitStop(t.Context(), 0))
-	require.Contains(t, walk.Out.(*strings.Builder).String(), "\n 1. Sign up and make a workspace\n    POST")
+	require.NoError(t, walk.visit(t.Context(), 2, first))
+	require.Equal(t, " 2. Try: it is ws_1\n    POST /try {\"password\":\"(hidden)\"}\n"+
+		"    → 200 {\"secret\":\"(hidden)\",\"id\":\"ws_1\"}\n", out.String())
+}
+
+// A condition that does not hold ends its step without an error. A poll ends with the expected
+// answer. A repeat must have the first answer.
+func TestTheWordsBeforeARequest(t *testing.T) {
+	t.Parallel()
+	calls := []call{{session, "until GET /", ``, `{"status":"done"}`}, {session, "if GET /", ``, `{"on":true}`},
+		{session, "GET /", ``, `{"reached":true}`}}
+	walk, _ := newTestTour(t, answerInTurn(t, `200 {"status":"open"}`, `200 {"status":"done"}`, `200 {"on":false}`))
+	require.NoError(t, walk.visit(t.Context(), 1, step{"Off", "", calls}))
+	walk, _ = newTestTour(t, answerInTurn(t, `200 {"status":"done"}`, `200 {"on":true}`, `200 {"reached":false}`))
+	require.ErrorIs(t, walk.visit(t.Context(), 1, step{"On", "", calls}), ErrDifference)
+	again := []call{{network, "POST /", `{}`, ``}, {request: "again"}}
+	walk, _ = newTestTour(t, answerInTurn(t, `200 {"a":1,"asOf":"x"}`, `200 {"a":1,"asOf":"y"}`))
+	require.NoError(t, walk.visit(t.Context(), 1, step{"Same", "", again}))
+	walk, _ = newTestTour(t, answerInTurn(t, `200 {"a":1}`, `200 {"a":2}`))
+	require.ErrorContains(t, walk.visit(t.Context(), 1, step{"Other", "", again}), `answered 200 {"a":2}, at first 200 {"a":1}`)
+}
+
+// A pattern names the members that an answer must have. A difference is told in words, and keeps no
+// name.
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	walk := &tour{names: map[string]string{"known": "k"}}
+	for _, c := range []struct{ want, got, difference string }{
+		{`{"a":{"b":1},"gone":null}`, `{"a":{"b":1,"c":2}}`, ""},
+		{`{"a":{"b":1}}`, `{"a":{"b":10}}`, "a.b is 10, expected 1"},
+		{`{"a":"$known"}`, `{"a":"x"}`, `a is "x", expected "k"`},
+		{`{"a":"$new","b":true}`, `{"a":"n","b":false}`, "b is false, expected true"},
+		{`{"a":"$new"}`, `{"a":null}`, `a is null, expected "$new"`},
+		{`{"rows":[{"id":"$row","state":"on"}]}`, `{"rows":[{"id":"1","state":"off"},{"id":"2","state":"on"}]}`, ""},
+		{`{"rows":[{"id":"$row","state":"off"}]}`, `{"rows":[{"id":"1","state":"off"}]}`, `rows has no {"id":"2","state":"off"}`},
+	} {
+		before := maps.Clone(walk.names)
+		err := walk.match("", decode(c.want), decode(c.got))
+		if c.difference == "" {
+			require.NoError(t, err, c.want)
+			continue
+		}
+		require.ErrorContains(t, err, c.difference)
+		require.Equal(t, before, walk.names)
+	}
+	require.Equal(t, "2", walk.names["row"])
 }
