@@ -45,13 +45,18 @@ func testAccounts(t testing.TB) *address.Accounts {
 // newCheckout creates a checkout session as the HTTP layer does.
 func (w *testStack) newCheckout(ws string) (checkout.View, error) {
 	id := w.newID(ident.Checkout, slotOf(ws))
-	return w.createCheckout(ws, id, func(ctx context.Context) (any, error) { return w.prepareCheckout(ctx, ws, id) })
-}
-
-func (w *testStack) createCheckout(ws, id string, prepare func(context.Context) (any, error)) (checkout.View, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	reply, err := w.system.Ask(ctx, actors.Envelope{Kind: "checkout", Stream: id, Workspace: ws, Prepare: prepare})
+	create, err := w.prepareCheckout(ctx, ws, id)
+	if err != nil {
+		return checkout.View{}, err
+	}
+	return w.createCheckout(ctx, create)
+}
+
+func (w *testStack) createCheckout(ctx context.Context, create checkout.Create) (checkout.View, error) {
+	reply, err := w.system.Ask(ctx, actors.Envelope{Kind: "checkout", Stream: create.ID, Workspace: create.Workspace,
+		Command: create})
 	view, _ := reply.(checkout.View)
 	return view, err
 }
@@ -344,7 +349,7 @@ func TestOpenLinksAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		wg.Go(func() {
 			<-begin
-			v, err := w.createCheckout(ws, id, func(context.Context) (any, error) { return prepared, nil })
+			v, err := w.createCheckout(t.Context(), prepared)
 			if err != nil {
 				assert.True(t, fault.Is(err, fault.LimitExceeded), "%v", err)
 				return

@@ -15,8 +15,8 @@ type CommitMeter struct{ bytes atomic.Int64 }
 // meterKey is the key of a context's CommitMeter.
 type meterKey struct{}
 
-// WithCommitMeter returns a context whose commands count in a meter, in Ask and AskInPrepare. The
-// HTTP server makes one for each request that its limits of bytes apply to.
+// WithCommitMeter returns a context whose commands count in a meter. The HTTP server makes one for
+// each request that its limits of bytes apply to.
 func WithCommitMeter(ctx context.Context, meter *CommitMeter) context.Context {
 	return context.WithValue(ctx, meterKey{}, meter)
 }

@@ -37,10 +37,6 @@ type Envelope struct {
 	Kind, Stream, Workspace string
 	Command                 any
 	Key                     *Key
-	// Prepare, when set, makes the Command. It runs after the idempotency key is known to be
-	// unused, so that a repeat calls no partner again. It runs again when the actor finds the
-	// command stale because a record that Prepare read has changed. Its error is the answer.
-	Prepare func(ctx context.Context) (any, error)
 }
 
 type request struct {

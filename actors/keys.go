@@ -18,6 +18,7 @@ type Key struct {
 	Fingerprint [32]byte
 	Expires     time.Time
 	Seal        func(reply any) ([]byte, error)
+	acquired    bool // by AcquireKey, so that Ask does not acquire it again
 }
 
 // Replayed is the reply to a repeat with the same fingerprint. Answer is the value that Seal

@@ -124,6 +124,37 @@ func askWithOneKey(t *testing.T, database string) {
 	require.EqualValues(t, 10, reply)
 }
 
+// A key that is acquired before its command is prepared has one holder, also while the holder asks.
+// The next one gets the answer.
+func TestAnAcquiredKeyIsPreparedOnce(t *testing.T) {
+	r := newCounterSystem(t, nil)
+	acquire := func(ctx context.Context, key *actors.Key) (func(), any, error) {
+		return r.system.AcquireKey(ctx, actors.Envelope{Kind: "counter", Stream: counterID(4), Workspace: counterID(4),
+			Key: key})
+	}
+	first := r.idempotencyKey("k", "body")
+	release, reply, err := acquire(t.Context(), first)
+	require.NoError(t, err)
+	require.Nil(t, reply)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	refused, _, err := acquire(ended, r.idempotencyKey("k", "body"))
+	require.True(t, fault.Is(err, fault.Unavailable), err)
+	require.Nil(t, refused)
+	reply, err = r.ask(counterID(4), add{By: 5}, first)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, reply)
+	release()
+
+	release, reply, err = acquire(t.Context(), r.idempotencyKey("k", "body"))
+	require.NoError(t, err)
+	require.Equal(t, actors.Replayed{Answer: []byte("5")}, reply)
+	require.Nil(t, release)
+	release, _, err = acquire(t.Context(), r.idempotencyKey("k", "another"))
+	require.True(t, fault.Is(err, fault.IdempotencyKeyMismatch), err)
+	require.Nil(t, release)
+}
+
 func TestARefusedCommandLeavesItsKeyFree(t *testing.T) {
 	r := newCounterSystem(t, nil)
 	_, err := r.ask(counterID(5), add{By: 0}, r.idempotencyKey("k", "body"))

@@ -418,12 +418,11 @@ var stopOnFailure = actor.NewOneForOneStrategy(0, 0, func(any) actor.Directive {
 // Ask sends a command to an actor and waits for its committed answer. The actor's refusal is a
 // *fault.Error with its code, such as not_found for another workspace's actor. Otherwise the error
 // is unavailable when nothing changed (an overloaded or stopping server, a journal that does not
-// answer), outcome_unknown when the context ended or a commit was lost, idempotency_key_mismatch
-// for a Key that was used with another request, or the error of Envelope.Prepare. A repeat of a Key
-// is answered Replayed. An unknown Kind panics.
+// answer), outcome_unknown when the context ended or a commit was lost, or idempotency_key_mismatch
+// for a Key that was used with another request. A repeat of a Key is answered Replayed. An unknown
+// Kind panics.
 func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
-	kind, slot, err := s.route(e)
-	if err != nil {
+	if _, _, err := s.route(e); err != nil {
 		return nil, err
 	}
 	if s.stopping.Load() { // before the lock, which Stop waits for
@@ -434,27 +433,46 @@ func (s *System) Ask(ctx context.Context, e Envelope) (any, error) {
 	if s.stopping.Load() {
 		return nil, fault.New(fault.Unavailable, "The server is stopping; nothing changed.")
 	}
-	if e.Key == nil {
-		return s.tell(ctx, e)
+	if e.Key != nil && !e.Key.acquired {
+		release, reply, err := s.AcquireKey(ctx, e)
+		if release == nil {
+			return reply, err
+		}
+		defer release()
+	}
+	return s.send(ctx, e)
+}
+
+// AcquireKey makes the caller the only one that uses an envelope's idempotency key until it calls
+// release. The envelope needs no Command yet, so that the caller prepares it only for a new key;
+// Ask acquires a key that is not acquired. A nil release means that there is nothing to ask: the
+// key has an answer, which reply is (Replayed), or err is set. It fails with
+// idempotency_key_mismatch, unavailable, outcome_unknown and not_found, as Ask does.
+func (s *System) AcquireKey(ctx context.Context, e Envelope) (release func(), reply any, err error) {
+	kind, slot, err := s.route(e)
+	if err != nil {
+		return nil, nil, err
 	}
 	hash := onceHash(e.Key.Scope, e.Key.Key)
 	if !s.keys.acquire(ctx, hash) {
-		return nil, fault.New(fault.Unavailable,
+		return nil, nil, fault.New(fault.Unavailable,
 			"The first request with this key is still running, or too many are; nothing changed.")
 	}
-	defer s.keys.release(hash)
 	sh := s.shards[slot.Shard()]
-	if existing, ok, err := s.once(ctx, sh, e.Key.Scope, hash); err != nil {
-		return nil, err
-	} else if ok {
-		if kind.Rules {
-			if sh.followed.wait(ctx, s.journal.Head(sh.id).Position) != nil {
-				return nil, outcomeUnknown()
-			}
-		}
-		return replayedAnswer(existing, e.Key.Fingerprint)
+	existing, found, err := s.once(ctx, sh, e.Key.Scope, hash)
+	if err == nil && !found {
+		e.Key.acquired = true
+		return func() { s.keys.release(hash) }, nil, nil
 	}
-	return s.tell(ctx, e)
+	s.keys.release(hash)
+	if err == nil && kind.Rules && sh.followed.wait(ctx, s.journal.Head(sh.id).Position) != nil {
+		err = outcomeUnknown()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	reply, err = replayedAnswer(existing, e.Key.Fingerprint)
+	return nil, reply, err
 }
 
 // route returns the kind of an envelope and the slot of its stream. It fails with not_found for a
@@ -489,38 +507,6 @@ func (s *System) once(ctx context.Context, sh *shard, scope string, hash [32]byt
 // ident.TenantSlot.
 func (s *System) TenantSlot(name string) ident.Slot {
 	return ident.TenantSlot(s.journal.Identity().Deployment, name)
-}
-
-// maxPrepares bounds how often a command is prepared because its records had changed. An actor
-// answers after its records are committed, so the second preparation reads that change. Each
-// further one needs another change in between.
-const maxPrepares = 4
-
-// AskInPrepare sends a command as Ask does, and fails as Ask does, without an idempotency key. It
-// is for an Envelope's Prepare, which runs inside an Ask that already keeps the System from
-// stopping.
-func (s *System) AskInPrepare(ctx context.Context, e Envelope) (any, error) { return s.tell(ctx, e) }
-
-// tell prepares a command and sends it to its actor. When the actor finds it stale it prepares it
-// again, at most maxPrepares times; then it fails with unavailable. Other errors are those of
-// Prepare and send.
-func (s *System) tell(ctx context.Context, e Envelope) (any, error) {
-	for range maxPrepares {
-		if e.Prepare != nil {
-			var err error
-			if e.Command, err = e.Prepare(ctx); err != nil {
-				return nil, err
-			}
-		}
-		reply, err := s.send(ctx, e)
-		if !fault.Is(err, fault.Stale) {
-			return reply, err
-		}
-		if e.Prepare == nil {
-			break
-		}
-	}
-	return nil, fault.New(fault.Unavailable, "The record is changing too fast; nothing changed.")
 }
 
 // send sends a command to its actor and waits for the answer. It fails with unavailable when too

@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"context"
-
 	"purser/actors"
 	"purser/actors/cardholder"
 	"purser/actors/fault"
@@ -44,15 +42,14 @@ func (h *cardHandlers) createCardholder(c *call) (answer, error) {
 	}
 	create := cardholder.Create{ID: u.Format(ident.Cardholder), Workspace: c.who.workspace(), Kind: body.Kind,
 		Person: body.Person}
-	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindCardholder, Stream: create.ID,
-		Workspace: create.Workspace,
-		Prepare:   func(ctx context.Context) (any, error) { return h.enrolPerson(ctx, c, create) }},
+	to := actors.Envelope{Kind: actors.KindCardholder, Stream: create.ID, Workspace: create.Workspace}
+	return askPrepared(h.edge, c, to, func() (any, error) { return h.enrolPerson(c, create) },
 		func(created cardholder.View) (answer, error) { return reply(map[string]any{"cardholder": created}) })
 }
 
 // enrolPerson completes the command with the partner's enrolment of the person; without a connected
 // partner the enrolment is pending. It fails with the partner's error.
-func (h *cardHandlers) enrolPerson(ctx context.Context, c *call, create cardholder.Create) (any, error) {
+func (h *cardHandlers) enrolPerson(c *call, create cardholder.Create) (any, error) {
 	create.Enrolment.State = cardholder.StatePending
 	if h.cfg.Issuer != IssuerConnected {
 		return create, nil
@@ -62,7 +59,7 @@ func (h *cardHandlers) enrolPerson(ctx context.Context, c *call, create cardhold
 		reference = c.onceName()
 	}
 	var err error
-	create.Enrolment, err = h.actors.Enrol(ctx, reference, create.Person)
+	create.Enrolment, err = h.actors.Enrol(c.ctx, reference, create.Person)
 	return create, err
 }
 

@@ -68,12 +68,11 @@ func (h *cardHandlers) mintCard(c *call) (answer, error) {
 	if err := h.newCardIdentity(c, &mint); err != nil {
 		return answer{}, err
 	}
-	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindCard, Stream: mint.ID, Workspace: mint.Workspace,
-		Prepare: func(context.Context) (any, error) {
-			var err error
+	return askPrepared(h.edge, c, c.toCard(mint.ID, nil),
+		func() (_ any, err error) {
 			mint.CardholderID, err = h.cardholderFor(c, body.CardholderID)
 			return mint, err
-		}},
+		},
 		func(view card.View) (answer, error) {
 			return reply(map[string]any{"card": cardDocument{View: view, HolderLabel: body.HolderLabel},
 				"fixture": view.Fixture})

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"math/big"
 	"slices"
@@ -151,11 +150,10 @@ func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 		return answer{}, err
 	}
 	live := c.who.access.Mode != modeSandbox
-	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindCheckout, Stream: create.ID,
-		Workspace: create.Workspace,
-		Prepare: func(ctx context.Context) (any, error) {
-			return h.actors.PrepareCheckout(ctx, create, body.AcceptedAssets, body.AcceptedChains, live)
-		}}, h.replyCheckout(create.Text))
+	to := actors.Envelope{Kind: actors.KindCheckout, Stream: create.ID, Workspace: create.Workspace}
+	return askPrepared(h.edge, c, to, func() (any, error) {
+		return h.actors.PrepareCheckout(c.ctx, create, body.AcceptedAssets, body.AcceptedChains, live)
+	}, h.replyCheckout(create.Text))
 }
 
 // checkoutQuery holds the query parameters that narrow the list of links.

@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 
 	"github.com/valyala/fasthttp"
 
-	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
@@ -77,20 +75,18 @@ func (h *currencyHandlers) createConversionQuote(c *call) (answer, error) {
 	if quote.ID, err = h.newID(c, ident.CurrencyQuote); err != nil {
 		return answer{}, err
 	}
-	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
-		Prepare: func(ctx context.Context) (any, error) {
-			if quote.NoOffer = h.limits.countQuote(c, "quotes"); quote.NoOffer != nil {
-				// The balance's own refusals take precedence.
-				return quote, nil
-			}
-			var err error
-			quote.Rate, quote.Firm, err = h.actors.Offer(ctx, pair)
-			if refusal := (*fault.Error)(nil); errors.As(err, &refusal) {
-				// The balance's own refusals take precedence.
-				quote.NoOffer, err = refusal, nil
-			}
-			return quote, err
-		}}, func(q balance.ConversionQuote) (answer, error) {
+	return askPrepared(h.edge, c, toBalance(id, nil), func() (_ any, err error) {
+		if quote.NoOffer = h.limits.countQuote(c, "quotes"); quote.NoOffer != nil {
+			// The balance's own refusals take precedence.
+			return quote, nil
+		}
+		quote.Rate, quote.Firm, err = h.actors.Offer(c.ctx, pair)
+		if refusal := (*fault.Error)(nil); errors.As(err, &refusal) {
+			// The balance's own refusals take precedence.
+			quote.NoOffer, err = refusal, nil
+		}
+		return quote, err
+	}, func(q balance.ConversionQuote) (answer, error) {
 		return replyWith(fasthttp.StatusCreated, showConversionQuote(q, q.Status, q.CreatedAt))
 	})
 }
@@ -128,12 +124,10 @@ func (h *currencyHandlers) createConversion(c *call) (answer, error) {
 	if create.ID, err = h.newID(c, ident.Conversion); err != nil {
 		return answer{}, err
 	}
-	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
-		Prepare: func(context.Context) (any, error) {
-			var err error
-			create.Quote, err = readQuote(h.edge, c, query.ConversionQuotes, body.QuoteID)
-			return create, err
-		}}, func(v balance.Conversion) (answer, error) {
+	return askPrepared(h.edge, c, toBalance(id, nil), func() (_ any, err error) {
+		create.Quote, err = readQuote(h.edge, c, query.ConversionQuotes, body.QuoteID)
+		return create, err
+	}, func(v balance.Conversion) (answer, error) {
 		return replyWith(fasthttp.StatusAccepted, map[string]string{"orderId": v.ID, "status": v.Status})
 	})
 }

@@ -55,6 +55,14 @@ func (c *call) onceName() string {
 // then return the same answer. It fails with idempotency_key_mismatch for a key that was used with
 // another body, with the actor's error, and with render's.
 func askIdempotent[R any](e *edge, c *call, envelope actors.Envelope, render func(R) (answer, error)) (answer, error) {
+	return askPrepared(e, c, envelope, func() (any, error) { return envelope.Command, nil }, render)
+}
+
+// askPrepared is askIdempotent for a command that needs reads or partners. prepare makes it, once,
+// and only for a key without an answer: a repeat, concurrent ones included, reaches no partner, and
+// neither changed records nor limits refuse it. It also fails with the error of prepare.
+func askPrepared[R any](e *edge, c *call, to actors.Envelope, prepare func() (any, error),
+	render func(R) (answer, error)) (answer, error) {
 	renderReply := func(reply any) (answer, error) {
 		typed, err := actors.ReplyAs[R](reply, nil)
 		if err != nil {
@@ -63,7 +71,7 @@ func askIdempotent[R any](e *edge, c *call, envelope actors.Envelope, render fun
 		return render(typed)
 	}
 	if c.key != "" {
-		envelope.Key = &actors.Key{Scope: onceScope, Key: c.onceName(), Fingerprint: sha256.Sum256(c.body),
+		to.Key = &actors.Key{Scope: onceScope, Key: c.onceName(), Fingerprint: sha256.Sum256(c.body),
 			Expires: c.now.Add(replayLife), Seal: func(reply any) ([]byte, error) {
 				a, err := renderReply(reply)
 				if err != nil {
@@ -72,7 +80,7 @@ func askIdempotent[R any](e *edge, c *call, envelope actors.Envelope, render fun
 				return c.sealAnswer(a, e.actors.Entropy())
 			}}
 	}
-	reply, err := e.actors.Ask(c.ctx, envelope)
+	reply, err := e.prepareAndAsk(c, to, prepare)
 	if err != nil {
 		return answer{}, err
 	}
@@ -80,6 +88,23 @@ func askIdempotent[R any](e *edge, c *call, envelope actors.Envelope, render fun
 		return c.openAnswer(stored.Answer)
 	}
 	return renderReply(reply)
+}
+
+// prepareAndAsk prepares a command and sends it, unless its idempotency key has an answer, which it
+// then returns. It fails as Actors.Ask and prepare do.
+func (e *edge) prepareAndAsk(c *call, to actors.Envelope, prepare func() (any, error)) (any, error) {
+	if to.Key != nil {
+		release, stored, err := e.actors.AcquireKey(c.ctx, to)
+		if release == nil {
+			return stored, err
+		}
+		defer release()
+	}
+	var err error
+	if to.Command, err = prepare(); err != nil {
+		return nil, err
+	}
+	return e.actors.Ask(c.ctx, to)
 }
 
 // sealAnswer encrypts an answer so that only a holder of the Idempotency-Key can read it. The

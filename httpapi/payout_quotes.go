@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 
-	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
@@ -89,16 +87,13 @@ func (h *treasuryHandlers) createQuote(c *call) (answer, error) {
 	if err := lock.CheckBody(); err != nil {
 		return answer{}, err
 	}
-	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: lock.Workspace,
-		Workspace: lock.Workspace,
-		Prepare: func(ctx context.Context) (any, error) {
-			var err error
-			if lock.Recipient, err = h.recipientNamed(c, body.CounterpartyID); err != nil {
-				return nil, err
-			}
-			lock.Rate, err = h.actors.FirmRate(ctx, lock.Buy.Currency)
-			return lock, err
-		}}, func(q balance.Quote) (answer, error) {
+	return askPrepared(h.edge, c, toBalance(lock.Workspace, nil), func() (_ any, err error) {
+		if lock.Recipient, err = h.recipientNamed(c, body.CounterpartyID); err != nil {
+			return nil, err
+		}
+		lock.Rate, err = h.actors.FirmRate(c.ctx, lock.Buy.Currency)
+		return lock, err
+	}, func(q balance.Quote) (answer, error) {
 		return reply(map[string]any{"quote": showQuote(q, q.Status, q.CreatedAt)})
 	})
 }

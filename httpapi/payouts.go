@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
@@ -128,16 +126,14 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 		return answer{}, fmt.Errorf("uetr: %w", err)
 	}
 	create.UETR = uetr.String()
-	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: create.Workspace,
-		Workspace: create.Workspace,
-		Prepare: func(context.Context) (any, error) {
-			var err error
+	return askPrepared(h.edge, c, toBalance(create.Workspace, nil),
+		func() (_ any, err error) {
 			if create.Recipient, err = h.recipientNamed(c, body.CounterpartyID); err != nil {
 				return nil, err
 			}
 			create.Quote, err = h.quoteNamed(c, body.QuoteID)
 			return create, err
-		}}, replyPayout(create.Description))
+		}, replyPayout(create.Description))
 }
 
 // payoutNamed reads the payout of the path with its description. Another workspace's payout is

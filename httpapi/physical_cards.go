@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"time"
 
-	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/card"
 	"purser/actors/decision"
@@ -85,13 +83,11 @@ func (h *cardHandlers) orderPhysical(c *call) (answer, error) {
 		// balance.
 		h.actors.WaitRelayed(c.ctx, workspace)
 	}
-	done, err := askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: workspace,
-		Workspace: workspace,
-		Prepare: func(context.Context) (any, error) {
-			var err error
+	done, err := askPrepared(h.edge, c, toBalance(workspace, nil),
+		func() (_ any, err error) {
 			order.Order.Card.CardholderID, err = h.cardholderFor(c, "")
 			return order, err
-		}},
+		},
 		func(o balance.PhysicalOrder) (answer, error) {
 			view, err := processes.OrderedCard(workspace, o, text.HolderLabel)
 			if err != nil {

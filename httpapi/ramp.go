@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 
-	"purser/actors"
 	"purser/actors/balance"
 	"purser/actors/decision"
 	"purser/actors/fault"
@@ -117,12 +115,10 @@ func (h *rampHandlers) createRampQuote(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: quote.Workspace,
-		Workspace: quote.Workspace,
-		Prepare: func(ctx context.Context) (any, error) {
-			err := h.offerRamp(ctx, c, &quote)
-			return quote, err
-		}}, func(q balance.RampQuote) (answer, error) {
+	return askPrepared(h.edge, c, toBalance(quote.Workspace, nil), func() (any, error) {
+		err := h.offerRamp(c, &quote)
+		return quote, err
+	}, func(q balance.RampQuote) (answer, error) {
 		return reply(map[string]any{"quote": showRampQuote(q)})
 	})
 }
@@ -189,7 +185,7 @@ func (h *rampHandlers) readRampQuote(c *call) (quote balance.QuoteRamp, err erro
 // travel rule forbids, whatever the wallet's status and the fee. It fails with
 // capability_unavailable, with not_found for an unknown wallet, with rate_limited, and with the
 // partner's error.
-func (h *rampHandlers) offerRamp(ctx context.Context, c *call, quote *balance.QuoteRamp) error {
+func (h *rampHandlers) offerRamp(c *call, quote *balance.QuoteRamp) error {
 	account, err := h.rampAccount(c)
 	if err != nil {
 		return err
@@ -212,7 +208,7 @@ func (h *rampHandlers) offerRamp(ctx context.Context, c *call, quote *balance.Qu
 	if err := h.limits.countQuote(c, "ramp_quotes"); err != nil {
 		return err
 	}
-	quote.FeeCents, err = h.actors.RampFee(ctx, quote.Direction, quote.AmountCents)
+	quote.FeeCents, err = h.actors.RampFee(c.ctx, quote.Direction, quote.AmountCents)
 	return err
 }
 
@@ -279,12 +275,10 @@ func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answ
 	if create.ID, err = h.newID(c, prefix); err != nil {
 		return answer{}, err
 	}
-	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindBalance, Stream: id, Workspace: id,
-		Prepare: func(context.Context) (any, error) {
-			var err error
-			create.Quote, err = readQuote(h.edge, c, query.RampQuotes, body.QuoteID)
-			return create, err
-		}}, func(o balance.RampOrder) (answer, error) {
+	return askPrepared(h.edge, c, toBalance(id, nil), func() (_ any, err error) {
+		create.Quote, err = readQuote(h.edge, c, query.RampQuotes, body.QuoteID)
+		return create, err
+	}, func(o balance.RampOrder) (answer, error) {
 		return reply(map[string]any{name: showRampOrder(o, nil)})
 	})
 }

@@ -215,7 +215,7 @@ func TestARampReportIsAppliedByItsRepeat(t *testing.T) {
 	tn := w.rampTenant("ada")
 	on, session := w.rampOrder(tn, balance.RampOn), w.olderSession(tn, balance.RampOn)
 	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
-		if e.Stream == tn.workspace && e.Prepare != nil {
+		if _, applies := e.Command.(balance.ReportRamp); applies {
 			return nil, fault.New(fault.Unavailable, "")
 		}
 		return w.system.Ask(ctx, e)

@@ -4,18 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync/atomic"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp/fasthttputil"
 
 	"purser/actors"
+	"purser/actors/fault"
 	"purser/actors/user"
-	"purser/actors/workspace"
+	"purser/actors/webhook"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // A repeat is answered from the stored answer, whatever the limits are now: a user at the limit of
@@ -119,33 +123,67 @@ func (w *world) serveAnew(change func(*Config)) {
 	})
 }
 
-// Prepare runs inside of an Ask, which delays the system's stop. An Ask from there would deadlock
-// with that stop.
-func TestPrepareDoesNotAskTheSystem(t *testing.T) {
+// Of concurrent requests under one key one asks the desk, and a later repeat does not ask it. The
+// desk answers once every request has tried to acquire the key.
+func TestRepeatsReachNoPartner(t *testing.T) {
 	t.Parallel()
+	const callers = 8
 	w := newWorld(t)
 	tn := w.newTenant("ada")
-	w.fund(tn, 100_000_000)
-	var preparing atomic.Bool
-	var prepared atomic.Int64
-	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
-		if _, beside := e.Command.(workspace.NoteUse); preparing.Load() && !beside {
-			t.Errorf("%s is asked while a command is prepared", e.Kind)
-		}
-		if prepare := e.Prepare; prepare != nil {
-			e.Prepare = func(ctx context.Context) (any, error) {
-				preparing.Store(true)
-				defer preparing.Store(false)
-				prepared.Add(1)
-				return prepare(ctx)
-			}
-		}
-		return w.system.Ask(ctx, e)
-	})
-	for _, op := range w.checked.operations(t) {
-		if r := w.newEstate(tn).ready(op, nil); op.method == "POST" && op.key && !op.unavailable && !op.gone {
-			require.Less(t, w.send(r).status, 300, op.name)
-		}
+	who := w.keyed(tn)
+	lock := `{"counterpartyId":"` + w.newRecipientAbroad(tn) + `","currency":"EUR","amountMinor":"100000"}`
+	all := w.actors.acquires.Load() + callers
+	asked := 0
+	w.actors.firmRate = func() {
+		asked++
+		assert.Eventually(t, func() bool { return w.actors.acquires.Load() == all }, waitFor, pause)
 	}
-	require.NotZero(t, prepared.Load())
+	quote := func() testReply { return w.post(who, "/api/treasury/fx-quotes", lock) }
+	first := w.ok(atOnce(slices.Repeat([]func() testReply{quote}, callers)...)[0])
+	for range callers {
+		require.Equal(t, first.raw, w.ok(quote()).raw)
+	}
+	w.fails(w.post(who, "/api/treasury/fx-quotes", strings.Replace(lock, "EUR", "JPY", 1)), 422,
+		"idempotency_key_mismatch")
+	require.Equal(t, 1, asked)
+}
+
+// AcquireKey counts the calls.
+func (h *hooked) AcquireKey(ctx context.Context, e actors.Envelope) (func(), any, error) {
+	h.acquires.Add(1)
+	return h.Actors.AcquireKey(ctx, e)
+}
+
+// FirmRate lets a test delay the desk.
+func (h *hooked) FirmRate(ctx context.Context, currency money.Currency) (money.Rate, error) {
+	if h.firmRate != nil {
+		h.firmRate()
+	}
+	return h.Actors.FirmRate(ctx, currency)
+}
+
+// A replay that meets another change of its delivery reads the delivery again, a few times.
+func TestAReplayReadsAChangedDeliveryAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	who := session(w.newTenant("mia").cookie)
+	endpoint := w.ok(w.post(who, endpointsPath, endpointBody(hookURL, `["*"]`))).text("endpoint", "id")
+	pinged := w.ok(w.post(who, endpointsPath+"/"+endpoint+"/test", ""))
+	path := "/api/webhooks/deliveries/" + pinged.text("delivery", "id") + "/replay"
+	for _, changes := range []int{maxReplayReads - 1, maxReplayReads} {
+		changed := 0
+		w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
+			if _, replays := e.Command.(webhook.Replay); replays && changed < changes {
+				changed++
+				return nil, fault.New(fault.Stale, "")
+			}
+			return w.system.Ask(ctx, e)
+		})
+		if answered := w.post(who, path, ""); changes < maxReplayReads {
+			require.Equal(t, pinged.at("delivery"), w.ok(answered).at("delivery"))
+		} else {
+			w.fails(answered, 503, "unavailable")
+		}
+		require.Equal(t, changes, changed)
+	}
 }

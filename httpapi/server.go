@@ -53,6 +53,7 @@ const RequestTimeout = 10 * time.Second
 // Actors is the part of the runtime that the interface uses; *processes.Product implements it.
 type Actors interface {
 	Ask(ctx context.Context, e actors.Envelope) (reply any, err error)
+	AcquireKey(ctx context.Context, e actors.Envelope) (release func(), reply any, err error)
 	query.Reader
 	WaitRelayed(ctx context.Context, workspace string)
 	ChangedSince(ctx context.Context, workspace string, after uint64) (changed bool, next uint64, err error)

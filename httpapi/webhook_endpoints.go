@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -64,13 +63,12 @@ func (h *endpointHandlers) createEndpoint(c *call) (answer, error) {
 	}
 	register := webhook.Register{ID: id, Workspace: c.who.workspace(), URL: body.URL, Secret: secret,
 		Events: body.Events, By: c.who.user}
-	return askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindWebhook, Stream: id, Workspace: register.Workspace,
-		Prepare: func(ctx context.Context) (any, error) {
-			if err := h.cfg.WebhookGuard.Check(ctx, register.URL); err != nil {
-				return nil, fault.New(fault.InvalidBody, "url "+err.Error())
-			}
-			return register, nil
-		}}, func(registered webhook.View) (answer, error) {
+	return askPrepared(h.edge, c, c.askEndpoint(id, nil), func() (any, error) {
+		if err := h.cfg.WebhookGuard.Check(c.ctx, register.URL); err != nil {
+			return nil, fault.New(fault.InvalidBody, "url "+err.Error())
+		}
+		return register, nil
+	}, func(registered webhook.View) (answer, error) {
 		return reply(map[string]any{"endpoint": registered, "secret": secret})
 	})
 }
@@ -162,17 +160,24 @@ func (h *endpointHandlers) pingEndpoint(c *call) (answer, error) {
 	return askIdempotent(h.edge, c, c.askEndpoint(endpoint, webhook.Ping{ID: id, Body: string(body)}), replyDelivery)
 }
 
+// maxReplayReads bounds how often a replay reads its delivery because the delivery has changed. An
+// endpoint answers after its records are committed, so the second read has that change. Each
+// further one needs another change in between.
+const maxReplayReads = 4
+
 // replayDelivery handles POST /api/webhooks/deliveries/{id}/replay: it starts a new run of a
-// finished delivery. A pending delivery is answered unchanged. An unknown delivery is not_found.
+// finished delivery. A pending delivery is answered unchanged. An unknown delivery is not_found. It
+// fails with unavailable for a delivery that changes with each read.
 func (h *endpointHandlers) replayDelivery(c *call) (answer, error) {
-	d, err := readOwn(h.edge, c, query.Deliveries, c.params["id"])
-	if err != nil {
-		return answer{}, err
+	for range maxReplayReads {
+		d, err := readOwn(h.edge, c, query.Deliveries, c.params["id"])
+		if err != nil {
+			return answer{}, err
+		}
+		a, err := askIdempotent(h.edge, c, c.askEndpoint(d.EndpointID, webhook.Replay{Delivery: d}), replyDelivery)
+		if !fault.Is(err, fault.Stale) {
+			return a, err
+		}
 	}
-	replay := c.askEndpoint(d.EndpointID, nil)
-	replay.Prepare = func(ctx context.Context) (any, error) {
-		d, err := query.Deliveries.Read(ctx, h.actors, c.who.workspace(), c.params["id"])
-		return webhook.Replay{Delivery: d}, err
-	}
-	return askIdempotent(h.edge, c, replay, replyDelivery)
+	return answer{}, fault.New(fault.Unavailable, "The delivery is changing too fast; nothing changed.")
 }

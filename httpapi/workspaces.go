@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
 
-	"purser/actors"
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/query"
@@ -89,12 +87,10 @@ func (h *workspaceHandlers) createWorkspace(c *call) (answer, error) {
 	}
 	create := workspace.Create{ID: id, Name: body.Name, Plan: body.Plan, IssuerID: u.Format(issuerAccount),
 		IssuerFixture: h.cfg.Issuer == IssuerFixture, FirstKey: key}
-	a, err := askIdempotent(h.edge, c, actors.Envelope{Kind: actors.KindWorkspace, Stream: id, Workspace: id,
-		Prepare: func(context.Context) (any, error) {
-			var err error
-			create.OwnerIDs, create.Founder, err = h.ownersOfNew(c)
-			return create, err
-		}}, func(created workspace.Created) (answer, error) {
+	a, err := askPrepared(h.edge, c, toWorkspace(id, nil), func() (_ any, err error) {
+		create.OwnerIDs, create.Founder, err = h.ownersOfNew(c)
+		return create, err
+	}, func(created workspace.Created) (answer, error) {
 		return replyKey(map[string]any{"workspace": created.Workspace}, created.APIKey, secret)
 	})
 	if err == nil && c.who.user != "" && !a.replayed {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,6 +109,9 @@ type hooked struct {
 	// refuseMint may be set only while no request runs.
 	refuseMint func() error
 	awaited    []string // workspaces whose relay a request awaited
+	acquires   atomic.Int64
+	// firmRate, which may be set only while no request runs, is called before the desk is asked.
+	firmRate func()
 }
 
 func (h *hooked) Ask(ctx context.Context, e actors.Envelope) (any, error) {

@@ -361,7 +361,7 @@ func TestTwoReportsOfOneSessionClaimTheSameKey(t *testing.T) {
 		claims = append(claims, d.Onces[1])
 	}
 	require.Equal(t, claims[0], claims[1])
-	require.Equal(t, string(fault.Stale), claims[0].Code)
+	require.Equal(t, string(fault.Unavailable), claims[0].Code)
 	require.Zero(t, claims[0].Expires)
 }
 

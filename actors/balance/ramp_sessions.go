@@ -70,8 +70,8 @@ func (b ramps) importRampSession(m decision.Meta, c ImportRampSession) (decision
 
 // reportRampSession credits a completed on-ramp and gives a failed off-ramp back; the other
 // outcomes were booked before the import. It fails with not_found, ramp_conflict for an ended
-// session, or limit_exceeded. Of two reports decided on the same record the second fails as stale,
-// so that the partner sends it again.
+// session, or limit_exceeded. Of two reports decided on the same record the second fails as
+// unavailable, so that the partner sends it again.
 func (b ramps) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decision, error) {
 	r := *c.Session
 	switch {
@@ -100,8 +100,8 @@ func (b ramps) reportRampSession(m decision.Meta, c ReportRamp) (decision.Decisi
 	}
 	d.Events = []decision.Event{e}
 	d.Onces = append(rampClaim(m, c.EventID),
-		decision.Once{Scope: scopeRampSession, Key: r.ID, Code: string(fault.Stale),
-			Message: "the session"})
+		decision.Once{Scope: scopeRampSession, Key: r.ID, Code: string(fault.Unavailable),
+			Message: "The session is changing; nothing changed."})
 	return d, nil
 }
 

@@ -61,8 +61,8 @@ const (
 	OnboardingRequired    Code = "onboarding_required"
 	QuoteTooShort         Code = "quote_lifetime_too_short"
 	RateUnavailable       Code = "rate_unavailable"
-	// Stale refuses a command whose record is older than the actor's state. It never leaves the
-	// runtime, which prepares the command again.
+	// Stale refuses a command whose record is older than the actor's state: read the record again.
+	// No caller of a route sees it.
 	Stale                 Code = "stale"
 	ProtocolNotRegistered Code = "protocol_not_registered"
 	// a report that the conversion's status does not allow; no caller of a route sees it

@@ -42,9 +42,9 @@ type Checkouts struct {
 // PrepareCheckout completes the command that creates a link: the pairs of asset and chain that the
 // link accepts of those listed (nil: all), an address of its own for each, and prices. live reports
 // that the link's workspace is not in sandbox mode. It takes an index of each account that no other
-// link gets. It fails with capability_unavailable where no account or price exists, limit_exceeded
-// with all open links taken, unavailable without prices or a journal, and the refusals of
-// Create.Check and checkout.Accept.
+// link gets; each call takes another. It fails with capability_unavailable where no account or
+// price exists, limit_exceeded with all open links taken, unavailable without prices or a journal,
+// and the refusals of Create.Check and checkout.Accept.
 func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool,
 ) (checkout.Create, error) {
 	if p.accounts == nil || live && p.accounts.IsSandbox() {
@@ -101,7 +101,7 @@ func (p *Checkouts) watches(name string) bool {
 }
 
 // takeIndexes takes the next index of each family for a session, from the one actor of the
-// deployment that counts them. It fails as AskInPrepare does.
+// deployment that counts them. It fails as Ask does.
 func (p *Checkouts) takeIndexes(ctx context.Context, session string, families []address.Family,
 ) (map[string]uint32, error) {
 	names := make([]string, len(families))
@@ -109,7 +109,7 @@ func (p *Checkouts) takeIndexes(ctx context.Context, session string, families []
 		names[i] = string(f)
 	}
 	system, journal := ident.System.Format(ident.Workspace), p.identity()
-	return actors.ReplyAs[derivation.Taken](p.runtime.AskInPrepare(ctx, actors.Envelope{
+	return actors.ReplyAs[derivation.Taken](p.runtime.Ask(ctx, actors.Envelope{
 		Kind: actors.KindDerivation, Stream: system, Workspace: system,
 		Command: derivation.Take{Session: session, Families: names, Store: hex.EncodeToString(journal.Store[:]),
 			// A new deployment's journal has the deployment's time, a restored journal a later one.

@@ -13,8 +13,6 @@ import (
 type Runtime interface {
 	// Ask sends a command to an actor and waits for its committed answer.
 	Ask(ctx context.Context, e actors.Envelope) (reply any, err error)
-	// AskInPrepare is Ask for the Prepare function of an Envelope.
-	AskInPrepare(ctx context.Context, e actors.Envelope) (reply any, err error)
 	query.Reader
 	// Go runs a function in a goroutine until the runtime stops. Every calls one at a pace until
 	// then.

@@ -33,11 +33,7 @@ func rampReported(direction, outcome string) func(context.Context, *Processor, R
 		if err == nil && found != direction {
 			err = fault.New(fault.NotFound, "")
 		}
-		prepare := func(ctx context.Context) (any, error) {
-			_, _, err := p.findRamp(ctx, &command)
-			return command, err
-		}
-		return destination{workspace: record.Workspace, claimedFor: record.ID, prepare: prepare}, err
+		return destination{workspace: record.Workspace, claimedFor: record.ID, command: command}, err
 	}
 }
 

@@ -120,7 +120,7 @@ func (p *Processor) apply(ctx context.Context, channel Channel, r Report) (late 
 		return false, err
 	}
 	reply, err := p.actors.Ask(ctx, actors.Envelope{Kind: actors.KindBalance, Stream: to.workspace,
-		Workspace: to.workspace, Command: to.command, Prepare: to.prepare})
+		Workspace: to.workspace, Command: to.command})
 	if err != nil || !isLate(reply) {
 		return false, err
 	}

@@ -26,19 +26,12 @@ type ledger struct {
 	refuse    func(command any) (any, error)
 }
 
-func (l *ledger) Ask(ctx context.Context, e actors.Envelope) (any, error) {
-	command := e.Command
-	if e.Prepare != nil {
-		var err error
-		if command, err = e.Prepare(ctx); err != nil {
-			return nil, err
-		}
-	}
-	l.commands = append(l.commands, fmt.Sprintf("%s %T", e.Workspace, command))
+func (l *ledger) Ask(_ context.Context, e actors.Envelope) (any, error) {
+	l.commands = append(l.commands, fmt.Sprintf("%s %T", e.Workspace, e.Command))
 	if l.refuse == nil {
 		return nil, nil
 	}
-	return l.refuse(command)
+	return l.refuse(e.Command)
 }
 
 func (l *ledger) Find(_ context.Context, _ ident.Slot, kind, id string) (persistence.Record, error) {

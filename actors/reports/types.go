@@ -40,12 +40,10 @@ type reportType struct {
 }
 
 // destination is the balance that a report concerns, by its workspace, and the command for it. The
-// report's id is bound to claimedFor. A prepare replaces command when the command depends on
-// records that may change before the balance decides.
+// report's id is bound to claimedFor.
 type destination struct {
 	workspace, claimedFor string
 	command               any
-	prepare               func(context.Context) (any, error)
 }
 
 // target names the record that a report concerns. An aspect narrows the report to a part of the
