@@ -44,26 +44,26 @@ const maxPolls, firstPause, longestPause = 60, 50 * time.Millisecond, time.Secon
 // without an answer.
 func (t *tour) makeCall(ctx context.Context, c call) error {
 	if c.request == "again" {
-		return t.repeat(ctx, t.last)
+		return t.repeatExchange(ctx, t.last)
 	}
 	words := strings.Fields(c.request)
 	method, path := words[len(words)-2], words[len(words)-1]
-	e := exchange{Credential: c.credential, Method: method, Path: t.fill(path), Body: t.fill(c.body)}
+	e := exchange{Credential: c.credential, Method: method, Path: t.fillNames(path), Body: t.fillNames(c.body)}
 	if method == "POST" && c.credential != network {
 		e.IdempotencyKey = apiclient.NewIdempotencyKey() // a route that keeps no answers ignores it
 	}
 	for polls, pause := 1, firstPause; ; polls, pause = polls+1, min(4*pause, longestPause) {
-		if _, err := t.send(ctx, &e); err != nil {
+		if _, err := t.sendExchange(ctx, &e); err != nil {
 			return err
 		}
 		if id := messageID.FindStringSubmatch(c.body); id != nil && polls < maxPolls && isTimeout.Match(e.Answer) {
 			t.names[id[1]] = fmt.Sprintf("%s-%s-%d", t.names["run"], id[1], polls) // the message stays timed out
-			e.Body = t.fill(c.body)
+			e.Body = t.fillNames(c.body)
 			continue
 		}
-		difference := t.compare(c, e)
+		difference := t.compareAnswer(c, e)
 		if difference == nil || words[0] != "until" || polls == maxPolls {
-			t.note(e)
+			t.noteExchange(e)
 			if words[0] == "once" || c.credential == network {
 				t.saved = append(t.saved, e)
 			}
@@ -75,10 +75,10 @@ func (t *tour) makeCall(ctx context.Context, c call) error {
 	}
 }
 
-// send sends the request of an exchange and sets its answer. It repeats a request that is over a
+// sendExchange sends the request of an exchange and sets its answer. It repeats a request that is over a
 // rate limit or that the server has no room for, and one of the card network until it is decided.
 // It fails when a request has no answer.
-func (t *tour) send(ctx context.Context, e *exchange) (a apiclient.Answer, err error) {
+func (t *tour) sendExchange(ctx context.Context, e *exchange) (a apiclient.Answer, err error) {
 	c := t.clients[e.Credential]
 	if c == nil { // of an API key
 		c = apiclient.New(t.clients[session].BaseURL, t.names[e.Credential])
@@ -102,8 +102,8 @@ func (t *tour) send(ctx context.Context, e *exchange) (a apiclient.Answer, err e
 	return a, err
 }
 
-// note counts an exchange, writes it to the log of the step, and makes it the previous one.
-func (t *tour) note(e exchange) {
+// noteExchange counts an exchange, writes it to the log of the step, and makes it the previous one.
+func (t *tour) noteExchange(e exchange) {
 	t.checked++
 	t.last, t.names["answer"] = e, string(e.Answer)
 	fmt.Fprintf(&t.log, "    %s %s %s\n", e.Method, e.Path, printable(e.Body))
@@ -117,16 +117,16 @@ func printable(body string) string {
 	return secretMember.ReplaceAllString(body, `"$1":"(hidden)"`)
 }
 
-// compare compares an answer with the expected one, and keeps names from it. It fails with
+// compareAnswer compares an answer with the expected one, and keeps names from it. It fails with
 // ErrDifference.
-func (t *tour) compare(c call, e exchange) error {
+func (t *tour) compareAnswer(c call, e exchange) error {
 	status, text := 200, strings.TrimLeft(c.answer, "0123456789 ")
 	_, _ = fmt.Sscan(c.answer, &status) // without a number it stays 200
 	if e.Status != status {
 		return e.differs("answered %d %s, expected %d", e.Status, printable(string(e.Answer)), status)
 	}
-	if want := decode(text); want != nil {
-		if err := t.match("", want, decode(string(e.Answer))); err != nil {
+	if want := decodeJSON(text); want != nil {
+		if err := t.matchJSON("", want, decodeJSON(string(e.Answer))); err != nil {
 			return e.differs("%w", err)
 		}
 	} else if !strings.Contains(string(e.Answer), text) {
@@ -151,15 +151,15 @@ func (e exchange) differs(format string, values ...any) error {
 	return fmt.Errorf("%w: %s %s: %w", ErrDifference, e.Method, e.Path, fmt.Errorf(format, values...))
 }
 
-// repeat sends a request again and expects the same answer. It fails with ErrDifference, and when
+// repeatExchange sends a request again and expects the same answer. It fails with ErrDifference, and when
 // the request has no answer.
-func (t *tour) repeat(ctx context.Context, first exchange) error {
+func (t *tour) repeatExchange(ctx context.Context, first exchange) error {
 	e := first
-	a, err := t.send(ctx, &e)
+	a, err := t.sendExchange(ctx, &e)
 	if err != nil {
 		return err
 	}
-	t.note(e)
+	t.noteExchange(e)
 	if e.Status != first.Status || !reflect.DeepEqual(stateOf(e.Answer), stateOf(first.Answer)) {
 		return e.differs("answered %d %s, at first %d %s", e.Status, e.Answer, first.Status, first.Answer)
 	}
@@ -174,5 +174,5 @@ var readTime = regexp.MustCompile(`"(asOf|lastUsedAt)":\s*("[^"]*"|null)`)
 // stateOf returns an answer's JSON without the times "asOf" and "lastUsedAt", which differ between
 // two reads of the same state.
 func stateOf(answer []byte) any {
-	return decode(readTime.ReplaceAllString(string(answer), `"$1":null`))
+	return decodeJSON(readTime.ReplaceAllString(string(answer), `"$1":null`))
 }

@@ -56,13 +56,13 @@ func (d *Command) Run(out io.Writer) error {
 	}}
 	t.makeNames()
 	if d.Check != "" {
-		err = t.check(ctx, d.Check)
+		err = t.checkTour(ctx, d.Check)
 	}
 	for i := 0; i < len(steps) && err == nil && d.Check == ""; i++ {
-		err = t.visit(ctx, i+1, steps[i])
+		err = t.visitStep(ctx, i+1, steps[i])
 	}
 	if err == nil && d.Save != "" {
-		err = t.save(ctx, d.Save)
+		err = t.saveTour(ctx, d.Save)
 	}
 	if err == nil {
 		fmt.Fprintf(out, "\n%d answers checked, no difference\n", t.checked)
@@ -83,8 +83,8 @@ type tour struct {
 	checked int        // answers
 }
 
-// visit makes the calls of a step and prints its line.
-func (t *tour) visit(ctx context.Context, number int, s step) (err error) {
+// visitStep makes the calls of a step and prints its line.
+func (t *tour) visitStep(ctx context.Context, number int, s step) (err error) {
 	t.log.Reset()
 	for i := 0; i < len(s.calls) && err == nil; i++ {
 		err = t.makeCall(ctx, s.calls[i])
@@ -97,7 +97,7 @@ func (t *tour) visit(ctx context.Context, number int, s step) (err error) {
 		fmt.Fprintf(t.out, "%2d. %s\n%s", number, s.title, t.log.String())
 		return fmt.Errorf("step %d, %s: %w", number, s.title, err)
 	}
-	fmt.Fprintf(t.out, "%2d. %s: %s\n", number, s.title, t.fill(s.prints))
+	fmt.Fprintf(t.out, "%2d. %s: %s\n", number, s.title, t.fillNames(s.prints))
 	if t.verbose {
 		fmt.Fprint(t.out, t.log.String())
 	}
@@ -115,9 +115,9 @@ type savedTour struct {
 var savedReads = []string{"/api/treasury", "/api/cards", "/api/cards/$grocer", "/api/authorizations?limit=100",
 	"/api/agents", "/api/v1/checkout/sessions/$link/status", "/api/ramp/orders", "/api/auth/keys", "/api/workspaces"}
 
-// save writes the saved calls and savedReads to a file. It fails when a read is refused or has no
+// saveTour writes the saved calls and savedReads to a file. It fails when a read is refused or has no
 // answer, and with the disk's error.
-func (t *tour) save(ctx context.Context, path string) error {
+func (t *tour) saveTour(ctx context.Context, path string) error {
 	s := savedTour{APIKey: t.names[key], Posts: t.saved}
 	for _, read := range savedReads {
 		if err := t.makeCall(ctx, call{key, "GET " + read, "", ""}); err != nil {
@@ -133,11 +133,11 @@ func (t *tour) save(ctx context.Context, path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// check repeats every request of a file. A repeated message or Idempotency-Key must get the first
+// checkTour repeats every request of a file. A repeated message or Idempotency-Key must get the first
 // answer. The reads must be unchanged before and after the repeats. It prints the differences and
 // fails with ErrDifference. It fails for a file that cannot be read, and when a request has no
 // answer.
-func (t *tour) check(ctx context.Context, path string) error {
+func (t *tour) checkTour(ctx context.Context, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (t *tour) check(ctx context.Context, path string) error {
 	differences := 0
 	for _, group := range [][]exchange{s.Reads, s.Posts, s.Reads} {
 		for _, e := range group {
-			err := t.repeat(ctx, e)
+			err := t.repeatExchange(ctx, e)
 			if errors.Is(err, ErrDifference) {
 				differences++
 				fmt.Fprintln(t.out, err)

@@ -94,7 +94,7 @@ func TestTheDemoNamesTheLimitOfRefusals(t *testing.T) {
 				panic(err)
 			}
 		})
-		err := walk.makeCall(t.Context(), approved("lunch", "grocer", 12_50, atGrocer, `"responseCode":"00"`))
+		err := walk.makeCall(t.Context(), approvedSwipe("lunch", "grocer", 12_50, atGrocer, `"responseCode":"00"`))
 		require.ErrorContains(t, err, "PURSER_REFUSALS")
 	}
 }
@@ -104,7 +104,7 @@ func TestTheDemoNamesTheLimitOfRefusals(t *testing.T) {
 func TestTheDemoAsksAgainForRoom(t *testing.T) {
 	t.Parallel()
 	walk, _ := newTestTour(t, answerInTurn(t, `503 {}`, `200 {"heldAmountCents":0}`, `503 {}`, `429 {}`, `200 {}`))
-	require.NoError(t, walk.makeCall(t.Context(), reverse("part", `"originalId":"$lunch"`, `{"heldAmountCents":0}`)))
+	require.NoError(t, walk.makeCall(t.Context(), sendReversal("part", `"originalId":"$lunch"`, `{"heldAmountCents":0}`)))
 	require.NoError(t, walk.makeCall(t.Context(), call{session, "POST /room", `{}`, ``}))
 	require.Equal(t, 2, walk.checked)
 	require.Len(t, walk.saved, 1)
@@ -119,13 +119,13 @@ func TestTheDemoPrintsTheRequestsOfAFailedStep(t *testing.T) {
 	long := `{"text":"` + strings.Repeat("long", 1000) + `"}`
 	walk, out := newTestTour(t, answerInTurn(t, `404 `+long, `200 {"secret":"apk_1","id":"ws_1"}`))
 	first := step{"Try", "it is $id", []call{{session, "POST /try", `{"password":"$password"}`, `{"id":"$id"}`}}}
-	err := walk.visit(t.Context(), 1, first)
+	err := walk.visitStep(t.Context(), 1, first)
 	require.ErrorIs(t, err, ErrDifference)
 	require.ErrorContains(t, err, "step 1, Try: an answer differs: POST /try: answered 404 ")
 	require.Equal(t, " 1. Try\n    POST /try {\"password\":\"(hidden)\"}\n    → 404 "+long+"\n", out.String())
 	out.Reset()
 	walk.verbose = true
-	require.NoError(t, walk.visit(t.Context(), 2, first))
+	require.NoError(t, walk.visitStep(t.Context(), 2, first))
 	require.Equal(t, " 2. Try: it is ws_1\n    POST /try {\"password\":\"(hidden)\"}\n"+
 		"    → 200 {\"secret\":\"(hidden)\",\"id\":\"ws_1\"}\n", out.String())
 }
@@ -137,14 +137,14 @@ func TestTheWordsBeforeARequest(t *testing.T) {
 	calls := []call{{session, "until GET /", ``, `{"status":"done"}`}, {session, "if GET /", ``, `{"on":true}`},
 		{session, "GET /", ``, `{"reached":true}`}}
 	walk, _ := newTestTour(t, answerInTurn(t, `200 {"status":"open"}`, `200 {"status":"done"}`, `200 {"on":false}`))
-	require.NoError(t, walk.visit(t.Context(), 1, step{"Off", "", calls}))
+	require.NoError(t, walk.visitStep(t.Context(), 1, step{"Off", "", calls}))
 	walk, _ = newTestTour(t, answerInTurn(t, `200 {"status":"done"}`, `200 {"on":true}`, `200 {"reached":false}`))
-	require.ErrorIs(t, walk.visit(t.Context(), 1, step{"On", "", calls}), ErrDifference)
+	require.ErrorIs(t, walk.visitStep(t.Context(), 1, step{"On", "", calls}), ErrDifference)
 	again := []call{{network, "POST /", `{}`, ``}, {request: "again"}}
 	walk, _ = newTestTour(t, answerInTurn(t, `200 {"a":1,"asOf":"x"}`, `200 {"a":1,"asOf":"y"}`))
-	require.NoError(t, walk.visit(t.Context(), 1, step{"Same", "", again}))
+	require.NoError(t, walk.visitStep(t.Context(), 1, step{"Same", "", again}))
 	walk, _ = newTestTour(t, answerInTurn(t, `200 {"a":1}`, `200 {"a":2}`))
-	require.ErrorContains(t, walk.visit(t.Context(), 1, step{"Other", "", again}), `answered 200 {"a":2}, at first 200 {"a":1}`)
+	require.ErrorContains(t, walk.visitStep(t.Context(), 1, step{"Other", "", again}), `answered 200 {"a":2}, at first 200 {"a":1}`)
 }
 
 // A pattern names the members that an answer must have. A difference is told in words, and keeps no
@@ -162,7 +162,7 @@ func TestMatch(t *testing.T) {
 		{`{"rows":[{"id":"$row","state":"off"}]}`, `{"rows":[{"id":"1","state":"off"}]}`, `rows has no {"id":"2","state":"off"}`},
 	} {
 		before := maps.Clone(walk.names)
-		err := walk.match("", decode(c.want), decode(c.got))
+		err := walk.matchJSON("", decodeJSON(c.want), decodeJSON(c.got))
 		if c.difference == "" {
 			require.NoError(t, err, c.want)
 			continue

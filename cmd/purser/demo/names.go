@@ -45,7 +45,7 @@ func (t *tour) makeNames() {
 				Merchant: intent.Merchant{Name: "Corner Grocer", MCC: "5411"},
 				Amount:   intent.Amount{Currency: "USD", Cents: 12_50},
 				IssuedAt: now.Unix(), ExpiresAt: now.Add(5 * time.Minute).Unix()}
-			return encode(must(intent.Sign(agent, []byte(encode(lunch)))))
+			return encodeJSON(must(intent.Sign(agent, []byte(encodeJSON(lunch)))))
 		},
 		"forgedIntent": func() string { return strings.Replace(t.names["intent"], `"cents":1250`, `"cents":9999`, 1) },
 		"walletSignature": func() string { // personal_sign of EIP-191 (version 0x45): r, s, v in hex
@@ -64,9 +64,9 @@ func keccak(b []byte) []byte {
 
 var nameReference = regexp.MustCompile(`\$[A-Za-z]+`)
 
-// fill replaces the names in text by their values. A name without a value gets one: of its maker,
+// fillNames replaces the names in text by their values. A name without a value gets one: of its maker,
 // or a new id that no other run has.
-func (t *tour) fill(text string) string {
+func (t *tour) fillNames(text string) string {
 	return nameReference.ReplaceAllStringFunc(text, func(reference string) string {
 		name := reference[1:]
 		if makes := t.makers[name]; t.names[name] == "" && makes != nil {
@@ -78,9 +78,9 @@ func (t *tour) fill(text string) string {
 	})
 }
 
-// match compares decoded JSON with the pattern want of a call, and keeps names from got. It fails
+// matchJSON compares decoded JSON with the pattern want of a call, and keeps names from got. It fails
 // with a member that differs, in words, and then keeps none.
-func (t *tour) match(at string, want, got any) (err error) {
+func (t *tour) matchJSON(at string, want, got any) (err error) {
 	before := maps.Clone(t.names)
 	defer func() {
 		if err != nil {
@@ -91,7 +91,7 @@ func (t *tour) match(at string, want, got any) (err error) {
 	case map[string]any:
 		members, _ := got.(map[string]any)
 		for _, name := range slices.Sorted(maps.Keys(pattern)) {
-			if err := t.match(strings.TrimPrefix(at+"."+name, "."), pattern[name], members[name]); err != nil {
+			if err := t.matchJSON(strings.TrimPrefix(at+"."+name, "."), pattern[name], members[name]); err != nil {
 				return err
 			}
 		}
@@ -99,8 +99,8 @@ func (t *tour) match(at string, want, got any) (err error) {
 	case []any:
 		elements, _ := got.([]any)
 		for _, wanted := range pattern {
-			if !slices.ContainsFunc(elements, func(element any) bool { return t.match(at, wanted, element) == nil }) {
-				return fmt.Errorf("%s has no %s", at, t.fill(encode(wanted)))
+			if !slices.ContainsFunc(elements, func(element any) bool { return t.matchJSON(at, wanted, element) == nil }) {
+				return fmt.Errorf("%s has no %s", at, t.fillNames(encodeJSON(wanted)))
 			}
 		}
 		return nil
@@ -108,21 +108,21 @@ func (t *tour) match(at string, want, got any) (err error) {
 		text, _ := got.(string)
 		name, isName := strings.CutPrefix(pattern, "$")
 		if !isName || t.names[name] != "" {
-			want = t.fill(pattern)
+			want = t.fillNames(pattern)
 		} else if text != "" {
 			t.names[name], want = text, text
 		}
 	}
 	if got != want {
-		return fmt.Errorf("%s is %s, expected %s", at, encode(got), encode(want))
+		return fmt.Errorf("%s is %s, expected %s", at, encodeJSON(got), encodeJSON(want))
 	}
 	return nil
 }
 
-// decode returns JSON with its numbers as json.Number, and nil for other text.
-func decode(text string) any { return apiclient.Answer{Raw: []byte(text)}.At() }
+// decodeJSON returns JSON with its numbers as json.Number, and nil for other text.
+func decodeJSON(text string) any { return apiclient.Answer{Raw: []byte(text)}.At() }
 
-func encode(v any) string { return string(must(json.Marshal(v))) }
+func encodeJSON(v any) string { return string(must(json.Marshal(v))) }
 
 // must returns v. An error is a fault of the demo.
 func must[T any](v T, err error) T {

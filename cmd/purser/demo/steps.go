@@ -24,52 +24,52 @@ var steps = []step{
 		{key, "GET /api/workspaces", ``, `{"workspace":{"id":"$workspace","name":"Workspace of $run"}}`},
 	}},
 	{"Announce a deposit, which the bank reports a little later", "1,000.00 dollars are available", []call{
-		deposit(1_000_00),
+		announceDeposit(1_000_00),
 		{request: "again"},
 		awaitDollars(1_000_00),
 	}},
 	{"A deposit that the bank reports twice counts once", "1,050.91 dollars are available", []call{
-		deposit(50_91), // the sandbox bank reports an amount that ends in 91 twice
+		announceDeposit(50_91), // the sandbox bank reports an amount that ends in 91 twice
 		awaitDollars(1_050_91),
 	}},
 	{"Mint three cards", "$grocer, $tight and $generous", []call{
-		mint("grocer", `"monthlyLimitUsdCents":50000,"perTxnLimitUsdCents":20000,`+
+		mintCard("grocer", `"monthlyLimitUsdCents":50000,"perTxnLimitUsdCents":20000,`+
 			`"allowedMccs":["5411","5812"],"allowedMerchants":["Corner Grocer*","Cafe Aroma"]`),
-		mint("tight", `"monthlyLimitUsdCents":3000,"perTxnLimitUsdCents":1000000`),
-		mint("generous", `"monthlyLimitUsdCents":1000000,"perTxnLimitUsdCents":1000000`),
+		mintCard("tight", `"monthlyLimitUsdCents":3000,"perTxnLimitUsdCents":1000000`),
+		mintCard("generous", `"monthlyLimitUsdCents":1000000,"perTxnLimitUsdCents":1000000`),
 	}},
 	{"A swipe that fits every rule, and its repeat", "12.50 dollars are held once", []call{
-		approved("lunch", "grocer", 12_50, atGrocer, `"responseCode":"00","approvedAmountCents":1250`),
+		approvedSwipe("lunch", "grocer", 12_50, atGrocer, `"responseCode":"00","approvedAmountCents":1250`),
 		{request: "again"},
 	}},
 	{"Thirteen declines, each for another reason", "the reasons and response codes are right", []call{
-		declined("invalid_request", "30", "negative", "grocer", -1, atGrocer),
-		declined("card_not_found", "14", "unknown", "stranger", 12_50, atGrocer),
-		declined("currency_not_supported", "12", "euros", "grocer", 12_50, at("EUR", "Corner Grocer", "5411")),
-		declined("mcc_not_allowed", "57", "casino", "grocer", 12_50, at("USD", "Corner Grocer", "7995")),
-		declined("merchant_not_allowed", "57", "other", "grocer", 12_50, at("USD", "Somebody Else", "5411")),
-		declined("per_transaction_limit_exceeded", "61", "big", "grocer", 200_01, atGrocer),
-		declined("monthly_limit_exceeded", "61", "month", "tight", 30_01, atGrocer),
-		declined("insufficient_funds", "51", "rich", "generous", 1_050_91, atGrocer),
-		declined("duplicate_mismatch", "94", "lunch", "grocer", 12_51, atGrocer),
-		declined("authorization_not_found", "25", "orphan", "grocer", 5_00,
+		declinedSwipe("invalid_request", "30", "negative", "grocer", -1, atGrocer),
+		declinedSwipe("card_not_found", "14", "unknown", "stranger", 12_50, atGrocer),
+		declinedSwipe("currency_not_supported", "12", "euros", "grocer", 12_50, at("EUR", "Corner Grocer", "5411")),
+		declinedSwipe("mcc_not_allowed", "57", "casino", "grocer", 12_50, at("USD", "Corner Grocer", "7995")),
+		declinedSwipe("merchant_not_allowed", "57", "other", "grocer", 12_50, at("USD", "Somebody Else", "5411")),
+		declinedSwipe("per_transaction_limit_exceeded", "61", "big", "grocer", 200_01, atGrocer),
+		declinedSwipe("monthly_limit_exceeded", "61", "month", "tight", 30_01, atGrocer),
+		declinedSwipe("insufficient_funds", "51", "rich", "generous", 1_050_91, atGrocer),
+		declinedSwipe("duplicate_mismatch", "94", "lunch", "grocer", 12_51, atGrocer),
+		declinedSwipe("authorization_not_found", "25", "orphan", "grocer", 5_00,
 			atGrocer+`,"kind":"incremental","originalId":"$neverSent"`),
 		{key, "PATCH /api/cards/$tight", `{"state":"frozen"}`, `{"card":{"state":"frozen"}}`},
-		declined("card_frozen", "62", "frozen", "tight", 12_50, atGrocer),
+		declinedSwipe("card_frozen", "62", "frozen", "tight", 12_50, atGrocer),
 		{key, "PATCH /api/cards/$tight", `{"state":"terminated"}`, `{"card":{"state":"terminated"}}`},
-		declined("card_terminated", "46", "ended", "tight", 12_50, atGrocer),
-		reverse("early", `"originalId":"$late"`, `{"authorizationId":null}`),
-		declined("reversed_before_arrival", "12", "late", "grocer", 12_50, atGrocer),
+		declinedSwipe("card_terminated", "46", "ended", "tight", 12_50, atGrocer),
+		sendReversal("early", `"originalId":"$late"`, `{"authorizationId":null}`),
+		declinedSwipe("reversed_before_arrival", "12", "late", "grocer", 12_50, atGrocer),
 	}},
 	{"A partial approval takes what is there, and a reversal gives it back", "1,038.41 of 10,000.00 dollars were approved", []call{
-		approved("all", "generous", 10_000_00, atGrocer+`,"partialApproval":true`,
+		approvedSwipe("all", "generous", 10_000_00, atGrocer+`,"partialApproval":true`,
 			`"responseCode":"10","approvedAmountCents":103841,"authorizationId":"$holdOfAll"`),
-		reverse("giveBack", `"authorizationId":"$holdOfAll"`, `{"heldAmountCents":0}`),
+		sendReversal("giveBack", `"authorizationId":"$holdOfAll"`, `{"heldAmountCents":0}`),
 	}},
 	{"The life of an authorization, from an increment to a refund", "12.00 dollars were cleared, 4.00 refunded", []call{
-		approved("more", "grocer", 5_00, atGrocer+`,"kind":"incremental","originalId":"$lunch"`,
+		approvedSwipe("more", "grocer", 5_00, atGrocer+`,"kind":"incremental","originalId":"$lunch"`,
 			`"responseCode":"00","approvedAmountCents":500`),
-		reverse("part", `"originalId":"$lunch","amountCents":250`, `{"heldAmountCents":1500}`),
+		sendReversal("part", `"originalId":"$lunch","amountCents":250`, `{"heldAmountCents":1500}`),
 		swipe("clearings", "clearing", "grocer", 12_00, atGrocer+`,"originalId":"$lunch","final":true`,
 			`{"status":"posted"}`),
 		swipe("refunds", "refund", "grocer", 4_00, atGrocer+`,"originalId":"$lunch"`, `{"status":"posted"}`),
@@ -176,7 +176,7 @@ func at(currency, merchant, mcc string) string {
 	return `"currency":"` + currency + `","merchant":{"name":"` + merchant + `","mcc":"` + mcc + `","country":"US"}`
 }
 
-func deposit(cents int) call {
+func announceDeposit(cents int) call {
 	return call{key, "once POST /api/treasury/deposits",
 		fmt.Sprintf(`{"source":"bank_fiat","rail":"fednow","amountUsdCents":%d}`, cents), `202 {"deposit":{"status":"pending"}}`}
 }
@@ -192,17 +192,17 @@ func awaitCurrencies(euroCents, yen string) call {
 		`{"currency":"JPY","status":"active","balance":{"availableMinor":"` + yen + `"}}]}`}
 }
 
-// mint issues a card. It keeps the card's id as $name and its token as $nameToken.
-func mint(name, rules string) call {
+// mintCard issues a card. It keeps the card's id as $name and its token as $nameToken.
+func mintCard(name, rules string) call {
 	return call{key, "once POST /api/cards", `{"holderKind":"agent","holderLabel":"Demo ` + name + `",` + rules + `}`,
 		`{"card":{"id":"$` + name + `","partnerCardToken":"$` + name + `Token","state":"active"},"fixture":true}`}
 }
 
-func approved(id, card string, cents int, more, want string) call {
+func approvedSwipe(id, card string, cents int, more, want string) call {
 	return swipe("authorizations", id, card, cents, more, `{"decision":"approved","reason":"approved",`+want+`}`)
 }
 
-func declined(reason, code, id, card string, cents int, more string) call {
+func declinedSwipe(reason, code, id, card string, cents int, more string) call {
 	return swipe("authorizations", id, card, cents, more,
 		`{"decision":"declined","reason":"`+reason+`","responseCode":"`+code+`","approvedAmountCents":0}`)
 }
@@ -213,7 +213,7 @@ func swipe(route, id, card string, cents int, more, want string) call {
 		fmt.Sprintf(`{"id":"$%s","cardToken":"$%sToken","amountCents":%d,%s}`, id, card, cents, more), want}
 }
 
-func reverse(id, what, want string) call {
+func sendReversal(id, what, want string) call {
 	return call{network, "POST /v1/reversals", `{"id":"$` + id + `",` + what + `}`, want}
 }
 
