@@ -75,9 +75,9 @@ func (t *tour) makeCall(ctx context.Context, c call) error {
 	}
 }
 
-// sendExchange sends the request of an exchange and sets its answer. It repeats a request that is over a
-// rate limit or that the server has no room for, and one of the card network until it is decided.
-// It fails when a request has no answer.
+// sendExchange sends the request of an exchange and sets its answer. It repeats a request that is
+// over a rate limit or that the server has no room for, and one of the card network until it is
+// decided. It fails when a request has no answer.
 func (t *tour) sendExchange(ctx context.Context, e *exchange) (a apiclient.Answer, err error) {
 	c := t.clients[e.Credential]
 	if c == nil { // of an API key
@@ -151,8 +151,8 @@ func (e exchange) differs(format string, values ...any) error {
 	return fmt.Errorf("%w: %s %s: %w", ErrDifference, e.Method, e.Path, fmt.Errorf(format, values...))
 }
 
-// repeatExchange sends a request again and expects the same answer. It fails with ErrDifference, and when
-// the request has no answer.
+// repeatExchange sends a request again and expects the same answer. It fails with ErrDifference,
+// and when the request has no answer.
 func (t *tour) repeatExchange(ctx context.Context, first exchange) error {
 	e := first
 	a, err := t.sendExchange(ctx, &e)

@@ -115,8 +115,8 @@ type savedTour struct {
 var savedReads = []string{"/api/treasury", "/api/cards", "/api/cards/$grocer", "/api/authorizations?limit=100",
 	"/api/agents", "/api/v1/checkout/sessions/$link/status", "/api/ramp/orders", "/api/auth/keys", "/api/workspaces"}
 
-// saveTour writes the saved calls and savedReads to a file. It fails when a read is refused or has no
-// answer, and with the disk's error.
+// saveTour writes the saved calls and savedReads to a file. It fails when a read is refused or has
+// no answer, and with the disk's error.
 func (t *tour) saveTour(ctx context.Context, path string) error {
 	s := savedTour{APIKey: t.names[key], Posts: t.saved}
 	for _, read := range savedReads {
@@ -133,9 +133,9 @@ func (t *tour) saveTour(ctx context.Context, path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// checkTour repeats every request of a file. A repeated message or Idempotency-Key must get the first
-// answer. The reads must be unchanged before and after the repeats. It prints the differences and
-// fails with ErrDifference. It fails for a file that cannot be read, and when a request has no
+// checkTour repeats every request of a file. A repeated message or Idempotency-Key must get the
+// first answer. The reads must be unchanged before and after the repeats. It prints the differences
+// and fails with ErrDifference. It fails for a file that cannot be read, and when a request has no
 // answer.
 func (t *tour) checkTour(ctx context.Context, path string) error {
 	text, err := os.ReadFile(path)

@@ -64,8 +64,8 @@ func keccak(b []byte) []byte {
 
 var nameReference = regexp.MustCompile(`\$[A-Za-z]+`)
 
-// fillNames replaces the names in text by their values. A name without a value gets one: of its maker,
-// or a new id that no other run has.
+// fillNames replaces the names in text by their values. A name without a value gets one: of its
+// maker, or a new id that no other run has.
 func (t *tour) fillNames(text string) string {
 	return nameReference.ReplaceAllStringFunc(text, func(reference string) string {
 		name := reference[1:]
@@ -78,8 +78,8 @@ func (t *tour) fillNames(text string) string {
 	})
 }
 
-// matchJSON compares decoded JSON with the pattern want of a call, and keeps names from got. It fails
-// with a member that differs, in words, and then keeps none.
+// matchJSON compares decoded JSON with the pattern want of a call, and keeps names from got. It
+// fails with a member that differs, in words, and then keeps none.
 func (t *tour) matchJSON(at string, want, got any) (err error) {
 	before := maps.Clone(t.names)
 	defer func() {

@@ -61,7 +61,7 @@ var steps = []step{
 		sendReversal("early", `"originalId":"$late"`, `{"authorizationId":null}`),
 		declinedSwipe("reversed_before_arrival", "12", "late", "grocer", 12_50, atGrocer),
 	}},
-	{"A partial approval takes what is there, and a reversal gives it back", "1,038.41 of 10,000.00 dollars were approved", []call{
+	{"A partial approval takes what is there, and a reversal gives it back", "1,038.41 of 10,000.00 were approved", []call{
 		approvedSwipe("all", "generous", 10_000_00, atGrocer+`,"partialApproval":true`,
 			`"responseCode":"10","approvedAmountCents":103841,"authorizationId":"$holdOfAll"`),
 		sendReversal("giveBack", `"authorizationId":"$holdOfAll"`, `{"heldAmountCents":0}`),
