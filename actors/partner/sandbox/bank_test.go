@@ -225,3 +225,17 @@ func TestExpectRefusesAnInvalidID(t *testing.T) {
 	_, err := sandbox.NewBank(sandbox.Config{})
 	require.Error(t, err)
 }
+
+// A report is sent to the Purser's address alone: a redirect is an answer that took no report.
+func TestNoRedirectOfAReportIsFollowed(t *testing.T) {
+	asked := 0
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	report := sandbox.NewHTTPReporter(server.Client(), server.URL, "/reports", func(string, string, []byte) string { return "" })
+	status, err := report(t.Context(), []byte(`{}`))
+	require.NoError(t, err)
+	require.Equal(t, http.StatusTemporaryRedirect, status)
+	require.Zero(t, asked)
+}

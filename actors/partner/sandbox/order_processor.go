@@ -315,9 +315,11 @@ func encodeReport(o *order) ([]byte, error) {
 }
 
 // NewHTTPReporter returns a Reporter that posts signed reports to a path of the Purser at a base
-// URL. The Reporter fails when the Purser does not answer. An answer of any status is no error of
-// it.
+// URL. It uses a copy of the client that follows no redirect. The Reporter fails when the Purser
+// does not answer. An answer of any status, a redirect included, is no error of it.
 func NewHTTPReporter(client *http.Client, base, path string, sign Signer) Reporter {
+	own := *client
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return func(ctx context.Context, body []byte) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, bytes.NewReader(body))
 		if err != nil {
@@ -325,7 +327,7 @@ func NewHTTPReporter(client *http.Client, base, path string, sign Signer) Report
 		}
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Partner-Signature", sign(req.Method, path, body))
-		resp, err := client.Do(req)
+		resp, err := own.Do(req)
 		if err != nil {
 			return 0, err
 		}
