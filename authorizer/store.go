@@ -152,7 +152,7 @@ func (s *store) stamp(o *Options) error {
 		return fmt.Errorf("%w: identity stamp of %d bytes", ErrCorrupt, len(seen))
 	}
 	if n := binary.BigEndian.Uint32(seen); n != formatNumber {
-		return fmt.Errorf("%w: its format is %d, this program reads %d: start with an empty directory, or export with the build that wrote it",
+		return fmt.Errorf("%w: its format is %d, this program reads %d: start with an empty directory",
 			ErrForeign, n, formatNumber)
 	}
 	if n := binary.BigEndian.Uint32(seen[4:]); n != ident.Shards {

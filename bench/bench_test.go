@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,12 +54,14 @@ func TestEveryKind(t *testing.T) {
 	c.Yardstick, c.DiskDir, c.Empty = 10*time.Millisecond, t.TempDir(), serve(t, func(*fasthttp.RequestCtx) {})
 	c.Target.Process = os.Getpid
 	r, err := Run(t.Context(), c)
+	for ; err == nil && slices.ContainsFunc(r.Stages, isShort); r, err = Run(t.Context(), c) {
+		c.Loads[0].Duration *= 2 // the machine is too busy for a request of each step
+	}
 	require.NoError(t, err)
 	require.Empty(t, r.Failure())
 	require.Len(t, r.Stages, 5)
 	for _, s := range r.Stages {
 		for _, m := range s.Measures {
-			require.Positive(t, m.Count, "%s %s", s.Name, m.Name)
 			require.Positive(t, m.P50OfFloor)
 		}
 		require.Equal(t, s.Stream.Rate == 0, s.Measures[0].OfEmpty > 0)
@@ -70,6 +73,11 @@ func TestEveryKind(t *testing.T) {
 	var again Report
 	require.NoError(t, json.Unmarshal(text, &again))
 	require.Equal(t, r, again)
+}
+
+// isShort reports whether a step of a right stage has no answer.
+func isShort(s Stage) bool {
+	return s.Wrong == "" && slices.ContainsFunc(s.Measures, func(m Measure) bool { return m.Count == 0 })
 }
 
 // A wrong answer of each kind, and dollars that do not add up, end the run.

@@ -215,6 +215,8 @@ func (t *toolCaller) toolError(err error) error {
 func rpcError(refused answer) *mcp.Error {
 	code := mcp.ToolFailed
 	switch {
+	case refused.code == fault.OriginRefused:
+		code = mcp.InvalidRequest
 	case refused.status == fasthttp.StatusUnauthorized || refused.status == fasthttp.StatusForbidden:
 		code = mcp.Unauthorized
 	case refused.code == fault.InvalidQuery:
@@ -228,8 +230,8 @@ func rpcError(refused answer) *mcp.Error {
 // asRPC converts a 401 or 403 into an error of JSON-RPC. Every other refusal keeps the form that
 // all routes share.
 func asRPC(refused answer, body []byte) answer {
-	if e := rpcError(refused); e.Code == mcp.Unauthorized {
-		refused.body = mcp.Refusal(body, e)
+	if refused.status == fasthttp.StatusUnauthorized || refused.status == fasthttp.StatusForbidden {
+		refused.body = mcp.Refusal(body, rpcError(refused))
 	}
 	return refused
 }

@@ -181,10 +181,10 @@ func (m *daemon) localSteps() []step {
 func (m *daemon) journalSteps() []step {
 	return []step{
 		m.openJournal,
+		m.claimSandbox, // before anything writes to the sandbox's store
 		func(ctx context.Context) error { return m.trusted.trustJournal(ctx, m.journal) },
 		m.openAuthorizer,
 		m.openChains,
-		m.claimSandbox,
 		m.startActors,
 		m.startPublisher,
 		m.startConsumers,

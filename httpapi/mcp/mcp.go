@@ -123,7 +123,7 @@ func (s *Server) Answer(head Head, body []byte, h Host) (reply []byte, status in
 	switch text := jsontext.Value(body); {
 	case !text.IsValid():
 		return renderError(nil, &Error{Code: ParseError, Message: "the body is not valid JSON"}), statusBadRequest
-	case text.Kind() == '[' && head.Version <= V2024:
+	case text.Kind() == '[' && (head.Version == "" || head.Version == V2024):
 		return s.answerBatch(head, text, h)
 	default:
 		return s.answerOne(head, text, h)

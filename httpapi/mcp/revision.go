@@ -41,8 +41,9 @@ const (
 type Head struct{ Version, Method, Name string }
 
 // check refuses a message that is not of the head's revision. It fails with HeaderMismatch for
-// fields that differ from the message, with BadRevision, and with InvalidParams for a call of V2026
-// without the members of _meta that it requires.
+// fields that differ from the message, with BadRevision unless the message is initialize, which
+// negotiates, and with InvalidParams for a call of V2026 without the members of _meta that it
+// requires.
 func (h Head) check(r request) *Error {
 	var params struct {
 		Name jsontext.Value            `json:"name"`
@@ -55,7 +56,7 @@ func (h Head) check(r request) *Error {
 		return invalidParams("_meta needs " + metaRevision)
 	case isGiven && revision != h.Version:
 		return &Error{Code: HeaderMismatch, Message: "MCP-Protocol-Version must be that of _meta"}
-	case h.Version != "" && h.Version != V2024 && h.Version != V2025 && h.Version != V2026:
+	case h.Version != "" && h.Version != V2024 && h.Version != V2025 && h.Version != V2026 && r.method != "initialize":
 		return &Error{Code: BadRevision, Message: "the protocol has no such revision here",
 			Data: mustJSON(object{"supported": revisions, "requested": h.Version})}
 	case h.Version != V2026:

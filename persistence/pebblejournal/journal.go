@@ -96,7 +96,7 @@ func (j *Journal) identify(o Options) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrForeign, err)
 	case m.format != format:
-		return fmt.Errorf("%w: its format is %d, this program reads %d: start with an empty directory, or export with the build that wrote it",
+		return fmt.Errorf("%w: its format is %d, this program reads %d: start with an empty directory",
 			ErrForeign, m.format, format)
 	case m.slots != ident.Slots || m.shards != ident.Shards:
 		return fmt.Errorf("%w: it has %d slots in %d shards, this program %d in %d",

@@ -23,7 +23,7 @@ import (
 const format = 2
 
 // anotherBuild ends the error about the tables of another build.
-const anotherBuild = "start with an empty database, or export with the build that wrote it"
+const anotherBuild = "start with an empty database"
 
 var _ persistence.Journal = (*Journal)(nil)
 

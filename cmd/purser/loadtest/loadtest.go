@@ -260,7 +260,7 @@ var errSharedStores = errors.New("--other would share DATABASE_URL or KAFKA_BROK
 // and when an answer is wrong or missing.
 func (b *Compare) Run(out io.Writer) error {
 	for _, name := range []string{"DATABASE_URL", "KAFKA_BROKERS"} {
-		if os.Getenv(name) != "" && !strings.Contains(b.Other, name+"=") {
+		if isSet(name) && !strings.Contains(b.Other, name+"=") {
 			return errSharedStores
 		}
 	}

@@ -121,8 +121,8 @@ func (s *ownServer) prepare() (err error) {
 	s.env = append(os.Environ(), "PURSER_HTTP_ADDR="+addresses[0], "PURSER_AUTHORIZER_ADDR="+addresses[1],
 		"PURSER_ADMIN_ADDR="+addresses[2], "PURSER_DATA_DIR="+s.data, "PURSER_BASE_URL=", "PURSER_RATE_LIMITS=off",
 		"PURSER_SIGNUP=open", "PURSER_PASSWORD_NICE=0", "PURSER_SANDBOX_DELAY=50ms", "PURSER_ISSUER=fixture", "PURSER_LOG_LEVEL=warn",
-		"PURSER_NETWORK_SECRET=", "PURSER_TLS_CERT=", "PURSER_TLS_KEY=", "PURSER_PROXY_PROTOCOL=")
-	if os.Getenv("DATABASE_URL") != "" && os.Getenv("PURSER_DATA_KEY") == "" {
+		"PURSER_NETWORK_SECRET=", "PURSER_NETWORK_SECRET_FILE=", "PURSER_TLS_CERT=", "PURSER_TLS_KEY=", "PURSER_PROXY_PROTOCOL=")
+	if isSet("DATABASE_URL") && !isSet("PURSER_DATA_KEY") {
 		key := make([]byte, settings.DataKeyBytes)
 		rand.Read(key)
 		s.env = append(s.env, "PURSER_DATA_KEY="+hex.EncodeToString(key))
@@ -138,6 +138,9 @@ func (s *ownServer) prepare() (err error) {
 	s.target.Process = s.process
 	return nil
 }
+
+// isSet reports whether the environment sets a setting, itself or by a file.
+func isSet(name string) bool { return os.Getenv(name) != "" || os.Getenv(name+"_FILE") != "" }
 
 // FreeAddresses returns n addresses of 127.0.0.1 whose ports are free. It fails when ownPortTries
 // tries do not find them. Another process may take a port before the server does.
