@@ -194,14 +194,15 @@ func (a *Admin) isOwnName(ctx *fasthttp.RequestCtx) bool {
 
 // noBrowser refuses requests that a web page makes, because every page can reach a local port that
 // has no authentication. A person may open a page of the port in a browser and follow the links of
-// pprof. The forms of the operator's pages come from these pages. A refusal is 403 origin_refused.
+// pprof. The forms and the script of the operator's pages come from these pages. A refusal is 403
+// origin_refused.
 // NewAdmin wraps every request of the admin port in it.
 func noBrowser(next fasthttp.RequestHandler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		h := &ctx.Request.Header
 		site := string(h.Peek("Sec-Fetch-Site"))
 		reads := ctx.IsGet() || ctx.IsHead()
-		if isOperatorForm(ctx) {
+		if isOperatorForm(ctx) || reads && site == "same-origin" && hasOwnOrigin(ctx) {
 			next(ctx)
 			return
 		}

@@ -117,9 +117,13 @@ func isOperatorForm(ctx *fasthttp.RequestCtx) bool {
 		return false
 	}
 	site := string(h.Peek("Sec-Fetch-Site"))
-	origins := h.PeekAll("Origin")
-	return (site == "" || site == "same-origin") && (len(origins) == 0 || len(origins) == 1 &&
-		string(origins[0]) == "http://"+string(h.Host()))
+	return (site == "" || site == "same-origin") && hasOwnOrigin(ctx)
+}
+
+// hasOwnOrigin reports whether a request has no Origin, or once that of its Host.
+func hasOwnOrigin(ctx *fasthttp.RequestCtx) bool {
+	origins := ctx.Request.Header.PeekAll("Origin")
+	return len(origins) == 0 || len(origins) == 1 && string(origins[0]) == "http://"+string(ctx.Host())
 }
 
 // showPage answers a page. Without a session it leads to the sign-in.

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -191,6 +192,12 @@ func TestTheOperatorsFormsRefuseForeignOrigins(t *testing.T) {
 	own := as{"Origin": "http://purser.test", "Sec-Fetch-Site": "same-origin"}
 	for _, path := range []string{"/audit", "/operator", "/operator/unmatched", "/operator/sign-in/"} {
 		require.Equal(t, 403, p.visit(own, path, url.Values{"secret": {operatorSecret}}).status, path)
+	}
+	script := regexp.MustCompile(`src="([^"]+\.js)"`).FindStringSubmatch(p.visit(as{}, "/operator/sign-in", nil).text)[1]
+	require.Equal(t, 200, p.visit(own, script, nil).status, "the module of an own page has an Origin")
+	for _, foreign := range []as{{"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"},
+		{"Origin": "http://evil.example", "Sec-Fetch-Site": "same-origin"}, {"Origin": "http://purser.test"}} {
+		require.Equal(t, 403, p.visit(foreign, script, nil).status, "%v", foreign)
 	}
 	require.Equal(t, 421, p.visit(as{"Origin": "http://evil.example"}, "http://evil.example/operator/sign-in",
 		url.Values{"secret": {operatorSecret}}).status, "a rebound name")
