@@ -48,13 +48,6 @@ export async function activate(element) {
   await element.page().keyboard.press("Enter");
 }
 
-// leave goes to an address from a page that reloads itself. A reload ends the way that has begun, and it begins again.
-export async function leave(page, address) {
-  for (let tries = 5; ; tries--) {
-    try { return await page.goto(address); } catch (error) { if (tries === 1 || !/ERR_ABORTED|interrupted/.test(error.message)) throw error; }
-  }
-}
-
 // enter writes a text into a field in the place of what is there, from the keyboard.
 export async function enter(field, text) {
   await field.press("ControlOrMeta+A");
