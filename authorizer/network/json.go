@@ -14,10 +14,14 @@ import (
 //
 // Integers are the only numbers that it reads; it can skip others. After the first fault bad stays
 // set and every read returns zero.
+//
+// JSON permits U+0000 and a lone surrogate as escapes, which no field may have: they set impure. A
+// lone surrogate reads as U+FFFD.
 type lexer struct {
-	text []byte
-	at   int
-	bad  bool
+	text   []byte
+	at     int
+	bad    bool
+	impure bool
 }
 
 func (l *lexer) markBad() { l.bad = true }
@@ -83,8 +87,8 @@ func (l *lexer) readBool() bool {
 	return false
 }
 
-// readInteger reads a number without fraction and exponent that fits an int64. Any other value sets
-// bad and returns 0.
+// readInteger reads a number without fraction and exponent. One that does not fit an int64 is the
+// nearest that does. Any other value sets bad and returns 0.
 func (l *lexer) readInteger() int64 {
 	negative := l.peek() == '-'
 	if negative {
@@ -94,15 +98,15 @@ func (l *lexer) readInteger() int64 {
 	if negative {
 		limit++
 	}
-	n := uint64(0)
+	n, over := uint64(0), false
 	for l.at < len(l.text) && isDigit(l.text[l.at]) {
 		d := uint64(l.text[l.at] - '0')
-		if n > (limit-d)/10 {
-			l.markBad()
-			return 0
-		}
+		over = over || n > (limit-d)/10
 		n = n*10 + d
 		l.at++
+	}
+	if over {
+		n = limit
 	}
 	digits := l.at - start
 	if digits == 0 || digits > 1 && l.text[start] == '0' || l.hasFraction() {
@@ -125,7 +129,7 @@ func (l *lexer) hasFraction() bool {
 }
 
 // wholeNumber reports whether the next value is a number without fraction and exponent. readInteger
-// may still refuse it.
+// may still refuse its form.
 func (l *lexer) wholeNumber() bool {
 	if c := l.peek(); c != '-' && !isDigit(c) {
 		return false
@@ -207,7 +211,7 @@ func (l *lexer) readEscaped(start int) string {
 	return ""
 }
 
-// readEscape reads an escape after its backslash. U+0000 and a lone surrogate are faults.
+// readEscape reads an escape after its backslash. U+0000 and a lone surrogate set impure.
 func (l *lexer) readEscape() rune {
 	if l.at == len(l.text) {
 		l.markBad()
@@ -236,22 +240,20 @@ func (l *lexer) readEscape() rune {
 }
 
 // codePoint reads the four digits of a \u escape, and of a second one for a surrogate pair. U+0000
-// and a lone surrogate set bad.
+// and a lone surrogate set impure; the surrogate is U+FFFD.
 func (l *lexer) codePoint() rune {
 	r := l.hex4()
 	if utf16.IsSurrogate(r) {
-		if len(l.text)-l.at < 2 || l.text[l.at] != '\\' || l.text[l.at+1] != 'u' {
-			l.markBad()
-			return 0
+		high, next := r, l.at
+		r = utf8.RuneError
+		if l.takeByte('\\') && l.takeByte('u') {
+			r = utf16.DecodeRune(high, l.hex4())
 		}
-		l.at += 2
-		if r = utf16.DecodeRune(r, l.hex4()); r == utf8.RuneError {
-			l.markBad()
+		if r == utf8.RuneError {
+			l.at, l.impure = next, true
 		}
 	}
-	if r == 0 {
-		l.markBad()
-	}
+	l.impure = l.impure || r == 0
 	return r
 }
 

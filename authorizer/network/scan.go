@@ -64,8 +64,8 @@ func formOf(kind hold.Kind) form {
 const (
 	badBody          = "the body is not one JSON object"
 	badUTF8          = "the body is not valid UTF-8"
-	badUnknown       = "the body has an unknown field"
-	badDuplicate     = "the body has a field twice"
+	badUnknown       = "the body has an unknown field: " // and its name
+	badDuplicate     = "the body has a field twice: "    // and its name
 	badID            = "id: a string of 1 to 64 characters"
 	badCardToken     = "cardToken: a string"
 	badAmount        = "amountCents: an integer of cents from 1 to 1000000000000, or 0 in an authorization that is not incremental"
@@ -86,26 +86,29 @@ const (
 	badFinal         = "final: true or false"
 )
 
-// body is a message that is being parsed. broken is the first fault of form, invalid the first bad
-// value in a well-formed body.
+// maxShownName is how many characters of an unknown field's name a refusal shows.
+const maxShownName = 40
+
+// body is a message that is being parsed. broken is the first fault that leaves no message: a text
+// that is no JSON object, or no usable id. invalid is the first fault of a message with an id.
 type body struct {
 	lexer
 	form
-	m       *hold.Message
-	now     int64
-	seen    field
-	broken  string
-	invalid string
-	refs    field // references that the body has, valid or not
+	m         *hold.Message
+	now       int64
+	seen      field
+	broken    string
+	invalid   string
+	ambiguous bool  // invalid, and read like another message: a field unknown, twice or impure
+	refs      field // references that the body has, valid or not
 }
 
 // Scan parses the body of a message into m, which it overwrites. kind is the route's: Authorization
 // (which may turn into Incremental), Reversal, Clearing or Refund. now is in Unix milliseconds.
 //
-// It returns "" or the refusal of the body. In an authorization, a wrong type or a bad value in a
-// field other than the id is no refusal but m.Invalid, which makes a decline. Scan allocates
-// nothing for a valid body. The strings of m alias text, which Scan overwrites when it unescapes in
-// place.
+// It returns "" or the refusal of the body. In an authorization, a fault in a JSON object with a
+// usable id is no refusal but m.Invalid, which makes a decline. Scan allocates nothing for a valid
+// body. The strings of m alias text, which Scan overwrites when it unescapes in place.
 func Scan(kind hold.Kind, text []byte, now int64, m *hold.Message) (refusal string) {
 	*m = hold.Message{Kind: kind}
 	if !utf8.Valid(text) {
@@ -124,6 +127,9 @@ func Scan(kind hold.Kind, text []byte, now int64, m *hold.Message) (refusal stri
 	}
 	b.checkRequired()
 	m.Fingerprint = m.Sum()
+	if b.ambiguous {
+		m.Fingerprint[0] ^= 1 // no repeat of the message that lacks the fault
+	}
 	if b.invalid == "" || kind == hold.Authorization {
 		m.Invalid = b.invalid
 		return ""
@@ -133,7 +139,7 @@ func Scan(kind hold.Kind, text []byte, now int64, m *hold.Message) (refusal stri
 
 func usableID(id string) bool { return id != "" && utf8.RuneCountInString(id) <= hold.MaxNetworkID }
 
-// breakForm records a fault of form and ends the parsing.
+// breakForm records a fault that leaves no message and ends the parsing.
 func (b *body) breakForm(why string) {
 	if b.broken == "" {
 		b.broken = why
@@ -148,22 +154,35 @@ func (b *body) refuseValue(why string) {
 	}
 }
 
-// readObject reads the members of the body. A fault of form ends it and is in broken; bad values
-// are in invalid.
-func (b *body) readObject() {
-	for first := true; b.nextMember(first); first = false {
-		f := fieldOf(b.readString())
-		if b.expect(':'); b.bad {
-			b.breakForm(badBody)
-			return
-		}
-		b.readMember(f, b.allowed)
-		if b.bad {
-			return
+// refuseMember records a member that makes the message ambiguous, and skips its value.
+func (b *body) refuseMember(why, name string) {
+	shown := 0
+	for at := range name {
+		if shown++; shown > maxShownName {
+			name = name[:at] + "…"
+			break
 		}
 	}
+	b.refuseValue(why + name)
+	b.ambiguous = true
+	b.skipValue()
+}
+
+// readObject reads the members of the body. A fault that leaves no message ends it and is in
+// broken; other faults are in invalid.
+func (b *body) readObject() {
+	b.readMembers(fieldOf, b.allowed)
 	if b.bad {
 		b.breakForm(badBody)
+	}
+}
+
+// readMembers reads the members of an object, whose names fieldNamed knows.
+func (b *body) readMembers(fieldNamed func(string) field, allowed field) {
+	for first := true; b.nextMember(first); first = false {
+		name := b.readString()
+		b.expect(':')
+		b.readMember(name, fieldNamed(name), allowed)
 	}
 }
 
@@ -196,32 +215,50 @@ func fieldOf(name string) field {
 	return 0
 }
 
-// readMember reads the value of an allowed field, once. A wrong type is a bad value in an
-// authorization, and a fault of form in every other message and in an id.
-func (b *body) readMember(f, allowed field) {
+// readMember reads the value of an allowed field, once. Another field, a wrong type and null in a
+// required field are bad values. In an id they leave no message, as does a value that is no JSON.
+func (b *body) readMember(name string, f, allowed field) {
 	switch {
+	case b.bad:
+		return
 	case f&allowed == 0:
-		b.breakForm(badUnknown)
+		b.refuseMember(badUnknown, name)
+		return
+	case f == fieldID && (b.seen&f != 0 || b.isMistyped(f)):
+		b.breakForm(badID)
 		return
 	case b.seen&f != 0:
-		b.breakForm(badDuplicate)
+		b.refuseMember(badDuplicate, name)
 		return
 	}
 	b.seen |= f
-	if b.takeLiteral("null") {
+	switch {
+	case b.takeLiteral("null"):
 		if f&(b.needed|merchantNeeded) != 0 {
-			b.breakForm(requirementOf(f))
+			b.refuseValue(requirementOf(f))
 		}
-		return
-	}
-	if b.kind == hold.Authorization && f != fieldID && b.isMistyped(f) {
+	case b.isMistyped(f):
 		b.refuseValue(requirementOf(f))
-		b.skipValue(maxSkipped)
-	} else {
-		b.readValue(f)
+		b.skipValue()
+	default:
+		b.readPure(f)
 	}
 	if b.bad {
 		b.breakForm(requirementOf(f))
+	}
+}
+
+// readPure reads the value of a field. Text with U+0000 or a lone surrogate is a bad value, and in
+// an id leaves no message.
+func (b *body) readPure(f field) {
+	b.impure = false
+	b.readValue(f)
+	switch {
+	case b.impure && f == fieldID:
+		b.breakForm(badID)
+	case b.impure && f != fieldMerchant: // its fields are recorded
+		b.refuseValue(requirementOf(f))
+		b.ambiguous = true
 	}
 }
 
@@ -231,7 +268,7 @@ func (b *body) isMistyped(f field) bool {
 	switch f {
 	case fieldAmount:
 		return !b.wholeNumber()
-	case fieldPartial:
+	case fieldPartial, fieldFinal:
 		return c != 't' && c != 'f'
 	case fieldMerchant:
 		return c != '{'
@@ -252,7 +289,7 @@ func (b *body) readValue(f field) {
 	case fieldCurrency:
 		b.setCurrency(b.readString())
 	case fieldMerchant:
-		b.readMerchant()
+		b.readMembers(merchantField, merchantFields)
 	case fieldKind:
 		b.setKind(b.readString())
 	case fieldAuthorization:
@@ -395,25 +432,6 @@ func (b *body) setExpiry(s string) {
 		return
 	}
 	b.m.HoldExpiresAt = ms
-}
-
-// readMerchant reads the merchant's object. A fault of form ends the parsing; a bad value is
-// recorded.
-func (b *body) readMerchant() {
-	if b.peek() != '{' {
-		b.markBad()
-		return
-	}
-	for first := true; b.nextMember(first); first = false {
-		f := merchantField(b.readString())
-		if b.expect(':'); b.bad {
-			b.breakForm(badBody)
-			return
-		}
-		if b.readMember(f, merchantFields); b.bad {
-			return
-		}
-	}
 }
 
 // merchantField returns the field of a member of "merchant", or 0 for an unknown name.

@@ -2,8 +2,8 @@ package network_test
 
 import (
 	"bytes"
+	"io"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,58 +90,99 @@ func TestScanReadsEveryField(t *testing.T) {
 	require.True(t, m.WholeHold)
 }
 
-// A fault of form is refused on every route, with the field named.
-func TestScanRefusesFaultsOfForm(t *testing.T) {
-	good := goodAuthorization()
+// A text that is no JSON object, or has no usable id, is refused on every route.
+func TestScanRefusesWhatIsNoMessage(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, why string }{
-		"not json":          {good, `hello`, "JSON"},
-		"empty":             {good, ``, "JSON"},
-		"an array":          {good, `[]`, "JSON"},
-		"null":              {good, `null`, "JSON"},
-		"trailing":          {`Z"}`, `Z"} {}`, "JSON"},
-		"trailing nul":      {`Z"}`, "Z\"}\x00", "JSON"},
-		"trailing comma":    {`Z"}`, `Z",}`, "JSON"},
-		"cut":               {`Z"}`, `Z"`, "JSON"},
-		"unknown field":     {`"currency"`, `"colour"`, "unknown"},
-		"case of a field":   {`"currency"`, `"Currency"`, "unknown"},
-		"unknown in nested": {`"country"`, `"city"`, "unknown"},
-		"final is not ours": {`"partialApproval"`, `"final"`, "unknown"},
-		"duplicate":         {`"currency":"USD"`, `"currency":"USD","currency":"USD"`, "twice"},
-		"duplicate escaped": {`"currency":"USD"`, `"currency":"USD","curr\u0065ncy":"USD"`, "twice"},
-		"duplicate nested":  {`"mcc":"0742"`, `"mcc":"0742","mcc":"0742"`, "twice"},
-		"invalid utf-8":     {`Corner`, "C\xffrner", "UTF-8"},
+		"not json":            {`{`, `hello{`, "JSON"},
+		"in an array":         {`{`, `[{`, "JSON"},
+		"trailing comma":      {`"id":"net`, `,"id":"net`, "JSON"},
+		"no colon":            {`"id":`, `"id"`, "JSON"},
+		"unquoted":            {`"id":`, `id:`, "JSON"},
+		"invalid utf-8":       {`"id":"net`, "\"colour\":\"\xff\",\"id\":\"net", "UTF-8"},
+		"no id":               {`"id":`, `"name":`, "id:"},
+		"empty id":            {`"id":"net`, `"id":"","name":"net`, "id:"},
+		"long id":             {`"id":"net`, `"id":"` + strings.Repeat("é", 65), "id:"},
+		"null id":             {`"id":"net`, `"id":null,"name":"net`, "id:"},
+		"id a number":         {`"id":"net`, `"id":1,"name":"net`, "id:"},
+		"id twice":            {`"id":"net`, `"id":"net-1","id":"net`, "id:"},
+		"id with a nul":       {`"id":"net`, `"id":"\u0000net`, "id:"},
+		"id with half a pair": {`"id":"net`, `"id":"\ud800net`, "id:"},
+		"open object":         {`"id":"net`, `"colour":{"a":1,"id":"net`, "JSON"},
+		"no value":            {`"id":"net`, `"colour":nil,"id":"net`, "JSON"},
+		"open array":          {`"id":"net`, `"colour":[1,],"id":"net`, "JSON"},
+		"crossed brackets":    {`"id":"net`, `"colour":[{]},"id":"net`, "JSON"},
+		"no number":           {`"id":"net`, `"colour":12.,"id":"net`, "JSON"},
+		"no exponent":         {`"id":"net`, `"colour":1e+,"id":"net`, "JSON"},
+		"leading zero":        {`"id":"net`, `"colour":01,"id":"net`, "JSON"},
+		"plus":                {`"id":"net`, `"colour":+1,"id":"net`, "JSON"},
+		"bad escape":          {`"id":"net`, `"colour":"\x","id":"net`, "JSON"},
+		"control character":   {`"id":"net`, "\"colour\":\"\t\",\"id\":\"net", "JSON"},
+		"zero before amount":  {`"amountCents":`, `"amountCents":0`, "amountCents"},
+		"amount with plus":    {`"amountCents":`, `"amountCents":+`, "amountCents"},
+		"amount of a minus":   {`"amountCents":`, `"amountCents":-,"colour":`, "amountCents"},
+	} {
+		for _, kind := range messageKinds {
+			body := strings.Replace(goodBody(kind), c.from, c.to, 1)
+			require.NotEqual(t, goodBody(kind), body, name)
+			_, why := scan(routeOf(kind), body)
+			require.Contains(t, why, c.why, "%s %s", kind, name)
+		}
+	}
+	for _, text := range []string{``, `[]`, `null`, goodAuthorization() + ` {}`, goodAuthorization() + "\x00",
+		strings.TrimSuffix(goodAuthorization(), `}`)} {
+		_, why := scan(hold.Authorization, text)
+		require.Equal(t, "the body is not one JSON object", why, text)
+	}
+}
+
+// A message with an id whose members are not those of its route is a decline of an authorization,
+// and refused on every other route. Both name the member. The message is no repeat of one without
+// the fault.
+func TestScanNamesAMemberThatIsNotOfTheForm(t *testing.T) {
+	long := strings.Repeat("é", 41)
+	for name, c := range map[string]struct{ from, to, why string }{
+		"unknown":           {`"id":`, `"colour":"red","id":`, "unknown field: colour"},
+		"unknown and long":  {`"id":`, `"` + long + `":1,"id":`, "unknown field: " + long[:80] + "…"},
+		"unknown of 40":     {`"id":`, `"` + long[:80] + `":1,"id":`, "unknown field: " + long[:80]},
+		"unknown twice":     {`"id":`, `"a":1,"a":2,"id":`, "unknown field: a"},
+		"unknown null":      {`"id":`, `"colour":null,"id":`, "unknown field: colour"},
+		"with large values": {`"id":`, `"a":[18446744073709551616,-1e9999,{"":{},"x":[]}],"id":`, "unknown field: a"},
+		"with a name twice": {`"id":`, `"a":{"b":1,"\u0062":2},"id":`, "unknown field: a"},
+		"deep":              {`"id":`, `"a":` + strings.Repeat(`[{"":`, 4000) + `0` + strings.Repeat("}]", 4000) + `,"id":`, "unknown field: a"},
+		"in another case":   {`"id":`, `"Id":1,"id":`, "unknown field: Id"},
+		"nested":            {`"country"`, `"city"`, "unknown field: city"},
+		"of no route":       {`"id":`, `"name":"x","id":`, "unknown field: name"},
+		"twice":             {`"amountCents":`, `"amountCents":1250,"amountCents":`, "twice: amountCents"},
+		"twice, escaped":    {`"amountCents":`, `"amountCents":1250,"amountC\u0065nts":`, "twice: amountCents"},
+		"twice, nested":     {`"mcc":"0742"`, `"mcc":"0742","mcc":"0742"`, "twice: mcc"},
 		"nul":               {`Corner`, `C\u0000rner`, "merchant.name"},
 		"half a pair":       {`Corner`, `C\ud800rner`, "merchant.name"},
+		"half, then whole":  {`Corner`, `C\ud800\u0041rner`, "merchant.name"},
 		"low first":         {`Corner`, `C\udc00\ud800rner`, "merchant.name"},
-		"bad escape":        {`Corner`, `C\xrner`, "merchant.name"},
-		"control character": {`Corner`, "C\trner", "merchant.name"},
-		"no id":             {`"id":"net-1",`, ``, "id:"},
-		"empty id":          {`"net-1"`, `""`, "id:"},
-		"long id":           {`"net-1"`, `"` + strings.Repeat("é", 65) + `"`, "id:"},
-		"null id":           {`"net-1"`, `null`, "id:"},
-		"id a number":       {`"net-1"`, `1`, "id:"},
-		"amount with plus":  {`1250`, `+1250`, "amountCents"},
-		"leading zero":      {`1250`, `01250`, "amountCents"},
-		"over int64":        {`1250`, `9223372036854775808`, "amountCents"},
-		"under int64":       {`1250`, `-9223372036854775809`, "amountCents"},
-		"amount null":       {`1250`, `null`, "amountCents"},
-		"token null":        {`"` + scanToken.String() + `"`, `null`, "cardToken"},
-		"merchant null":     {goodMerchant, `null`, "merchant:"},
-		"name null":         {`"Corner Shop"`, `null`, "merchant.name"},
-		"no number":         {`1250`, `12.`, "amountCents"},
-		"no exponent":       {`1250`, `1e+`, "amountCents"},
-		"no value":          {`1250`, `nil`, "amountCents"},
-		"skipped duplicate": {`1250`, `{"a":1,"\u0061":2}`, "amountCents"},
-		"skipped nul":       {`1250`, `["\u0000"]`, "amountCents"},
-		"skipped integer":   {`1250`, `[9223372036854775808]`, "amountCents"},
-		"skipped deep":      {`1250`, strings.Repeat("[", 17) + strings.Repeat("]", 17), "amountCents"},
-		"skipped open":      {`1250`, `{"a":[1,]}`, "amountCents"},
+		"nul in a token":    {`"cardToken":"`, `"cardToken":"\u0000`, "cardToken"},
 	} {
-		body := strings.Replace(good, c.from, c.to, 1)
-		require.NotEqual(t, good, body, name)
-		_, why := scan(hold.Authorization, body)
-		require.Contains(t, why, c.why, name)
+		for _, kind := range messageKinds {
+			good := goodBody(kind)
+			body := strings.Replace(good, c.from, c.to, 1)
+			if body == good {
+				require.Equal(t, hold.Reversal, kind, name)
+				continue
+			}
+			m, why := scan(routeOf(kind), body)
+			if routeOf(kind) == hold.Authorization {
+				require.Empty(t, why, "%s %s", kind, name)
+				why = m.Invalid
+			}
+			require.Contains(t, why, c.why, "%s %s", kind, name)
+			same, _ := scan(routeOf(kind), good)
+			require.NotEqual(t, same.Fingerprint, m.Fingerprint, "%s %s", kind, name)
+			again, _ := scan(routeOf(kind), " "+body)
+			require.Equal(t, again.Fingerprint, m.Fingerprint, "%s %s", kind, name)
+		}
 	}
+	m, why := scan(hold.Authorization, strings.Replace(goodAuthorization(), `"partialApproval"`, `"final"`, 1))
+	require.Empty(t, why)
+	require.Contains(t, m.Invalid, "unknown field: final")
 }
 
 // A field of another type declines an authorization and refuses every other message. Both name the
@@ -158,6 +199,8 @@ func TestScanSkipsAValueOfAnotherType(t *testing.T) {
 		"amount a boolean":  {`1250`, `true`, "amountCents"},
 		"amount an object":  {`1250`, `{"value":[1250,{}],"of":null,"x":"\ud83d\ude00"}`, "amountCents"},
 		"amount an array":   {`1250`, `[[],[1.5,-2,false]]`, "amountCents"},
+		"amount with nul":   {`1250`, `["\u0000"]`, "amountCents"},
+		"final a string":    {`"final":true`, `"final":"true"`, "final"},
 		"currency a number": {`"USD"`, `840`, "currency"},
 		"merchant a string": {goodMerchant, `"x"`, "merchant:"},
 		"merchant an array": {goodMerchant, `[]`, "merchant:"},
@@ -180,8 +223,9 @@ func TestScanSkipsAValueOfAnotherType(t *testing.T) {
 			m, why := scan(routeOf(kind), body)
 			if routeOf(kind) == hold.Authorization {
 				require.Empty(t, why, "%s %s", kind, name)
-				why, seen = m.Invalid, true
+				why = m.Invalid
 			}
+			seen = true
 			require.Contains(t, why, c.why, "%s %s", kind, name)
 		}
 		require.True(t, seen, name)
@@ -195,6 +239,15 @@ func TestScanNamesTheFieldOfAnImpossibleValue(t *testing.T) {
 		"no amount":     {`"amountCents":1250,`, ``, "amountCents"},
 		"negative":      {`1250`, `-1250`, "amountCents: an integer of cents from 1 to 1000000000000, or 0"},
 		"too much":      {`1250`, `1000000000001`, "amountCents"},
+		"int64":         {`1250`, `9223372036854775807`, "amountCents"},
+		"over int64":    {`1250`, `9223372036854775808`, "amountCents"},
+		"over uint64":   {`1250`, `18446744073709552866`, "amountCents"}, // 1250 in 64 bits
+		"under int64":   {`1250`, `-9223372036854775809`, "amountCents"},
+		"amount null":   {`1250`, `null`, "amountCents"},
+		"token null":    {`"` + scanToken.String() + `"`, `null`, "cardToken"},
+		"currency null": {`"USD"`, `null`, "currency"},
+		"merchant null": {goodMerchant, `null`, "merchant:"},
+		"name null":     {`"Corner Shop"`, `null`, "merchant.name"},
 		"no currency":   {`"currency":"USD",`, ``, "currency"},
 		"long currency": {`"USD"`, `"USDC"`, "currency"},
 		"currency":      {`"USD"`, `"U5D"`, "currency"},
@@ -333,6 +386,8 @@ func FuzzScan(f *testing.F) {
 	f.Add(byte(hold.Authorization), []byte(`{"id":"\ud83d\ude00","amountCents":-0,"merchant":{}}`))
 	f.Add(byte(hold.Authorization),
 		[]byte(`{"id":"x","amountCents":{"a":[1.5e3,null]},"merchant":[true],"kind":5,"currency":"\u0000"}`))
+	f.Add(byte(hold.Authorization),
+		[]byte(`{"id":"x","a":{"b":1,"b":18446744073709551616},"merchant":{"name":null,"name":"\ud800\u0041"},"currency":null}`))
 	f.Fuzz(func(t *testing.T, k byte, text []byte) {
 		kind := routeOf(messageKinds[int(k)%len(messageKinds)])
 		want, accepted := reference(kind, bytes.Clone(text))
@@ -363,53 +418,40 @@ type slow struct {
 	needed  []string
 	broken  bool
 	invalid bool
-	lenient bool // a value of another type is invalid, not broken
 }
 
-// mistyped records a value of another type. It breaks the form when no field could have the value.
-func (s *slow) mistyped(value jsontext.Value) {
-	s.invalid = true
-	s.broken = s.broken || !s.lenient || !strict(value)
-}
-
-// strict reports whether a value nests at most 16 deep and holds neither U+0000 nor an integer
-// beyond int64.
-func strict(value jsontext.Value) bool {
-	dec := jsontext.NewDecoder(bytes.NewReader(value))
-	for {
-		depth := dec.StackDepth()
+// slowly reads the members of an object, the first of each name.
+func slowly(text []byte, allowed string, needed ...string) *slow {
+	s := &slow{needed: needed, members: map[string]jsontext.Value{}}
+	dec := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
+		return &slow{broken: true}
+	}
+	for dec.PeekKind() != '}' {
 		token, err := dec.ReadToken()
+		name := token.String()
 		if err != nil {
-			return true // the end of a body that is valid JSON
+			return &slow{broken: true}
 		}
-		text := token.String()
-		switch token.Kind() {
-		case '"':
-			if strings.Contains(text, "\x00") {
-				return false
-			}
-		case '0':
-			if _, err := strconv.ParseInt(text, 10, 64); err != nil && !strings.ContainsAny(text, ".eE") {
-				return false
-			}
-		case '}', ']':
-			continue
+		value, err := dec.ReadValue()
+		if err != nil {
+			return &slow{broken: true}
 		}
-		if depth > 15 {
-			return false
+		_, twice := s.members[name]
+		s.invalid = s.invalid || twice || !contains(strings.Fields(allowed), name)
+		s.broken = s.broken || twice && name == "id" && contains(needed, "id")
+		if !twice {
+			s.members[name] = value.Clone()
 		}
 	}
-}
-
-func slowly(text []byte, allowed string, needed ...string) *slow {
-	s := &slow{needed: needed}
-	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) || json.Unmarshal(text, &s.members) != nil {
+	if _, err := dec.ReadToken(); err != nil {
+		return &slow{broken: true}
+	}
+	if _, err := dec.ReadToken(); err != io.EOF {
 		return &slow{broken: true}
 	}
 	for name, value := range s.members {
-		isNull := string(value) == "null"
-		s.broken = s.broken || !contains(strings.Fields(allowed), name) || isNull && contains(needed, name)
-		if isNull {
+		if string(value) == "null" {
 			delete(s.members, name)
 		}
 	}
@@ -435,13 +477,10 @@ func read[T any](s *slow, name string, good func(T) bool) (v T, ok bool) {
 		return v, false
 	}
 	if err := json.Unmarshal(value, &v); err != nil {
-		s.mistyped(value)
+		s.invalid = true
 		return v, false
 	}
-	if text, isText := any(v).(string); isText && strings.Contains(text, "\x00") {
-		s.broken = true
-	}
-	if !good(v) {
+	if text, isText := any(v).(string); isText && strings.Contains(text, "\x00") || !good(v) {
 		s.invalid = true
 		var zero T
 		return zero, false
@@ -469,7 +508,6 @@ func reference(kind hold.Kind, text []byte) (m hold.Message, accepted bool) {
 	}
 	m.Kind = kind
 	m.ID, _ = read(s, "id", anything[string])
-	s.lenient = kind == hold.Authorization
 	if named, ok := read(s, "kind", matches("authorization|incremental")); ok && named == "incremental" {
 		m.Kind = hold.Incremental
 	}
@@ -548,11 +586,10 @@ func (s *slow) merchant(m *hold.Message) {
 		return
 	}
 	if value[0] != '{' {
-		s.mistyped(value)
+		s.invalid = true
 		return
 	}
 	inner := slowly(value, "id name mcc country", "name", "mcc")
-	inner.lenient = s.lenient
 	m.Merchant.ID, _ = read(inner, "id", matches(".{0,80}"))
 	m.Merchant.Name, _ = read(inner, "name", matches(".{1,200}"))
 	mcc, _ := read(inner, "mcc", matches("[0-9]{4}"))

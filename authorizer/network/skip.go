@@ -1,72 +1,59 @@
 package network
 
-import "slices"
+// skipValue skips a value of any type and depth. It checks the grammar of JSON alone: names may
+// repeat, and numbers may have any size. It may allocate. A fault sets bad.
+func (l *lexer) skipValue() {
+	var open []byte // the closing brackets of the objects and arrays around, the outermost first
+	for !l.bad {
+		if closing := l.skipBegin(); closing != 0 {
+			open = append(open, closing)
+			if l.peek() != closing {
+				l.skipName(closing)
+				continue
+			}
+		}
+		for len(open) > 0 && l.peek() == open[len(open)-1] {
+			l.at++
+			open = open[:len(open)-1]
+		}
+		if len(open) == 0 {
+			return
+		}
+		l.expect(',')
+		l.skipName(open[len(open)-1])
+	}
+}
 
-// maxSkipped bounds the nesting of a skipped value.
-const maxSkipped = 16
-
-// skipValue skips a value of any type as strictly as a read one: no duplicate name, no integer
-// beyond int64, no U+0000. It may allocate. A fault, and nesting deeper than levels, sets bad.
-func (l *lexer) skipValue(levels int) {
+// skipBegin skips a text, a number or a literal, or the opening bracket of an object or array. It
+// returns the closing bracket of those, and otherwise 0.
+func (l *lexer) skipBegin() (closing byte) {
 	switch c := l.peek(); {
-	case levels == 0:
-		l.markBad()
+	case c == '{':
+		l.at++
+		return '}'
+	case c == '[':
+		l.at++
+		return ']'
 	case c == '"':
 		l.readString()
-	case c == '{':
-		l.skipObject(levels - 1)
-	case c == '[':
-		l.skipArray(levels - 1)
 	case c == '-' || isDigit(c):
 		l.skipNumber()
 	case !l.takeLiteral("true") && !l.takeLiteral("false") && !l.takeLiteral("null"):
 		l.markBad()
 	}
+	return 0
 }
 
-// skipObject skips an object. A duplicate name or a fault sets bad.
-func (l *lexer) skipObject(levels int) {
-	var names []string
-	for first := true; l.nextMember(first); first = false {
-		name := l.readString()
-		if slices.Contains(names, name) {
-			l.markBad()
-			return
-		}
-		names = append(names, name)
-		if l.expect(':'); l.bad {
-			return
-		}
-		if l.skipValue(levels); l.bad {
-			return
-		}
+// skipName skips the name of a member and its colon, in an object.
+func (l *lexer) skipName(closing byte) {
+	if closing == '}' {
+		l.readString()
+		l.expect(':')
 	}
 }
 
-// skipArray skips an array whose elements may nest levels deep. A malformed or deeper one marks the
-// text bad.
-func (l *lexer) skipArray(levels int) {
-	l.expect('[')
-	if l.peek() == ']' {
-		l.at++
-		return
-	}
-	for !l.bad {
-		l.skipValue(levels)
-		if l.peek() == ']' {
-			l.at++
-			return
-		}
-		l.expect(',')
-	}
-}
-
-// skipNumber skips a number of JSON. An integer beyond int64 or a fault sets bad.
+// skipNumber skips a number of JSON. A fault sets bad.
 func (l *lexer) skipNumber() {
-	if l.wholeNumber() {
-		l.readInteger()
-		return
-	}
 	l.takeByte('-')
 	if !l.takeByte('0') {
 		l.skipDigits()
