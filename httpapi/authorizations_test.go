@@ -188,6 +188,7 @@ func TestCursorIntoARecordBelongsToItsList(t *testing.T) {
 	names, _ = l.page("limit=5", *workspace.cursorBehind(newest))
 	require.Equal(t, l.all[3:], names, "behind the record")
 
+	behind := *workspace.cursorBehind(newest)
 	card := listing{kind: balance.RecordAuthorization, workspace: l.tn.workspace, parent: l.card}
 	cards := listing{kind: "card", workspace: l.tn.workspace}
 	filtered := workspace
@@ -202,6 +203,8 @@ func TestCursorIntoARecordBelongsToItsList(t *testing.T) {
 			*workspace.cursorIn(at(0, 1), 1), *filtered.cursorIn(newest, 2),
 			*workspace.cursorBehind(newest) + "AA", // 18 bytes, whose count of shown entries is 0
 			*workspace.cursorBehind(newest) + "A", cursor + "AA", cursor[:len(cursor)-1],
+			cursor + "%0A", "%0D" + cursor, cursor[:3] + "%0D%0A" + cursor[3:], behind[:3] + "%0A" + behind[3:],
+			behind[:len(behind)-1] + string(behind[len(behind)-1]+1), // bits that no byte takes
 		},
 		"/api/authorizations?cardId=" + l.card + "&": {*card.cursorIn(newest, 1), cursor},
 		"/api/cards?": {*cards.cursorIn(newest, 1), cursor},

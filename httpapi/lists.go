@@ -90,7 +90,7 @@ func (c *call) readPart(l listing) (p query.Page, shown int, err error) {
 		return p, 0, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(b) != cursorBytes && len(b) != partBytes || [4]byte(b[:4]) != l.cursorMark() {
+	if err != nil || len(b) != cursorBytes && len(b) != partBytes {
 		return p, 0, foreignCursor()
 	}
 	p.After.Position = binary.BigEndian.Uint64(b[4:])
@@ -98,7 +98,9 @@ func (c *call) readPart(l listing) (p query.Page, shown int, err error) {
 	if len(b) == partBytes {
 		shown = int(binary.BigEndian.Uint16(b[cursorBytes:]))
 	}
-	if p.After.Position == 0 || len(b) == partBytes && shown == 0 {
+	// A cursor of another list has another mark, and package base64 reads several texts as the same
+	// bytes: with line feeds, and with bits that no byte takes.
+	if p.After.Position == 0 || *l.cursorIn(p.After, shown) != text {
 		return p, 0, foreignCursor()
 	}
 	return p, shown, nil

@@ -90,6 +90,11 @@ func Verify(key ed25519.PublicKey, intent []byte, signature string) error {
 	return nil
 }
 
+// decodeBase64URL reads base64url with or without padding. It fails for any character outside the
+// alphabet, line feeds included, which package base64 skips in strict encodings too.
 func decodeBase64URL(text string) ([]byte, error) {
+	if at := strings.IndexAny(text, "\r\n"); at >= 0 {
+		return nil, base64.CorruptInputError(at)
+	}
 	return base64.RawURLEncoding.Strict().DecodeString(strings.TrimRight(text, "="))
 }

@@ -167,6 +167,10 @@ func TestSignatures(t *testing.T) {
 		"no signature":     intent.Verify(public, text, ""),
 		"a short one":      intent.Verify(public, text, s.Signature[:84]),
 		"other characters": intent.Verify(public, text, "+"+s.Signature[1:]),
+		"a line feed":      intent.Verify(public, text, s.Signature[:40]+"\n"+s.Signature[40:]),
+		"a line's end":     intent.Verify(public, text, s.Signature+"\r\n"),
+		"before padding":   intent.Verify(public, text, s.Signature+"\n=="),
+		"spare bits":       intent.Verify(public, text, s.Signature[:85]+string(s.Signature[85]+1)),
 	} {
 		require.ErrorIs(t, err, intent.ErrSignature, what)
 	}
