@@ -61,6 +61,22 @@ func TestNoRouteTakesTwoLengths(t *testing.T) {
 	}
 }
 
+// A request of another version of HTTP is refused, and so is all that follows it on the connection.
+func TestOtherVersionsOfHTTPAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("mine")
+	for version, statuses := range map[string][]int{"1.1": {200, 200}, "1.0": {200}, "9.9": {505}, "2.0": {505}, "1.2": {505}} {
+		head := "GET /api/workspaces HTTP/" + version + "\r\nHost: x\r\nAuthorization: " + tn.all["Authorization"] + "\r\n\r\n"
+		var got []int
+		for _, answer := range answersTo(t, w.server, []byte(head+head)) {
+			got = append(got, answer.StatusCode())
+			require.Equal(t, got[0] == 505, strings.Contains(string(answer.Body()), `"error":"invalid_request"`), version)
+		}
+		require.Equal(t, statuses, got, version)
+	}
+}
+
 // malformed requires that a framing is refused, for the given reason.
 func (w *world) malformed(op operation, r readyRequest, framing, reason string) {
 	w.t.Helper()

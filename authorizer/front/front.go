@@ -17,6 +17,7 @@ package front
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -101,16 +102,35 @@ func New(http *fasthttp.Server, options Options) *Server {
 	}
 	handle := http.Handler
 	http.Handler = func(ctx *fasthttp.RequestCtx) {
-		c, ok := ctx.Conn().(*connection)
-		if !ok {
-			handle(ctx)
+		if c, ok := ctx.Conn().(*connection); ok {
+			c.beginRequest(ctx)
+			defer c.endRequest(ctx)
+		}
+		if !hasKnownVersion(&ctx.Request.Header) {
+			s.refuseVersion(ctx)
 			return
 		}
-		c.beginRequest(ctx)
-		defer c.endRequest(ctx)
 		handle(ctx)
 	}
 	return s
+}
+
+var errVersion = errors.New("the version of HTTP is neither 1.0 nor 1.1")
+
+// hasKnownVersion reports whether a request is of a version that the server speaks. fasthttp takes
+// any digit on both sides of the point.
+func hasKnownVersion(header *fasthttp.RequestHeader) bool {
+	return header.IsHTTP11() || string(header.Protocol()) == "HTTP/1.0"
+}
+
+// refuseVersion answers 505 with the body of the server's ErrorHandler, and ends the connection:
+// only the version says where the request ends.
+func (s *Server) refuseVersion(ctx *fasthttp.RequestCtx) {
+	if refuse := s.http.ErrorHandler; refuse != nil {
+		refuse(ctx, errVersion)
+	}
+	ctx.SetStatusCode(fasthttp.StatusHTTPVersionNotSupported)
+	ctx.SetConnectionClose()
 }
 
 // Serve answers from a listener until Shutdown, then returns nil; after Shutdown it closes the

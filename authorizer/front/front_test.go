@@ -41,6 +41,37 @@ func ask(t *testing.T, conn net.Conn) string {
 	return line
 }
 
+// Another version is refused on its connection's last answer, with the server's refusal as the
+// body.
+func TestAServerRefusesOtherVersions(t *testing.T) {
+	http := &fasthttp.Server{Handler: hello, CloseOnShutdown: true, ReadTimeout: time.Hour, IdleTimeout: time.Hour,
+		ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) { ctx.Error(err.Error(), fasthttp.StatusBadRequest) }}
+	for _, s := range []*front.Server{front.New(http, front.Options{}), newServer(hello)} {
+		ln, done := fasthttputil.NewInmemoryListener(), make(chan error, 1)
+		go func() { done <- s.Serve(ln) }()
+		for version, status := range map[string]int{"1.1": 200, "1.0": 200, "0.9": 505, "1.2": 505, "2.0": 505, "9.9": 505,
+			"1.10": 400, "1": 400, "": 400} {
+			conn, err := ln.Dial()
+			require.NoError(t, err)
+			_, err = io.WriteString(conn, "GET / HTTP/"+version+"\r\nHost: x\r\nConnection: keep-alive\r\n\r\n")
+			require.NoError(t, err)
+			answers := bufio.NewReader(conn)
+			answer := fasthttp.AcquireResponse()
+			require.NoError(t, answer.Read(answers), version)
+			require.Equal(t, status, answer.StatusCode(), version)
+			if status == 505 {
+				require.NotContains(t, string(answer.Body()), "hello", version)
+				require.True(t, answer.ConnectionClose(), version)
+				_, err = answers.ReadByte()
+				require.ErrorIs(t, err, io.EOF, version)
+			}
+			require.NoError(t, conn.Close())
+		}
+		shut(t, s)
+		require.NoError(t, <-done)
+	}
+}
+
 func TestAServerShutBeforeServingDoesNotServe(t *testing.T) {
 	s := newServer(hello)
 	shut(t, s)

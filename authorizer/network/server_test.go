@@ -201,7 +201,7 @@ func TestServerRefusals(t *testing.T) {
 	require.Contains(t, long, `{"error":"header_too_large"`)
 }
 
-func TestServerRefusesABodyOfTwoLengths(t *testing.T) {
+func TestServerRefusesABodyOfTwoLengthsAndAnotherVersion(t *testing.T) {
 	o := openServer(t, func(m *hold.Message) hold.Answer {
 		t.Errorf("decided %+v", m)
 		return approve(m)
@@ -219,6 +219,9 @@ func TestServerRefusesABodyOfTwoLengths(t *testing.T) {
 		require.Contains(t, answer, "invalid_body", name)
 	}
 	require.Contains(t, o.raw("nonsense\r\n\r\n"), `{"error":"invalid_body"`)
+	answer := o.raw(strings.Replace(head, "1.1", "9.9", 1) + length + "\r\n" + returnBody)
+	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 505"), answer)
+	require.Contains(t, answer, `{"error":"invalid_body"`)
 }
 
 func TestServerRequiresOneSecret(t *testing.T) {
