@@ -77,7 +77,7 @@ func (w *Watcher) endDoubt(ctx context.Context, head partner.Head) error {
 	grown := w.settled+w.lookBack() >= d.settled
 	settled := d.settled
 	if grown {
-		settled = w.settled
+		settled, w.peak = w.settled, max(w.peak, d.settled)
 	}
 	from, err := w.loadUnsettled(ctx, settled)
 	if err != nil {

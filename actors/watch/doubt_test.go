@@ -143,6 +143,29 @@ func TestFalseLowHeadLeavesTheCursorAndDelaysNoPayment(t *testing.T) {
 	})
 }
 
+// A false head just below the settled blocks, whose blocks were read, rewinds no further than any
+// other lie.
+func TestBlocksReadUnderAFalseHeadDeepenNoRewind(t *testing.T) {
+	const old, low, span, lookBack = 3_000, 2_900, 26, 16
+	history := watchtest.NewHistory(old)
+	chain := &lyingChain{Chain: &watchtest.Chain{Node: &watchtest.Node{History: history}, FinalDepth: 3, MaxSpan: span},
+		now: history.Now}
+	sink := &storedSink{watching: []watch.Address{{Address: "one", Since: history.Now()}}}
+	w := watch.New(chain, sink)
+	require.NoError(t, w.Step(t.Context()))
+	before := sink.cursor
+	chain.head = low
+	for range 12 {
+		require.ErrorIs(t, w.Step(t.Context()), watch.ErrNode)
+	}
+	chain.head = 0
+	for range lookBack + 2 {
+		history.Mine(nil)
+		require.NoError(t, w.Step(t.Context()))
+		require.GreaterOrEqual(t, sink.cursor+lookBack*span, before)
+	}
+}
+
 // Links that are newer than the newest block, as nearly always on bitcoin, do not keep a false
 // cursor alive: one older link is enough. A restart finds payments made before it.
 func TestNewLinksDoNotKeepAFalseCursor(t *testing.T) {
