@@ -176,7 +176,7 @@ func BenchmarkRecallNew(b *testing.B) {
 		r.e.buckets.mark(bucket)
 		for range million / 4 {
 			id := networkIDOf(routeAuthorizations, strconv.Itoa(n))
-			require.NoError(b, batch.Set(appendRepeatKey(nil, bucket, &id), appendRemembered(nil, &hold.Entry{}, false),
+			require.NoError(b, batch.Set(appendRepeatKey(nil, bucket, &id), appendRemembered(nil, &remembered{}),
 				nil))
 			if n++; n%1000 == 0 {
 				require.NoError(b, r.e.store.applyLazily(batch))

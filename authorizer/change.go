@@ -12,11 +12,10 @@ type change struct {
 	before *hold.Hold // nil for a new authorization
 	spend  hold.Spend
 	funds  Funds
-	own    networkID
 }
 
 // write puts an entry and its effects into the ticket's batch: the log, the hold, the spend,
-// cardCents with the workspace's sequence, the repeat, and the due index. Six keys at most.
+// cardCents with the workspace's sequence, the repeats, and the due index. Seven keys at most.
 func (c *change) write(t *ticket, b *buckets) error {
 	n, spend := c.entry, c.spend
 	hold.Apply(n, &c.spend, &t.after, &c.funds.CardCents)
@@ -39,7 +38,7 @@ func (c *change) write(t *ticket, b *buckets) error {
 	if err := c.writeHold(t); err != nil {
 		return err
 	}
-	return c.writeRepeat(t, b)
+	return c.writeRepeats(t, b)
 }
 
 // writeHold keeps the authorization, and the due index in step with it. A moved expiry leaves its
@@ -68,20 +67,29 @@ func (c *change) writeHold(t *ticket) error {
 	return t.batch.Set(t.key, nil, nil)
 }
 
-// writeRepeat remembers the answer for repeats of the message, and a tombstone for the
-// authorization that a reversal overtook.
-func (c *change) writeRepeat(t *ticket, b *buckets) error {
+// writeRepeats remembers the answer for repeats of the message. Of the message that a reversal names
+// it remembers a tombstone, if that has not arrived, or what is left of an increment.
+func (c *change) writeRepeats(t *ticket, b *buckets) error {
 	n := c.entry
 	if n.Kind == hold.Expiry {
 		return nil
 	}
 	bucket := bucketOf(n.At)
 	b.mark(bucket)
-	t.key, t.val = appendRepeatKey(t.key[:0], bucket, &c.own), appendRemembered(t.val[:0], n, false)
-	if err := t.batch.Set(t.key, t.val, nil); err != nil || !n.Tombstone {
+	if err := t.remember(bucket, &t.own, rememberedOf(n)); err != nil || n.Kind != hold.Reversal {
 		return err
 	}
-	original := networkIDOf(routeAuthorizations, n.OriginalID)
-	t.key, t.val = appendRepeatKey(t.key[:0], bucket, &original), appendRemembered(t.val[:0], n, true)
+	switch {
+	case n.Tombstone:
+		return t.remember(bucket, &t.original, remembered{tombstone: true})
+	case t.view.OfIncrement && n.HoldDelta != 0:
+		t.named.left += n.HoldDelta
+		return t.remember(bucket, &t.original, t.named)
+	}
+	return nil
+}
+
+func (t *ticket) remember(bucket uint16, id *networkID, r remembered) error {
+	t.key, t.val = appendRepeatKey(t.key[:0], bucket, id), appendRemembered(t.val[:0], &r)
 	return t.batch.Set(t.key, t.val, nil)
 }

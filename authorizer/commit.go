@@ -55,7 +55,7 @@ func (c *committer) commit(t *ticket) error {
 	}
 	n.Seq, n.WsSeq, n.Shard = sh.seq+1, t.funds.wsSeq+1, sh.id
 	t.logged = true
-	after := change{entry: n, before: t.view.Hold, spend: t.view.Spend, funds: t.funds.funds, own: t.own}
+	after := change{entry: n, before: t.view.Hold, spend: t.view.Spend, funds: t.funds.funds}
 	t.batch = c.store.newBatch()
 	if err := after.write(t, c.buckets); err != nil {
 		return err

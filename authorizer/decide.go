@@ -52,11 +52,10 @@ func (d *decider) decideTicket(t *ticket) (queued bool, err error) {
 func (d *decider) addressTicket(t *ticket, m *hold.Message) error {
 	t.holdID = m.AuthorizationID
 	if t.holdID.IsZero() && m.OriginalID != "" {
-		first, found, err := d.buckets.recallAnswer(d.store, &t.scratch, &t.original, t.view.Now)
-		if err != nil {
+		if err := d.buckets.recallOriginal(d.store, t, t.view.Now); err != nil {
 			return err
 		}
-		t.holdID, t.originalSeen = first.authorization, found && !first.tombstone
+		t.holdID = t.named.authorization
 	}
 	if m.Kind == hold.Reversal {
 		t.shard, t.moved = d.shards[t.holdID.Shard()], t.holdID.IsZero()

@@ -404,6 +404,33 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 	require.Equal(t, traffic.walks(r), traffic.walks(anew))
 }
 
+// What is left of an increment survives a rebuild, and an increment that its reversal overtook
+// leaves the same hold as one that is reversed.
+func TestReversalOfAnIncrementLeavesTheRestOfTheHold(t *testing.T) {
+	r, c := newRig(t, vfs.NewMem()), cardOf(3, 0)
+	r.mint(c)
+	r.deposit(c.workspace, 50_000)
+	r.approved(authorization("a", c, 1000))
+	r.submit(reversal("early", "overtaken"))
+	r.declined(incremental("overtaken", "a", c, 500), hold.ReasonReversedBeforeArrival)
+	r.declined(incremental("big", "a", c, 90_000), hold.ReasonInsufficientFunds)
+	require.EqualValues(t, 1000, r.submit(reversal("of big", "big")).Held)
+	r.approved(incremental("i", "a", c, 500))
+	part := reversal("part", "i")
+	part.WholeHold, part.Amount = false, 300
+	require.EqualValues(t, 1200, r.submit(signed(part)).Held)
+
+	anew := newRig(t, vfs.NewMem())
+	for i := range ident.Shards {
+		require.NoError(t, anew.e.Rebuilder().Replay(ident.Shard(i), r.log(ident.Shard(i))))
+	}
+	for _, of := range []*rig{r, anew} {
+		require.EqualValues(t, 1200, of.submit(part).Held, "a repeat undoes nothing")
+		require.EqualValues(t, 1000, of.submit(reversal("rest", "i")).Held)
+		require.EqualValues(t, 1000, of.submit(reversal("nothing", "i")).Held)
+	}
+}
+
 func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	db := r.e.store.db
@@ -416,7 +443,7 @@ func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
 	require.NoError(t, r.e.Close())
 	_, err = Open(r.options())
 	require.ErrorIs(t, err, ErrForeign)
-	require.ErrorContains(t, err, "its format is 1, this program reads 2: start with an empty directory")
+	require.ErrorContains(t, err, "its format is 2, this program reads 3: start with an empty directory")
 	r.e = nil
 }
 

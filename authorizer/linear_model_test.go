@@ -113,7 +113,8 @@ type first struct {
 	outcome   outcome
 	hold      string // the hold of the message
 	tombstone bool
-	doubt     int // the call of unknown outcome behind it, until it is undone
+	left      int64 // of an increment: what no reversal has undone
+	doubt     int   // the call of unknown outcome behind it, until it is undone
 }
 
 // workspaces is the sequential specification. Histories are checked per workspace.
@@ -297,7 +298,7 @@ func (s *tenant) decide(in call, own string, tombstoned bool) outcome {
 		s.refund(in, &o)
 	}
 	o.Held = s.holds[o.Hold].held
-	s.seen = with(s.seen, own, first{kind: in.Kind, content: in.content, outcome: o, hold: o.Hold})
+	s.seen = with(s.seen, own, first{kind: in.Kind, content: in.content, outcome: o, hold: o.Hold, left: o.Approved})
 	return o
 }
 
@@ -403,10 +404,18 @@ func (s *tenant) reverse(in call, o *outcome) {
 		return
 	}
 	back := s.holds[o.Hold].held
+	named, f := key(kindAuthorization, in.Original), s.seen[key(kindAuthorization, in.Original)]
+	if f.kind == kindIncremental {
+		back = min(back, f.left)
+	}
 	if !in.Whole {
 		back = min(back, in.Cents)
 	}
 	s.move(o.Hold, -back, 0)
+	if f.kind == kindIncremental {
+		f.left -= back
+		s.seen = with(s.seen, named, f)
+	}
 }
 
 // unmatched reports a fact that no card takes.
@@ -457,7 +466,7 @@ func (s *tenant) takeBack(in call) bool {
 	if f.doubt != in.Number {
 		return true
 	}
-	f.doubt = 0
+	f.doubt, f.left = 0, 0
 	if f.hold != "" {
 		s.move(f.hold, -min(f.outcome.Approved, s.holds[f.hold].held), 0)
 		f.outcome = outcome{Status: 200, Decision: "declined", Reason: "timeout"}

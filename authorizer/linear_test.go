@@ -231,12 +231,12 @@ func (c *client) message(a *account) sentMessage {
 	return s
 }
 
-// original draws the message that another one names: usually a recent authorization of the same
-// card, or else any past or future number, so that reversals also come first.
+// original draws the message that another one names: usually a recent authorization or increment of the
+// same card, or else any past or future number, so that reversals also come first.
 func (c *client) original(a *account, card int) (string, int) {
 	if n := len(a.sent); n > 0 && c.draw.IntN(4) > 0 {
 		for i := n - 1 - c.draw.IntN(min(n, 6)); i >= 0; i-- {
-			if s := a.sent[i].call; s.Kind == kindAuthorization {
+			if s := a.sent[i].call; asks(s.Kind) {
 				return s.ID, s.Card
 			}
 		}

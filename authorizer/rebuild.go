@@ -84,10 +84,17 @@ func (r *Rebuilder) replayEntry(t *ticket, n *hold.Entry) error {
 	return nil
 }
 
-// readBefore reads the balances that an entry moves.
+// readBefore reads the balances that an entry moves, and what is remembered of the message that it
+// names.
 func (r *Rebuilder) readBefore(t *ticket, n *hold.Entry, c *change) error {
 	if n.NetworkID != "" {
-		c.own = networkIDOf(routeOf(n.Kind), n.NetworkID)
+		t.own = networkIDOf(routeOf(n.Kind), n.NetworkID)
+	}
+	if n.OriginalID != "" {
+		t.original = networkIDOf(routeAuthorizations, n.OriginalID)
+		if err := r.buckets.recallOriginal(r.store, t, n.At); err != nil {
+			return err
+		}
 	}
 	spend, err := r.store.readSpend(&t.scratch, &n.Card)
 	if err != nil {

@@ -56,10 +56,12 @@ func networkIDOf(route byte, id string) networkID {
 	return n
 }
 
-// remembered is a message's record for its repeats: the answer, and the position of its entry in
-// the log. A tombstone stands for an authorization that was reversed before it came.
+// remembered is a message's record for its repeats and for the messages that name it: the answer,
+// and the position of its entry in the log. A tombstone stands for a message that was reversed
+// before it came.
 type remembered struct {
 	tombstone     bool
+	increment     bool
 	fingerprint   [16]byte
 	shard         ident.Shard
 	seq           uint64
@@ -68,24 +70,43 @@ type remembered struct {
 	reason        hold.Reason
 	approved      money.Cents
 	held          money.Cents
+	left          money.Cents // the approved amount that no reversal of an increment has undone
 }
 
-const rememberedBytes = 1 + 16 + 1 + 8 + 16 + 1 + 1 + 8 + 8
+// Flags of a record's first byte.
+const (
+	flagTombstone = 1 << iota
+	flagIncrement
+)
 
-func appendRemembered(dst []byte, e *hold.Entry, tombstone bool) []byte {
-	var flag byte
-	if tombstone {
-		flag = 1
-	}
-	dst = append(append(dst, flag), e.Fingerprint[:]...)
-	dst = binary.BigEndian.AppendUint64(append(dst, byte(e.Shard)), e.Seq)
-	dst = append(dst, e.After.ID[:]...)
-	decision, reason, approved := e.Decision, e.Reason, e.Approved
+const rememberedBytes = 1 + 16 + 1 + 8 + 16 + 1 + 1 + 8 + 8 + 8
+
+// rememberedOf returns the record of an entry's message. An authorization bears the id of its first
+// message; any other message of its route is an increment.
+func rememberedOf(e *hold.Entry) remembered {
+	r := remembered{increment: e.After.NetworkID != e.NetworkID, fingerprint: e.Fingerprint, shard: e.Shard,
+		seq: e.Seq, authorization: e.After.ID, decision: e.Decision, reason: e.Reason, approved: e.Approved,
+		held: e.After.Held, left: e.Approved}
 	if e.Kind == hold.TimeoutReturn {
-		decision, reason, approved = hold.Declined, hold.ReasonTimeout, 0
+		r.decision = hold.Declined
 	}
-	dst = binary.BigEndian.AppendUint64(append(dst, byte(decision), byte(reason)), uint64(approved))
-	return binary.BigEndian.AppendUint64(dst, uint64(e.After.Held))
+	return r
+}
+
+func appendRemembered(dst []byte, r *remembered) []byte {
+	var flags byte
+	if r.tombstone {
+		flags |= flagTombstone
+	}
+	if r.increment {
+		flags |= flagIncrement
+	}
+	dst = append(append(dst, flags), r.fingerprint[:]...)
+	dst = binary.BigEndian.AppendUint64(append(dst, byte(r.shard)), r.seq)
+	dst = append(dst, r.authorization[:]...)
+	dst = binary.BigEndian.AppendUint64(append(dst, byte(r.decision), byte(r.reason)), uint64(r.approved))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(r.held))
+	return binary.BigEndian.AppendUint64(dst, uint64(r.left))
 }
 
 func decodeRemembered(b []byte) (remembered, error) {
@@ -93,7 +114,8 @@ func decodeRemembered(b []byte) (remembered, error) {
 		return remembered{}, ErrCorrupt
 	}
 	return remembered{
-		tombstone:     b[0] == 1,
+		tombstone:     b[0]&flagTombstone != 0,
+		increment:     b[0]&flagIncrement != 0,
 		fingerprint:   [16]byte(b[1:17]),
 		shard:         ident.Shard(b[17]),
 		seq:           binary.BigEndian.Uint64(b[18:]),
@@ -102,6 +124,7 @@ func decodeRemembered(b []byte) (remembered, error) {
 		reason:        hold.Reason(b[43]),
 		approved:      money.Cents(binary.BigEndian.Uint64(b[44:])),
 		held:          money.Cents(binary.BigEndian.Uint64(b[52:])),
+		left:          money.Cents(binary.BigEndian.Uint64(b[60:])),
 	}, nil
 }
 
@@ -171,6 +194,15 @@ func (b *buckets) recallAnswer(s *store, sc *scratch, id *networkID, now int64) 
 		}
 	}
 	return r, found, errors.Join(err, p.close())
+}
+
+// recallOriginal looks for t.original, the message that the ticket's message names. It fails like
+// recallAnswer.
+func (b *buckets) recallOriginal(s *store, t *ticket, now int64) error {
+	first, found, err := b.recallAnswer(s, &t.scratch, &t.original, now)
+	t.named, t.originalSeen = first, found && !first.tombstone
+	t.view.OfIncrement, t.view.Left = first.increment, first.left
+	return err
 }
 
 // findBuckets asks the store once for each bucket that exists: a seek per bucket, for any

@@ -30,7 +30,7 @@ const (
 const _ = uint(maxUnsyncedPebble - MaxUnsynced - ident.Shards)
 
 // formatNumber is the version of the key table in doc.go.
-const formatNumber = 2
+const formatNumber = 3
 
 // Errors that stop the start.
 var (

@@ -26,8 +26,9 @@ type ticket struct {
 	entry   hold.Entry
 	after   hold.Hold
 
-	own, original networkID  // act decide: the message's id, and that of the authorization it names
-	originalSeen  bool       // the store has an answer for original, not only a tombstone
+	own, original networkID  // act decide: the message's id, and that of the message it names
+	named         remembered // what the store has for original
+	originalSeen  bool       // named is an answer, not a tombstone
 	moved         bool       // nothing known is concerned: it is for the system's workspace
 	approval      hold.Entry // act return: the approval to undo
 	due           int64      // act expire: the time in the due index

@@ -243,8 +243,9 @@ func presentedHold(v *View) *Hold {
 	return v.Hold
 }
 
-// reverse releases a held amount: all of it, or m.Amount at most. It is always applied. A reversal
-// whose authorization has not arrived leaves a tombstone, which declines the authorization when it
+// reverse undoes the named message: it releases all that the message holds, or m.Amount at most. An
+// increment holds what is left of it, an authorization all that is held. It is always applied. A
+// reversal of a message that has not arrived leaves a tombstone, which declines the message when it
 // comes.
 func reverse(v *View, m *Message, e *Entry) {
 	e.Decision = Applied
@@ -254,13 +255,17 @@ func reverse(v *View, m *Message, e *Entry) {
 	}
 	resumeHold(v, e)
 	h := &e.After
-	if m.WholeHold {
-		e.Amount = h.Held
+	named := h.Held
+	if v.OfIncrement {
+		named = min(named, v.Left)
 	}
-	if h.Held == 0 {
+	if m.WholeHold {
+		e.Amount = named
+	}
+	if named == 0 {
 		return
 	}
-	e.releaseAmount(min(max(e.Amount, 0), h.Held))
+	e.releaseAmount(min(max(e.Amount, 0), named))
 	h.closeEmpty(StatusReversed)
 }
 

@@ -163,7 +163,11 @@ type View struct {
 	Spendable  money.Cents // ledgerCents + cardCents − reservedCents
 	Hold       *Hold
 	Tombstoned bool // a reversal arrived before this authorization
-	NewID      ident.UUID
+	// OfIncrement says that the message names an increment of Hold. Left is its approved amount
+	// that no reversal has undone.
+	OfIncrement bool
+	Left        money.Cents
+	NewID       ident.UUID
 }
 
 // Entry is one row of the decision log.

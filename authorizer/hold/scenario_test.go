@@ -31,10 +31,11 @@ type world struct {
 	ledger money.Cents
 	card   money.Cents // the workspace's cardCents
 	cards  map[string]*plastic
-	holds  map[string]*hold.Hold // by network id
-	owner  map[string]string     // the name of each hold's card
-	early  map[string]bool       // tombstones by network id
-	last   map[string]hold.Entry // by network id
+	holds  map[string]*hold.Hold  // by network id
+	owner  map[string]string      // the name of each hold's card
+	early  map[string]bool        // tombstones by network id
+	last   map[string]hold.Entry  // by network id
+	rest   map[string]money.Cents // of the last increment of each hold, by the hold's network id
 	ids    int
 }
 
@@ -79,6 +80,7 @@ func (w *world) issue(t *testing.T, d *datadriven.TestData) string {
 		now: when(t, arg(d, "at")), ledger: cents(t, d, "funds"), cards: map[string]*plastic{},
 		holds: map[string]*hold.Hold{},
 		owner: map[string]string{}, early: map[string]bool{}, last: map[string]hold.Entry{},
+		rest: map[string]money.Cents{},
 	}
 	workspace := w.id()
 	for _, name := range []string{"card", "other"} {
@@ -173,8 +175,15 @@ func (w *world) decide(d *datadriven.TestData, name string, m *hold.Message) str
 	if m.Kind != hold.Authorization && m.OriginalID != "" {
 		v.Hold = w.holds[name]
 	}
+	v.OfIncrement, v.Left = d.HasArg("increment"), w.rest[name]
 	var e hold.Entry
 	hold.Decide(&v, m, &e)
+	switch {
+	case m.Kind == hold.Incremental:
+		w.rest[name] = e.Approved
+	case v.OfIncrement:
+		w.rest[name] += e.HoldDelta
+	}
 	if e.Tombstone {
 		w.early[e.OriginalID] = true
 	}
