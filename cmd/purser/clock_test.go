@@ -107,7 +107,7 @@ func (v *tenantWithHold) requireUnharmed(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, a.Replayed, "the repeated deposit is a replay: %s", a.Raw)
 	require.Equal(t, string(v.deposit.answer.Raw), string(a.Raw))
-	require.Equal(t, int64(30_00), v.availableCents(t), "the hold stands")
+	v.p.await(t, "the balance below the hold", func() bool { return v.availableCents(t) == 30_00 })
 }
 
 // awaitClockState waits until the server trusts or suspects its wall clock. It requires that the
