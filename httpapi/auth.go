@@ -51,14 +51,13 @@ func (e *edge) authenticateCaller(c *call) error {
 }
 
 // authenticatePartner verifies the signature of a report with the secrets of the route's partner.
-// It fails with signature_invalid, or with rate_limited once the address has sent too many reports
-// that failed verification.
+// It fails with signature_invalid.
 func (e *edge) authenticatePartner(c *call) error {
 	request := webhook.Request{Method: c.route.method, Path: c.route.path, Body: c.body}
 	version, err := webhook.VerifyRequest(e.cfg.PartnerSecrets[c.route.partner], c.header.signature, request,
 		e.cfg.PartnerSignatures, e.actors.WallTime())
 	if err != nil {
-		return e.refuseUnverified(c)
+		return fault.New(fault.SignatureInvalid, "")
 	}
 	c.pathSigned = version == webhook.V2
 	return nil

@@ -34,11 +34,8 @@ func (r *route) bodyLimit() int {
 // malformed signature.
 func (e *edge) admitHead(c *call) error {
 	if c.route.auth == authPartner {
-		if err := e.limits.checkReports(c.peer); err != nil {
-			return err
-		}
 		if !webhook.Formed(c.header.signature, e.cfg.PartnerSignatures, e.actors.WallTime()) {
-			return e.refuseUnverified(c)
+			return fault.New(fault.SignatureInvalid, "")
 		}
 		return nil
 	}
@@ -66,15 +63,6 @@ func (c *call) credentialsForm() error {
 		return noValidKey()
 	}
 	return nil
-}
-
-// refuseUnverified counts a report that fails verification against its address. It returns
-// signature_invalid, or rate_limited when the address is over its limit; never nil.
-func (e *edge) refuseUnverified(c *call) error {
-	if err := e.limits.countRequest(badReports+c.peer, badReportsPerAddress); err != nil {
-		return err
-	}
-	return fault.New(fault.SignatureInvalid, "")
 }
 
 // readBody reads the body of a request that may have one; a GET or HEAD has none. The call's time

@@ -14,13 +14,6 @@ import (
 	"purser/authorizer/front"
 )
 
-// badReportsPerAddress is the limit of reports per address and minute that fail verification. It
-// applies even when the rate limits are off. Verified reports count against no limit.
-const (
-	badReportsPerAddress = 60
-	badReports           = "report-address/" // key prefix of the counter of a peer, whose name follows
-)
-
 // quotesPerMinute bounds the quotes of a workspace, for conversions and for the ramp separately.
 const quotesPerMinute = 30
 
@@ -235,17 +228,6 @@ func (l *requestLimits) countKeyChange(c *call) error {
 		return l.countRequest("key-changes-user/"+c.who.user, keyChangesPerMinute)
 	}
 	return l.countRequest("key-changes/"+c.who.workspace(), keyChangesPerMinute)
-}
-
-// checkReports refuses an address with rate_limited after badReportsPerAddress reports in the last
-// minute that failed verification.
-func (l *requestLimits) checkReports(peer string) error {
-	wait := l.counts.untilFree(badReports+peer, badReportsPerAddress)
-	if wait == 0 {
-		return nil
-	}
-	l.refusals.WithLabelValues(strings.TrimSuffix(badReports, "/")).Inc()
-	return &waitError{fault: fault.New(fault.RateLimited, ""), wait: wait}
 }
 
 // countAgain counts one more request of an authenticated caller: each further tool call of one MCP

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 
+	"purser/actors/fault"
 	"purser/actors/reports"
 )
 
@@ -53,7 +54,7 @@ func (h *reportHandlers) takeReport(c *call) (answer, error) {
 	}
 	channel := reportChannels[c.route.path]
 	if r.BelongsElsewhere(channel) && !c.pathSigned {
-		return answer{}, h.refuseUnverified(c)
+		return answer{}, fault.New(fault.SignatureInvalid, "")
 	}
 	outcome, err := h.processor.Process(c.ctx, channel, r)
 	if err != nil {

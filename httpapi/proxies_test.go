@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"purser/httpapi/webhook"
 )
 
 const testProxy, testStranger = "10.9.0.1", "10.8.0.1"
@@ -56,8 +55,8 @@ func (w *world) spend(t *testing.T, caller string, limit int) {
 	}
 }
 
-// Sign-ups, sign-ins and reports that fail verification count against the client.
-func TestCountersOfSignInAndReportsCountTheClientBehindAProxy(t *testing.T) {
+// Sign-ups and sign-ins count against the client.
+func TestCountersOfSignInCountTheClientBehindAProxy(t *testing.T) {
 	t.Parallel()
 	w := newProxiedWorld(t)
 	delayed := w.countDelays()
@@ -71,16 +70,6 @@ func TestCountersOfSignInAndReportsCountTheClientBehindAProxy(t *testing.T) {
 		require.Zero(t, *delayed, "another client is at its first attempt")
 		w.ok(w.post(clientAt(3), "/api/dashboard/login", ada))
 		require.Equal(t, 1, *delayed)
-
-		forged := webhook.Sign("another secret of a partner", w.clock.now(), []byte(`{}`))
-		for range badReportsPerAddress {
-			w.fails(w.post(clientAt(4).with("partner-signature", forged), "/api/webhooks/bank-transfer", `{}`), 401,
-				"signature_invalid")
-		}
-		w.fails(w.post(clientAt(4).with("partner-signature", forged), "/api/webhooks/bank-transfer", `{}`), 429,
-			"rate_limited")
-		w.fails(w.post(clientAt(5).with("partner-signature", forged), "/api/webhooks/bank-transfer", `{}`), 401,
-			"signature_invalid")
 	})
 }
 

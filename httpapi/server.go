@@ -369,6 +369,9 @@ func (s *Server) checkAndRun(ctx *fasthttp.RequestCtx, c *call) (answer, error) 
 		return answer{}, err
 	}
 	front.EndTurn(ctx)
+	if r.auth == authPartner {
+		front.Prove(ctx)
+	}
 	if err := s.requireRoom(c); err != nil {
 		return answer{}, err
 	}

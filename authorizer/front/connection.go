@@ -80,6 +80,14 @@ func Vouch(ctx *fasthttp.RequestCtx) {
 	}
 }
 
+// Prove notes the peer of a request as authenticated: for provenFor its refusals are not counted.
+// Its connections keep their other limits and take turns, because others can send over them.
+func Prove(ctx *fasthttp.RequestCtx) {
+	if c, ok := ctx.Conn().(*connection); ok {
+		c.noteProven()
+	}
+}
+
 // beginRequest is called before the handler, when the head has been read.
 func (c *connection) beginRequest(ctx *fasthttp.RequestCtx) {
 	c.waitsSince.Store(0)

@@ -17,12 +17,16 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// startRefusing starts a server that refuses every request but one of /vouch.
+// startRefusing starts a server that refuses every request but those of /vouch and /prove.
 func startRefusing(t *testing.T, perSecond int) (s *Server, address string) {
 	t.Helper()
 	return startServer(t, Options{Refusals: perSecond}, func(ctx *fasthttp.RequestCtx) {
 		if string(ctx.Path()) == "/vouch" {
 			Vouch(ctx)
+			return
+		}
+		if string(ctx.Path()) == "/prove" {
+			Prove(ctx)
 			return
 		}
 		ctx.Error("refused", fasthttp.StatusUnauthorized)
@@ -58,6 +62,18 @@ func TestAPeerOfTooManyRefusalsIsClosedAtOnce(t *testing.T) {
 	again := dialFrom(t, "127.0.0.2", address)
 	sendText(t, again, get)
 	require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, again))
+}
+
+// A peer with one authenticated request is answered for a day, whatever else comes from its address.
+func TestThePeerOfAnAuthenticatedRequestIsNotClosed(t *testing.T) {
+	_, address := startRefusing(t, 1)
+	conn := dialFrom(t, "127.0.0.2", address)
+	sendText(t, conn, strings.Replace(get, "/ ", "/prove ", 1))
+	require.Equal(t, fasthttp.StatusOK, readStatus(t, conn))
+	for range 3 * burst {
+		sendText(t, conn, get)
+		require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, conn))
+	}
 }
 
 // A peer that has authenticated is answered, whatever else comes from its address, until a day
