@@ -205,6 +205,14 @@ func (b *buckets) recallOriginal(s *store, t *ticket, now int64) error {
 	return err
 }
 
+// FindAuthorization returns the authorization that the network id of an authorization or an
+// increment names. It may not be durable yet. It fails with the store's error.
+func (e *Engine) FindAuthorization(networkID string) (id ident.UUID, found bool, err error) {
+	own := networkIDOf(routeAuthorizations, networkID)
+	r, _, err := e.buckets.recallAnswer(e.store, &scratch{}, &own, e.clock().UnixMilli())
+	return r.authorization, !r.authorization.IsZero(), err
+}
+
 // findBuckets asks the store once for each bucket that exists: a seek per bucket, for any
 // content.
 func (s *store) findBuckets() (*buckets, error) {

@@ -181,6 +181,33 @@ func TestMalformedSimulationsAreRefused(t *testing.T) {
 	s.fails(s.post(s.tn.all, unknown, `{"id":"s9"}`), 404, "not_found")
 }
 
+// A simulated message acts on the card of its path alone, whichever way it names the authorization
+// of another card.
+func TestSimulationsStayOnTheirCard(t *testing.T) {
+	t.Parallel()
+	s := newSimulator(t, 80_000)
+	held := s.swipe(s.tn, s.card, "s1", 1000).text("authorizationId")
+	s.ok(s.simulate("incremental", `{"id":"s2","originalId":"s1","amountCents":100,`+shop+`}`))
+	theirs := s.card
+	s.card = s.mint(s.tn, "").text("card", "id")
+	for _, name := range []string{`"originalId":"s1"`, `"originalId":"s2"`, `"authorizationId":"` + held + `"`} {
+		s.fails(s.simulate("reversal", `{`+name+`}`), 404, "not_found")
+		require.Equal(t, "authorization_not_found",
+			s.ok(s.simulate("incremental", `{`+name+`,"amountCents":1,`+shop+`}`)).text("reason"))
+		for _, message := range []string{"clearing", "refund"} {
+			s.ok(s.simulate(message, `{`+name+`,"amountCents":1,`+shop+`}`))
+		}
+	}
+	s.fails(s.simulate("expiry", `{"authorizationId":"`+held+`"}`), 404, "not_found")
+	s.relayed()
+	shown := s.ok(s.get(s.tn.all, "/api/authorizations/"+held))
+	for member, cents := range map[string]int{"heldCents": 1100, "clearedCents": 0, "refundedCents": 0} {
+		require.Equal(t, cents, shown.cents("authorization", member), member)
+	}
+	s.card = theirs
+	s.ok(s.simulate("reversal", `{"originalId":"s2"}`))
+}
+
 // checkSwipes checks the card, the authorizations and the treasury after TestSwipes.
 func (w *world) checkSwipes(tn tenant, id string) {
 	t := w.t

@@ -79,6 +79,9 @@ type Network interface {
 	// clearings or refunds. It returns the status and the JSON that the authorizer's port would
 	// answer. Submit does not retain the body; the answer belongs to the caller.
 	Submit(ctx context.Context, route string, body []byte) (status int, answer []byte, err error)
+	// FindAuthorization returns the authorization that the network id of an authorization or an
+	// increment names.
+	FindAuthorization(networkID string) (id ident.UUID, found bool, err error)
 	// Expire releases the amount that an authorization holds, as its expiry would. The release is
 	// durable when Expire returns. An authorization that holds nothing does not change.
 	Expire(ctx context.Context, authorization ident.UUID) error

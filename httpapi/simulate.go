@@ -153,11 +153,16 @@ func (h *cardHandlers) markIDs(c *call, body map[string]any) error {
 }
 
 // ownAuthorization refuses with not_found a message whose authorization belongs to another card or
-// workspace. A message that names none passes.
+// workspace. A message passes that names none, or by originalId one that has not come.
 func (h *cardHandlers) ownAuthorization(c *call, card string, body map[string]any) error {
 	id, given := body["authorizationId"].(string)
 	if !given {
-		return nil
+		original, _ := body["originalId"].(string)
+		named, found, err := h.cfg.Network.FindAuthorization(original)
+		if err != nil || !found {
+			return err
+		}
+		id = named.Format(ident.Authorization)
 	}
 	h.actors.WaitRelayed(c.ctx, c.who.workspace())
 	record, err := query.Authorizations.AsStored().ReadRecord(c.ctx, h.actors, c.who.workspace(), id)

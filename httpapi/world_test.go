@@ -173,6 +173,10 @@ func (n *testNetwork) Submit(_ context.Context, route string, body []byte) (int,
 	return resp.StatusCode(), append([]byte{}, resp.Body()...), nil
 }
 
+func (n *testNetwork) FindAuthorization(networkID string) (ident.UUID, bool, error) {
+	return n.engine.FindAuthorization(networkID)
+}
+
 func (n *testNetwork) Expire(_ context.Context, id ident.UUID) error {
 	return n.engine.ExpireHold(id)
 }

@@ -50,6 +50,12 @@ func (s *simulator) Submit(ctx context.Context, route string, body []byte) (stat
 	return resp.StatusCode, answer, errors.Join(err, resp.Body.Close())
 }
 
+// FindAuthorization returns the authorization that a network id names. It fails with the
+// authorizer's error.
+func (s *simulator) FindAuthorization(networkID string) (id ident.UUID, found bool, err error) {
+	return s.engine.FindAuthorization(networkID)
+}
+
 // Expire ends the hold of an authorization as if its time had come. It fails with the authorizer's
 // error.
 func (s *simulator) Expire(_ context.Context, authorization ident.UUID) error {
