@@ -60,6 +60,34 @@ func (w *world) stablecoins(tn tenant) int {
 	return cents
 }
 
+// Metadata is free-form: every view of a link shows it as it was given, digit by digit.
+func TestMetadataIsKeptAsGiven(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("merchant")
+	given := `{"big":9223372036854775808,"deep":[{"n":-123456789012345678901234567890.10}],"exact":1.50,` +
+		`"huge":1e308,"tiny":1E-400,"zero":-0.0}`
+	made := w.newCheckout(tn, `,"metadata":`+given)
+	shown := `"metadata":` + given + `}`
+	id := made.text("session", "id")
+	require.Contains(t, made.raw, shown)
+	require.Contains(t, w.ok(w.get(tn.all, checkoutPath+"/"+id)).raw, shown)
+	require.Contains(t, w.ok(w.get(tn.all, checkoutPath)).raw, shown)
+	tools, refused := w.called(tn.all, "get_checkout_session", `{"sessionId":"`+id+`"}`)
+	require.Nil(t, refused)
+	require.Contains(t, tools, shown)
+
+	members := strings.Repeat(`"k":0,`, 400)
+	for i := range 400 {
+		members = strings.Replace(members, `"k"`, fmt.Sprintf(`"%d"`, i), 1)
+	}
+	w.newCheckout(tn, `,"metadata":{"many":{`+strings.TrimSuffix(members, ",")+`}}`)
+	fits := strings.Repeat("<", 8<<10-len(`{"k":""}`))
+	require.Equal(t, fits, w.newCheckout(tn, `,"metadata":{"k":"`+fits+`"}`).text("session", "metadata", "k"))
+	w.fails(w.post(tn.all, checkoutPath, `{"amountUsdCents":1,"successUrl":"https://a.example","metadata":{"k":"<`+
+		fits+`"}}`), 400, "invalid_body")
+}
+
 func TestCheckoutIsPaid(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

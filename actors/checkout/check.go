@@ -1,11 +1,12 @@
 package checkout
 
 import (
-	"encoding/json"
 	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"purser/actors/fault"
 )
@@ -28,7 +29,7 @@ func (c *Create) Check() error {
 		"expiresInSeconds: %d to %d", int(MinExpires.Seconds()), int(MaxExpires.Seconds()))
 	reasons.RequireThat(c.SettlementOption == HoldStablecoin || c.SettlementOption == ConvertToFiat,
 		"settlementOption: %s or %s", HoldStablecoin, ConvertToFiat)
-	metadata, err := json.Marshal(c.Text.Metadata)
+	metadata, err := jsonv2.Marshal(c.Text.Metadata) // json.Marshal lengthens <, > and &
 	reasons.RequireThat(err == nil && len(metadata) <= MaxMetadata,
 		"metadata: at most %d bytes of JSON", MaxMetadata)
 	return reasons.AsRefusal()

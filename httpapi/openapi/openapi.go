@@ -195,14 +195,13 @@ func (d *Document) Decode(op Operation, raw []byte, into any) error {
 	return nil
 }
 
-// Parse is like Decode, but returns a tree: objects are map[string]any, integers int64, other
-// numbers json.Number. Errors are those of Decode.
+// Parse is like Decode, but returns a tree as parseStrict does. Errors are those of Decode.
 func (d *Document) Parse(op Operation, raw []byte) (any, error) {
 	b := d.bodies[op]
 	if b == nil {
 		return nil, fmt.Errorf("openapi: %s %s describes no body", op.Method, op.Path)
 	}
-	value, err := parseStrict(raw)
+	value, err := parseStrict(raw, b.shape)
 	if err != nil {
 		return nil, b.checkFields(err)
 	}

@@ -204,6 +204,26 @@ func TestNullCountsAsAbsent(t *testing.T) {
 		`{"displayName":"A","kind":"agent"}`)
 }
 
+// Numbers have bounds everywhere but in a free-form object, which keeps them as given.
+func TestFreeFormNumbersAreKept(t *testing.T) {
+	d, err := Load()
+	require.NoError(t, err)
+	for _, number := range []string{"9223372036854775808", "1e308", "1E+999999999", "-0.0", "0.1e-999999999"} {
+		for member, kept := range map[string]bool{"metadata": true, "description": false} {
+			value, err := d.Parse(Operation{Method: "POST", Path: "/api/v1/checkout/sessions"},
+				[]byte(`{"amountUsdCents":1,"successUrl":"https://a.example","`+member+`":{"a":[{"b":`+number+`}]}}`))
+			if !kept {
+				require.Error(t, err)
+				continue
+			}
+			require.NoError(t, err)
+			text, err := json.Marshal(asObject(value)[member])
+			require.NoError(t, err)
+			require.Equal(t, `{"a":[{"b":`+number+`}]}`, string(text))
+		}
+	}
+}
+
 // Every optional member of a body may be null in the description too, so that a client that
 // validates by it can send null.
 func TestOptionalMembersAreNullable(t *testing.T) {

@@ -11,18 +11,22 @@ const (
 	nullMeansExtension = "x-null-means"
 	// overLimitExtension marks an array: an array over its maxItems is refused as limit_exceeded.
 	overLimitExtension = "x-over-limit"
+	// freeFormExtension marks an object whose values are kept as given, numbers of any size included.
+	freeFormExtension = "x-free-form"
 )
 
 // maxShapeDepth bounds the walk through the schemas of one body. No described body is that deep.
 const maxShapeDepth = 16
 
-// shape holds the rules of a body beside validation: which null members count as absent, and which
-// arrays have a limit of the interface. Variants of one object share a shape.
+// shape holds the rules of a body beside validation: which null members count as absent, which
+// arrays have a limit of the interface, and which objects are free-form. Variants of one object
+// share a shape. The nil shape, of a member that is not described, has no rules.
 type shape struct {
 	nullable map[string]bool // members whose null counts as absent
 	members  map[string]*shape
 	items    *shape
 	limited  bool // an array over maxItems is limit_exceeded
+	free     bool // values are kept as given
 }
 
 // shapeOf reads the shape of a schema. schemas holds the named ones for $ref.
@@ -32,6 +36,25 @@ func shapeOf(schema, schemas map[string]any, depth int) *shape {
 		s.addSchema(schema, schemas, depth)
 	}
 	return s
+}
+
+// isFree reports whether a value is a free-form object, or belongs to one.
+func (s *shape) isFree() bool { return s != nil && s.free }
+
+// member returns the shape of a member of an object.
+func (s *shape) member(name string) *shape {
+	if s == nil || s.free {
+		return s
+	}
+	return s.members[name]
+}
+
+// item returns the shape of the items of an array.
+func (s *shape) item() *shape {
+	if s == nil || s.free {
+		return s
+	}
+	return s.items
 }
 
 // addSchema adds the members of a schema to a shape: its own, and those of its reference and of all
@@ -47,6 +70,7 @@ func (s *shape) addSchema(schema, schemas map[string]any, depth int) {
 		}
 	}
 	s.limited = s.limited || schema[overLimitExtension] != nil
+	s.free = s.free || schema[freeFormExtension] != nil
 	if items := asObject(schema["items"]); items != nil {
 		s.items = shapeOf(items, schemas, depth+1)
 	}

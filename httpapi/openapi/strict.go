@@ -41,13 +41,14 @@ func (f *Fault) Error() string {
 
 // parseStrict parses one JSON value strictly: no duplicate names, no invalid UTF-8, no U+0000, no
 // integer beyond int64, and nothing behind it. Integers become int64, other numbers json.Number in
-// their notation, objects map[string]any, arrays []any. A refusal is a *Fault.
-func parseStrict(raw []byte) (any, error) {
+// their notation, objects map[string]any, arrays []any. In a free-form object all
+// numbers are json.Number, of any size. A refusal is a *Fault.
+func parseStrict(raw []byte, s *shape) (any, error) {
 	if len(bytes.TrimLeft(raw, " \t\r\n")) == 0 {
 		return nil, &Fault{Problem: "is empty; a JSON object is required"}
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(raw))
-	value, err := parseValue(dec, 0)
+	value, err := parseValue(dec, s, 0)
 	if err != nil {
 		return nil, syntaxFault(raw, err)
 	}
@@ -59,7 +60,7 @@ func parseStrict(raw []byte) (any, error) {
 
 // parseValue parses the next value. It fails with a *Fault for nesting beyond maxDepth, and with
 // the decoder's error.
-func parseValue(dec *jsontext.Decoder, depth int) (any, error) {
+func parseValue(dec *jsontext.Decoder, s *shape, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, &Fault{Field: outermostMember(dec.StackPointer()), Problem: "is nested too deeply"}
 	}
@@ -69,12 +70,15 @@ func parseValue(dec *jsontext.Decoder, depth int) (any, error) {
 	}
 	switch token.Kind() {
 	case '{':
-		return parseObject(dec, depth)
+		return parseObject(dec, s, depth)
 	case '[':
-		return parseArray(dec, depth)
+		return parseArray(dec, s, depth)
 	case '"':
 		return decodeText(dec, token.String())
 	case '0':
+		if s.isFree() {
+			return json.Number(token.String()), nil
+		}
 		return decodeNumber(dec, token.String())
 	case 'n':
 		return nil, nil
@@ -86,13 +90,13 @@ func parseValue(dec *jsontext.Decoder, depth int) (any, error) {
 // Bounds of the input of the schema, which examines all of it and reports every fault: without them
 // one body of a megabyte costs seconds. They are far above every limit of the interface.
 const (
-	maxFields = 256  // per object
+	maxFields = 256  // per object that is not free-form
 	maxItems  = 4096 // per array
 )
 
 // parseObject parses the members up to the closing brace. It fails with a *Fault for more than
 // maxFields members, and like parseValue.
-func parseObject(dec *jsontext.Decoder, depth int) (any, error) {
+func parseObject(dec *jsontext.Decoder, s *shape, depth int) (any, error) {
 	object := map[string]any{}
 	for dec.PeekKind() != '}' {
 		name, err := dec.ReadToken()
@@ -103,10 +107,10 @@ func parseObject(dec *jsontext.Decoder, depth int) (any, error) {
 		if strings.ContainsRune(key, 0) {
 			return nil, &Fault{Problem: "holds the character U+0000"}
 		}
-		if object[key], err = parseValue(dec, depth+1); err != nil {
+		if object[key], err = parseValue(dec, s.member(key), depth+1); err != nil {
 			return nil, err
 		}
-		if len(object) > maxFields {
+		if len(object) > maxFields && !s.isFree() {
 			return nil, &Fault{Field: fieldOf(dec.StackPointer().Parent()), Problem: "has too many fields"}
 		}
 	}
@@ -116,10 +120,10 @@ func parseObject(dec *jsontext.Decoder, depth int) (any, error) {
 
 // parseArray parses the items up to the closing bracket. It fails with a *Fault for more than
 // maxItems items, and like parseValue.
-func parseArray(dec *jsontext.Decoder, depth int) (any, error) {
+func parseArray(dec *jsontext.Decoder, s *shape, depth int) (any, error) {
 	array := []any{}
 	for dec.PeekKind() != ']' {
-		item, err := parseValue(dec, depth+1)
+		item, err := parseValue(dec, s.item(), depth+1)
 		if err != nil {
 			return nil, err
 		}
