@@ -317,16 +317,7 @@ func TestBoundsAreInclusive(t *testing.T) {
 		schema := variantOf(op.schema, op.example(t))
 		for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 			for _, value := range bounds(schema.Properties[name].Value) {
-				e := w.newEstate(tn)
-				r := e.ready(op, nil)
-				var body map[string]any
-				require.NoError(t, json.Unmarshal([]byte(r.body), &body))
-				body[name] = value
-				text, err := json.Marshal(body)
-				require.NoError(t, err)
-				r.body, r.who = string(text), e.sign(op, r.who, string(text))
-				w.server.limits.counts = newLimiter(maxWindows, w.clock.elapsed)
-				got := w.send(r)
+				got := w.sendChanged(tn, op, func(_ *estate, body map[string]any) { body[name] = value })
 				require.NotEqual(t, 400, got.status, "%s with %s %v: %s", op.name, name, value, got.raw)
 				tried++
 			}
@@ -355,4 +346,86 @@ func bounds(p *openapi3.Schema) []any {
 		all = append(all, strings.Repeat("a", int(*p.MaxLength)), strings.Repeat("ü", int(*p.MaxLength)))
 	}
 	return all
+}
+
+// A null optional member counts as absent, at any depth of any body: it is refused as invalid_body
+// only when the body without it is.
+func TestNullMembersOfBodiesCountAsAbsent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("mine")
+	w.fund(tn, 100_000_000)
+	seen := map[string]bool{} // whether a body had a place for the member
+	for _, op := range w.checked.operations(t) {
+		if op.body == nil || op.rpc {
+			continue
+		}
+		for _, path := range optionalMembers(t, op.schema, nil) {
+			at := op.doc.OperationID + " " + strings.Join(path, ".")
+			seen[at] = seen[at] || parentOf(op.body, path) != nil
+			if parentOf(op.body, path) == nil {
+				continue
+			}
+			send := func(change func(parent map[string]any, name string)) testReply {
+				return w.sendChanged(tn, op, func(e *estate, body map[string]any) {
+					change(parentOf(body, path), path[len(path)-1])
+					if op.doc.OperationID == "submitIntent" {
+						e.signIntent(body, e.agentKey)
+					}
+				})
+			}
+			got := send(func(parent map[string]any, name string) { parent[name] = nil })
+			if got.code() == "invalid_body" {
+				absent := send(func(parent map[string]any, name string) { delete(parent, name) })
+				require.Equal(t, absent.text("message"), got.text("message"), "%s: null %s", op.name, at)
+			}
+		}
+	}
+	require.NotEmpty(t, seen)
+	for at, placed := range seen {
+		require.True(t, placed, "no example has the object of %s", at)
+	}
+}
+
+// optionalMembers returns the paths of the optional members of a schema and of all its variants
+// whose null has no meaning.
+func optionalMembers(t testing.TB, schema *openapi3.Schema, path []string) (all [][]string) {
+	t.Helper()
+	for _, variant := range slices.Concat(schema.OneOf, schema.AnyOf, schema.AllOf) {
+		all = append(all, optionalMembers(t, variant.Value, path)...)
+	}
+	if schema.Items != nil {
+		require.Empty(t, optionalMembers(t, schema.Items.Value, nil), "%v: objects in a list need a case", path)
+	}
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		member, at := schema.Properties[name], append(slices.Clone(path), name)
+		if !slices.Contains(schema.Required, name) && member.Extensions["x-null-means"] == nil {
+			all = append(all, at)
+		}
+		all = append(all, optionalMembers(t, member.Value, at)...)
+	}
+	return all
+}
+
+// parentOf returns the object of a body that has the member at a path, or nil.
+func parentOf(body map[string]any, path []string) map[string]any {
+	for _, name := range path[:len(path)-1] {
+		body, _ = body[name].(map[string]any)
+	}
+	return body
+}
+
+// sendChanged sends a request of new records with a changed body.
+func (w *world) sendChanged(tn tenant, op operation, change func(e *estate, body map[string]any)) testReply {
+	w.t.Helper()
+	e := w.newEstate(tn)
+	r := e.ready(op, nil)
+	var body map[string]any
+	require.NoError(w.t, json.Unmarshal([]byte(r.body), &body))
+	change(e, body)
+	text, err := json.Marshal(body)
+	require.NoError(w.t, err)
+	r.body, r.who = string(text), e.sign(op, r.who, string(text))
+	w.server.limits.counts = newLimiter(maxWindows, w.clock.elapsed)
+	return w.send(r)
 }

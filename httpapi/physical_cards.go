@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -129,7 +130,6 @@ func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err 
 		PerTxnLimitUsdCents  money.Cents      `json:"perTxnLimitUsdCents"`
 		Shipping             balance.Shipping `json:"shipping"`
 	}
-	body.Finish = balance.FinishMetal
 	if err := h.decode(c, &body); err != nil {
 		return order, err
 	}
@@ -142,7 +142,7 @@ func (h *cardHandlers) readOrder(c *call) (order balance.OrderPhysicalCard, err 
 		return order, err
 	}
 	order = balance.OrderPhysicalCard{Workspace: c.who.workspace(), Order: balance.PhysicalOrder{
-		ID: id, Finish: body.Finish, UnlockMethod: body.UnlockMethod,
+		ID: id, Finish: cmp.Or(body.Finish, balance.FinishMetal), UnlockMethod: body.UnlockMethod,
 		Card: balance.OrderedCard{ID: drawn.ID, Token: drawn.Token, Last4: drawn.Last4,
 			MonthlyLimitUsdCents: body.MonthlyLimitUsdCents, PerTxnLimitUsdCents: body.PerTxnLimitUsdCents,
 			Fixture: h.cfg.Issuer == IssuerFixture},

@@ -182,7 +182,7 @@ func (d *Document) collectRefs(part any, into map[string]any) {
 }
 
 // Decode parses a body strictly, validates it against the operation's schema and decodes it into a
-// struct, which must have every field of the schema. An optional member that is null counts as
+// zero struct, which must have every field of the schema. An optional member that is null counts as
 // absent, unless its property has x-null-means. Faults holds all faults of the body; any other
 // error is a defect of the description.
 func (d *Document) Decode(op Operation, raw []byte, into any) error {
