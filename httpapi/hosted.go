@@ -19,6 +19,7 @@ import (
 	"purser/authorizer/front"
 	"purser/httpapi/web"
 	"purser/persistence/ident"
+	"purser/persistence/money"
 )
 
 // maxForm bounds the form of a hosted page, in bytes.
@@ -224,23 +225,28 @@ func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 		Description: text.Description, Reference: text.MerchantReference, Amount: web.Dollars(state.AmountUsdCents),
 		Sandbox: state.Sandbox, Expires: state.End(), Now: c.now, Coins: coinsOf(&state), Seen: state.Confirmations(),
 		Of: checkout.ShownConfirmations, SuccessURL: text.SuccessURL, CancelURL: text.CancelURL}
-	if received := state.Money(); received.ReceivedCents > 0 {
-		page.Received = web.Dollars(received.ReceivedCents)
-		if received.DueCents > 0 {
-			page.Due = web.Dollars(received.DueCents)
-		}
-		if received.DueCents < 0 {
-			page.Over = web.Dollars(-received.DueCents)
-		}
-	}
+	describeMoney(&page, state.Money())
 	describePayments(&page, &state)
-	for i := range state.Payments {
-		page.Late = page.Late || state.Payments[i].Reason == checkout.TooLate && state.Payments[i].Live()
-	}
 	if page.Step == web.Pay || page.Step == web.Underpaid && !state.Ended(c.now) {
 		page.To = payTo(&state)
 	}
 	return page, nil
+}
+
+// describeMoney adds to a page the amounts that arrived in time and late, and the amount that is
+// due or too much.
+func describeMoney(page *web.Page, sums checkout.Money) {
+	page.Received = dollarsAboveZero(sums.ReceivedCents - sums.LateCents)
+	page.Late = dollarsAboveZero(sums.LateCents)
+	page.Due, page.Over = dollarsAboveZero(sums.DueCents), dollarsAboveZero(-sums.DueCents)
+}
+
+// dollarsAboveZero formats cents, and returns "" for an amount that is not above zero.
+func dollarsAboveZero(cents money.Cents) string {
+	if cents <= 0 {
+		return ""
+	}
+	return web.Dollars(cents)
 }
 
 // stepOf returns the step of the checkout that the page shows.
@@ -290,15 +296,17 @@ func networkName(chain string) string {
 	return strings.ToUpper(chain[:1]) + chain[1:]
 }
 
-// payTo returns the amount that is still due and its address.
+// payTo returns the amount that is still due and its address: the rest of a payment is asked in the
+// coin that was paid.
 func payTo(state *checkout.State) *web.To {
-	if state.Chosen == nil {
+	pair := state.Pair()
+	if pair == nil {
 		return nil
 	}
-	units := state.UnitsOf(state.Chosen.Asset, state.Money().DueCents)
-	coins := checkout.CoinsOf(state.Chosen.Asset, units)
-	return &web.To{Asset: state.Chosen.Asset, Network: networkName(state.Chosen.Chain), Address: state.Chosen.Address,
-		Coins: coins, Link: paymentLink(*state.Chosen, units.String(), coins)}
+	units := state.UnitsOf(pair.Asset, state.Money().DueCents)
+	coins := checkout.CoinsOf(pair.Asset, units)
+	return &web.To{Asset: pair.Asset, Network: networkName(pair.Chain), Address: pair.Address,
+		Coins: coins, Link: paymentLink(*pair, units.String(), coins)}
 }
 
 // paymentLink returns the URI that a wallet opens: EIP-681 on EVM chains, BIP-21 on bitcoin, Solana

@@ -13,8 +13,10 @@ import (
 	"purser/actors"
 	"purser/actors/checkout"
 	"purser/actors/partner/sandbox"
+	"purser/actors/processes"
 	"purser/actors/workspace"
 	"purser/httpapi/web"
+	"purser/persistence/ident"
 )
 
 // browsed is the response to a browser.
@@ -199,6 +201,81 @@ func TestHostedPageOfEveryFinalStatus(t *testing.T) {
 	}
 	require.Equal(t, 303, w.browse("POST", "/checkout/"+late+"/select", "pair=x%0d%0aSet-Cookie:+a").status)
 	require.Equal(t, "/checkout/unknown", w.browse("POST", "/checkout/%2F%2Fevil.example/select", "pair=x").location)
+}
+
+// The page, the merchant's session, the public status, the dashboard and the webhook of a link tell
+// one story of money that came late: it is received, does not count, and is named. They name the
+// coin that was paid.
+func TestLateMoneyIsToldAlikeEverywhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("merchant")
+	open := func() string {
+		made := w.newCheckout(tn, `,"acceptedAssets":["USDC","ETH"],"acceptedChains":["polygon","base"]`)
+		id := made.text("session", "id")
+		w.ok(w.pick(id, "USDC", "polygon"))
+		w.ok(w.pick(id, "ETH", "base"))
+		return id
+	}
+	half, whole := open(), open()
+	w.observe(tn, half, "0xhalf", "12500000", 50)
+	require.Contains(t, w.browse("GET", "/checkout/"+half, "").html, `<span id="coins">12.5</span> USDC`)
+	w.observe(tn, whole, "0xwhole", "26000000", 50)
+	w.clock.turn(31 * time.Minute)
+	w.observe(tn, half, "0xlate", "12500000", 50)
+	w.observe(tn, whole, "0xlate", "12500000", 50)
+	w.settled()
+	for id, told := range map[string]struct {
+		status              string
+		received, late, due int
+		txHash              any
+		page, board         []string
+	}{
+		half: {"underpaid", 2500, 1250, 1250, nil, []string{"$12.50 of $25.00 has arrived in time",
+			"<strong>$12.50</strong> is still due", "after the link had ended: $12.50."},
+			[]string{"$25.00, $12.50 of it too late", "$12.50 are missing"}},
+		whole: {"completed", 3850, 1250, -100, "0xwhole", []string{"$1.00 more than was asked",
+			"after the link had ended: $12.50.", "12.5 USDC on Polygon, too late"},
+			[]string{"$38.50, $12.50 of it too late", "paid $1.00 more than the link asked"}},
+	} {
+		full := w.ok(w.get(tn.all, checkoutPath+"/"+id)).at("session").(map[string]any)
+		public := w.checkoutStatus(id)
+		for name := range public.at().(map[string]any) {
+			if name != "receivingAddresses" { // of an ended link none can be paid
+				require.Equal(t, full[name], public.at(name), name)
+			}
+		}
+		require.Equal(t, []any{told.status, "USDC", "polygon", told.txHash},
+			[]any{full["status"], full["asset"], full["chain"], full["txHash"]})
+		require.Equal(t, []int{told.received, told.late, told.due},
+			[]int{public.cents("receivedUsdCents"), public.cents("lateUsdCents"), public.cents("dueUsdCents")})
+		page := w.browse("GET", "/checkout/"+id, "").html
+		for _, want := range told.page {
+			require.Contains(t, page, want)
+		}
+		board := w.visit(session(tn.cookie), "/dashboard/"+tn.workspace+"/checkout/"+id, nil).text
+		for _, want := range append(told.board, "12.5 USDC on Polygon came after the link had ended") {
+			require.Contains(t, board, want)
+		}
+	}
+	require.Equal(t, 2500, w.stablecoins(tn))
+	receipt := w.browse("GET", "/checkout/"+whole+"/receipt", "").html
+	require.Contains(t, receipt, "<dt>Received</dt><dd>$26.00</dd>")
+	require.Contains(t, receipt, "<dt>Came too late</dt><dd>$12.50</dd>")
+	slot, err := ident.SlotOf(tn.workspace)
+	require.NoError(t, err)
+	events, err := w.journal.Events(t.Context(), slot.Shard(), 0, 1000)
+	require.NoError(t, err)
+	var announced []string
+	for _, e := range events {
+		if announce := processes.WebhookAnnouncements()[e.Type]; announce != nil {
+			sent, err := announce(e)
+			require.NoError(t, err)
+			announced = append(announced, sent.Body)
+		}
+	}
+	require.Equal(t, []string{`{"id":"` + whole +
+		`","amountUsdCents":2500,"txHash":"0xwhole","payerAddress":"0xpayer"}`}, announced)
 }
 
 func TestHostedFilesAndPart(t *testing.T) {

@@ -53,9 +53,7 @@ func describePayments(page *web.Page, state *checkout.State) {
 		page.Completed = state.CompletedAt.Time
 	}
 	page.Simulated = state.Simulated
-	if state.ShortfallCents > 0 {
-		page.Shortfall = web.Dollars(state.ShortfallCents)
-	}
+	page.Shortfall = dollarsAboveZero(state.ShortfallCents)
 	for i := range state.Payments {
 		if p := &state.Payments[i]; p.Received() {
 			page.Payments = append(page.Payments, shownPayment(state, p))
@@ -70,7 +68,7 @@ func describePayments(page *web.Page, state *checkout.State) {
 func shownPayment(state *checkout.State, p *checkout.Payment) web.Payment {
 	units, _ := new(big.Int).SetString(p.Units, 10)
 	return web.Payment{Coins: checkout.CoinsOf(p.Asset, units), Asset: p.Asset, Network: networkName(p.Chain),
-		Address: p.Address, From: p.From, TxHash: p.TxHash, Sent: p.SentAt.Time,
+		Address: p.Address, From: p.From, TxHash: p.TxHash, Sent: p.SentAt.Time, Late: p.IsLate(),
 		Explorer: explorerLink(state.Sandbox, p.Chain, p.TxHash)}
 }
 

@@ -4,11 +4,11 @@
 // events. See transitions.go for the life of a session, pairs.go for coins and networks,
 // payments.go for received money.
 //
-// The amount received, the amount due and the status are three facts. A late payment is received
-// and does not complete a link. An overpayment makes the amount due negative, and the merchant
-// returns it. A payment that a chain withdraws after the completion makes its amount due again, and
-// the completion stays. The credit is the amount, once, less a shortfall within the link's
-// tolerance (tolerance.go).
+// The amount received, the amount due and the status are three facts. A late payment is received,
+// does not complete a link, and leaves the amount due as it is. An overpayment makes the amount due
+// negative, and the merchant returns it. A payment that a chain withdraws after the completion
+// makes its amount due again, and the completion stays. The credit is the amount, once, less a
+// shortfall within the link's tolerance (tolerance.go).
 //
 // Package watch observes the chains. It reports every observation of a watched address, any number
 // of times, the newest state of a transfer last; this package finds the changes. Texts of the

@@ -28,6 +28,7 @@ type linkModel struct {
 	now               time.Time
 	ends, lives       time.Time // the end, and the end by the time to live
 	picked, cancelled bool
+	simulated         bool
 	completed         int
 	short             money.Cents
 	closed            bool
@@ -55,13 +56,17 @@ func (p *modelPayment) shown() (live bool, shown int) {
 }
 
 // sums returns the counted payments on chain, the unconfirmed ones among them, their confirmed
-// cents, and all received cents. ever reports whether a counted payment was ever observed.
-func (m *linkModel) sums() (there, waiting int, confirmed, received money.Cents, ever bool) {
+// cents, and the cents received in time and late. ever reports whether a counted payment was ever
+// observed.
+func (m *linkModel) sums() (there, waiting int, confirmed, inTime, late money.Cents, ever bool) {
 	for i := range m.payments {
 		p := &m.payments[i]
 		live, shown := p.shown()
-		if live && p.good {
-			received += p.cents
+		switch {
+		case live && p.good && p.late:
+			late += p.cents
+		case live && p.good:
+			inTime += p.cents
 		}
 		if !p.good || p.late {
 			continue
@@ -76,11 +81,11 @@ func (m *linkModel) sums() (there, waiting int, confirmed, received money.Cents,
 			waiting++
 		}
 	}
-	return there, waiting, confirmed, received, ever
+	return there, waiting, confirmed, inTime, late, ever
 }
 
 func (m *linkModel) status() string {
-	there, waiting, confirmed, _, ever := m.sums()
+	there, waiting, confirmed, _, _, ever := m.sums()
 	switch {
 	case m.completed > 0:
 		return checkout.Completed
@@ -133,7 +138,7 @@ func (m *linkModel) closeAt(moment time.Time) {
 		return
 	}
 	status := m.status()
-	if _, _, confirmed, _, _ := m.sums(); status == checkout.Confirming && confirmed >= modelCents-m.tolerance {
+	if _, _, confirmed, _, _, _ := m.sums(); status == checkout.Confirming && confirmed >= modelCents-m.tolerance {
 		m.complete()
 		status = checkout.Completed
 	}
@@ -142,7 +147,7 @@ func (m *linkModel) closeAt(moment time.Time) {
 		return
 	}
 	m.closedAs = checkout.Failed
-	if there, _, _, _, _ := m.sums(); there > 0 {
+	if there, _, _, _, _, _ := m.sums(); there > 0 {
 		m.closedAs = checkout.Expired
 	}
 }
@@ -175,7 +180,7 @@ func (m *linkModel) recordPayment(i, block, shown int, removed bool, sent time.T
 // completeIfPaid completes a link that is confirmed in full, or within the tolerance without an
 // unconfirmed payment.
 func (m *linkModel) completeIfPaid() {
-	_, waiting, confirmed, _, _ := m.sums()
+	_, waiting, confirmed, _, _, _ := m.sums()
 	if confirmed >= modelCents || waiting == 0 && confirmed >= modelCents-m.tolerance {
 		m.complete()
 	}
@@ -183,18 +188,22 @@ func (m *linkModel) completeIfPaid() {
 
 func (m *linkModel) complete() {
 	if m.completed == 0 {
-		_, _, confirmed, _, _ := m.sums()
+		_, _, confirmed, _, _, _ := m.sums()
 		m.completed, m.short = 1, max(0, modelCents-confirmed)
 	}
 }
 
 // dueCents returns the missing part of the amount without the accepted shortfall, negative after an
-// overpayment.
-func (m *linkModel) dueCents(received money.Cents) money.Cents {
-	if missing := modelCents - received; missing <= 0 {
+// overpayment in time.
+func (m *linkModel) dueCents(inTime money.Cents) money.Cents {
+	switch missing := modelCents - inTime; {
+	case missing <= 0:
 		return missing
+	case m.simulated:
+		return 0
+	default:
+		return max(0, missing-m.short)
 	}
-	return max(0, modelCents-received-m.short)
 }
 
 // closeNow ends the watch when the grace is over and no payment can change the status.
@@ -301,6 +310,7 @@ func (h *randomHistory) makeStep() {
 		}
 	case 4:
 		if rapid.IntRange(0, 9).Draw(h.t, "simulate") == 0 && h.sendCommand(checkout.Simulate{}) == nil {
+			h.model.simulated = h.model.simulated || h.model.completed == 0
 			h.model.completed = 1
 			h.model.closed = h.model.closed || h.model.picked && !h.now.Before(h.model.ends.Add(checkout.Grace))
 		}
@@ -332,10 +342,10 @@ func TestRandomHistoriesAgreeWithTheModel(t *testing.T) {
 		}
 		for range rapid.IntRange(1, modelSteps).Draw(t, "steps") {
 			h.makeStep()
-			_, _, _, received, _ := h.model.sums()
+			_, _, _, inTime, late, _ := h.model.sums()
 			require.Equal(t, h.model.status(), h.state.StatusAt(h.now))
-			require.Equal(t, checkout.Money{ReceivedCents: received, DueCents: h.model.dueCents(received)},
-				h.state.Money())
+			require.Equal(t, checkout.Money{ReceivedCents: inTime + late, LateCents: late,
+				DueCents: h.model.dueCents(inTime)}, h.state.Money())
 			require.Equal(t, h.model.completed, h.completions)
 			require.Equal(t, money.Cents(h.model.completed)*(modelCents-h.model.short), h.credit)
 			require.Equal(t, h.model.picked && !h.model.closed, h.state.Watching)

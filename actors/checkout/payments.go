@@ -1,6 +1,7 @@
 package checkout
 
 import (
+	"cmp"
 	"math/big"
 	"slices"
 	"strings"
@@ -73,6 +74,9 @@ func (p *Payment) Received() bool { return p.Live() && !p.isStray() }
 // isCounted reports whether the payment can complete the link.
 func (p *Payment) isCounted() bool { return p.Reason == "" && p.Live() }
 
+// IsLate reports whether the payment is money that came too late to count.
+func (p *Payment) IsLate() bool { return p.Reason == TooLate && p.Live() }
+
 // isStray reports whether the payment is worthless to the link.
 func (p *Payment) isStray() bool { return p.Reason != "" && p.Reason != TooLate }
 
@@ -100,25 +104,31 @@ func (l paymentList) matching(q *Payment, blockHash string) int {
 	})
 }
 
-// Money is the amount received and the amount due. The status is independent of both.
+// Money is the amount received, the late part of it, and the amount due. The status is independent
+// of all three.
 type Money struct {
 	// ReceivedCents is the worth of all payments in accepted coins that the chains hold, including
 	// late and unconfirmed ones.
 	ReceivedCents money.Cents
-	// DueCents is the amount asked less ReceivedCents, negative after an overpayment. An accepted
-	// shortfall is not due.
+	// LateCents is the part of ReceivedCents that came too late to count.
+	LateCents money.Cents
+	// DueCents is the amount asked less the part that counts, negative after an overpayment. An
+	// accepted shortfall is not due, and nothing is due of a simulated payment.
 	DueCents money.Cents
 }
 
 // Money returns the sums over the payments. It panics only for a stored amount that is not a
 // number.
 func (s *State) Money() Money {
-	received := s.worthCents((*Payment).Received)
-	due := s.AmountUsdCents - received
-	if due > 0 {
+	counted, late := s.worthCents((*Payment).isCounted), s.worthCents((*Payment).IsLate)
+	due := s.AmountUsdCents - counted
+	switch {
+	case due > 0 && s.Simulated:
+		due = 0
+	case due > 0:
 		due = max(0, due-s.ShortfallCents)
 	}
-	return Money{ReceivedCents: received, DueCents: due}
+	return Money{ReceivedCents: min(money.MaxAmount, counted+late), LateCents: late, DueCents: due}
 }
 
 // worthCents returns the worth of the selected payments in cents. It adds the units of each asset
@@ -222,6 +232,27 @@ func (s *State) totalPayments() paymentTotals {
 	}
 	return st
 }
+
+// paidPair returns the pair of the payment that completed the link; else of the first payment that
+// counts; else of the first late one; else of the first that its chain withdrew. It is nil without
+// a payment.
+func (s *State) paidPair() *Pair {
+	completed := func(p *Payment) bool { return p.Reason == "" && p.TxHash == s.TxHash }
+	known := func(p *Payment) bool { return !p.isStray() }
+	for _, isPaid := range []func(*Payment) bool{completed, (*Payment).isCounted, (*Payment).IsLate,
+		known} {
+		for i := range s.Payments {
+			if p := &s.Payments[i]; isPaid(p) {
+				return &Pair{Asset: p.Asset, Chain: p.Chain, Address: p.Address}
+			}
+		}
+	}
+	return nil
+}
+
+// Pair returns the pair that was paid. Before a payment it is the pair that the customer selected
+// last, nil before a selection.
+func (s *State) Pair() *Pair { return cmp.Or(s.paidPair(), s.Chosen) }
 
 // hasWithdrawn reports whether a payment that counted is in no block of its chain now.
 func (l paymentList) hasWithdrawn() bool {

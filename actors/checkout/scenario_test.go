@@ -268,13 +268,19 @@ func (s *scenario) describeStatus() string {
 	fmt.Fprintf(&out, "%s, %d of %d, received %d, due %d", v.Status, v.Confirmations.Seen, v.Confirmations.Of,
 		v.ReceivedUsdCents,
 		v.DueUsdCents)
+	m := s.state.View(s.now)
+	if v.LateUsdCents > 0 {
+		fmt.Fprintf(&out, ", late %d", v.LateUsdCents)
+	}
 	if v.Cancelled {
 		out.WriteString(", cancelled")
 	}
 	if v.Asset != nil {
 		fmt.Fprintf(&out, ", %s on %s", *v.Asset, *v.Chain)
+	} else if m.Asset != nil {
+		fmt.Fprintf(&out, ", picked %s on %s", *m.Asset, *m.Chain)
 	}
-	if m := s.state.View(s.now); m.ToleranceUsdCents > 0 {
+	if m.ToleranceUsdCents > 0 {
 		fmt.Fprintf(&out, ", tolerance %d, shortfall %d", m.ToleranceUsdCents, m.ShortfallUsdCents)
 	}
 	fmt.Fprintf(&out, ", %d can be paid\n", len(v.ReceivingAddresses))

@@ -15,13 +15,14 @@ type View struct {
 	Status             string            `json:"status"`
 	AmountUsdCents     money.Cents       `json:"amountUsdCents"`
 	ReceivedUsdCents   money.Cents       `json:"receivedUsdCents"`
+	LateUsdCents       money.Cents       `json:"lateUsdCents"` // received, and does not count
 	DueUsdCents        money.Cents       `json:"dueUsdCents"`
 	ToleranceUsdCents  money.Cents       `json:"toleranceUsdCents"`
 	ShortfallUsdCents  money.Cents       `json:"shortfallUsdCents"` // accepted; the credit is the amount less this
 	AcceptedAssets     []string          `json:"acceptedAssets"`
 	AcceptedChains     []string          `json:"acceptedChains"`
 	ReceivingAddresses []Pair            `json:"receivingAddresses"`
-	Asset              *string           `json:"asset"` // the pair that the customer selected last
+	Asset              *string           `json:"asset"` // the pair of State.Pair
 	Chain              *string           `json:"chain"`
 	Address            *string           `json:"address"`
 	Prices             map[string]string `json:"prices"`
@@ -69,10 +70,10 @@ type PaymentView struct {
 // View returns the session at a time. A cancelled link ended when it was cancelled. decision.Read
 // replies it, for the merchant's routes of a session.
 func (s *State) View(now time.Time) View {
-	received := s.Money()
+	sums := s.Money()
 	v := View{ID: s.ID, Status: s.StatusAt(now), AmountUsdCents: s.AmountUsdCents,
-		ReceivedUsdCents: received.ReceivedCents,
-		DueUsdCents:      received.DueCents, ToleranceUsdCents: s.ToleranceCents, ShortfallUsdCents: s.ShortfallCents,
+		ReceivedUsdCents: sums.ReceivedCents, LateUsdCents: sums.LateCents,
+		DueUsdCents: sums.DueCents, ToleranceUsdCents: s.ToleranceCents, ShortfallUsdCents: s.ShortfallCents,
 		AcceptedAssets: slices.Clone(s.Assets), AcceptedChains: slices.Clone(s.Chains),
 		ReceivingAddresses: append([]Pair{}, s.Pairs...), Prices: maps.Clone(s.Prices),
 		SettlementOption: s.SettlementOption,
@@ -84,8 +85,8 @@ func (s *State) View(now time.Time) View {
 	if v.Prices == nil {
 		v.Prices = map[string]string{}
 	}
-	if s.Chosen != nil {
-		v.Asset, v.Chain, v.Address = nullable(s.Chosen.Asset), nullable(s.Chosen.Chain), nullable(s.Chosen.Address)
+	if pair := s.Pair(); pair != nil {
+		v.Asset, v.Chain, v.Address = &pair.Asset, &pair.Chain, &pair.Address
 	}
 	for i := range s.Payments {
 		v.Payments = append(v.Payments, s.Payments[i].paymentView())
@@ -121,11 +122,12 @@ type CustomerView struct {
 	AcceptedAssets     []string        `json:"acceptedAssets"`
 	AcceptedChains     []string        `json:"acceptedChains"`
 	ReceivingAddresses []Pair          `json:"receivingAddresses"` // pairs that can still be paid
-	Asset              *string         `json:"asset"`              // the pair of the first counted payment
+	Asset              *string         `json:"asset"`              // the pair that was paid
 	Chain              *string         `json:"chain"`
 	Address            *string         `json:"address"`
 	AmountUsdCents     money.Cents     `json:"amountUsdCents"`
 	ReceivedUsdCents   money.Cents     `json:"receivedUsdCents"`
+	LateUsdCents       money.Cents     `json:"lateUsdCents"`
 	DueUsdCents        money.Cents     `json:"dueUsdCents"`
 	Confirmations      Confirmed       `json:"confirmations"`
 	Sandbox            bool            `json:"sandbox"`
@@ -134,24 +136,21 @@ type CustomerView struct {
 	CompletedAt        *decision.Stamp `json:"completedAt"`
 }
 
-// CustomerView returns the session at a time as its payer sees it.
+// CustomerView returns the part of View that the session's payer sees.
 func (s *State) CustomerView(now time.Time) CustomerView {
-	received := s.Money()
-	v := CustomerView{Status: s.StatusAt(now), AcceptedAssets: slices.Clone(s.Assets),
-		AcceptedChains:     slices.Clone(s.Chains),
-		ReceivingAddresses: []Pair{}, AmountUsdCents: s.AmountUsdCents, ReceivedUsdCents: received.ReceivedCents,
-		DueUsdCents: received.DueCents, Confirmations: Confirmed{s.Confirmations(), ShownConfirmations},
-		Sandbox:   s.Sandbox,
-		Cancelled: s.CancelledAt != nil && s.StatusAt(now) == Expired, ExpiresAt: decision.StampOf(s.End()),
-		CompletedAt: s.CompletedAt}
+	all := s.View(now)
+	v := CustomerView{Status: all.Status, AcceptedAssets: all.AcceptedAssets,
+		AcceptedChains: all.AcceptedChains, ReceivingAddresses: []Pair{},
+		AmountUsdCents: all.AmountUsdCents, ReceivedUsdCents: all.ReceivedUsdCents,
+		LateUsdCents: all.LateUsdCents, DueUsdCents: all.DueUsdCents,
+		Confirmations: all.Confirmations, Sandbox: all.Sandbox,
+		Cancelled: all.Cancelled && all.Status == Expired, ExpiresAt: all.ExpiresAt,
+		CompletedAt: all.CompletedAt}
 	if !s.Ended(now) && s.Status != Completed {
-		v.ReceivingAddresses = append(v.ReceivingAddresses, s.Pairs...)
+		v.ReceivingAddresses = all.ReceivingAddresses
 	}
-	for i := range s.Payments {
-		if p := &s.Payments[i]; p.Reason == "" {
-			v.Asset, v.Chain, v.Address = nullable(p.Asset), nullable(p.Chain), nullable(p.Address)
-			break
-		}
+	if s.paidPair() != nil {
+		v.Asset, v.Chain, v.Address = all.Asset, all.Chain, all.Address
 	}
 	return v
 }

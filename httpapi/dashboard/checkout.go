@@ -18,18 +18,23 @@ const (
 // checkoutLink is a checkout session in the interface.
 type checkoutLink struct {
 	ID, Status, HostedURL, Description, MerchantReference, SuccessURL string
-	AmountUsdCents, ReceivedUsdCents, DueUsdCents, ShortfallUsdCents  money.Cents
+	AmountUsdCents, ReceivedUsdCents, LateUsdCents                    money.Cents
+	DueUsdCents, ShortfallUsdCents                                    money.Cents
 	Cancelled, Simulated                                              bool
 	CreatedAt, ExpiresAt                                              time.Time
 	CompletedAt                                                       *time.Time
 	Payments                                                          []chainPayment
 }
 
-// receivedCell is a cell of the dollars that have come in. A simulated payment moves nothing on a
-// chain.
+// receivedCell is a cell of the dollars that have come in, with the late part. A simulated payment
+// moves nothing on a chain.
 func (c *checkoutLink) receivedCell() Cell {
-	if c.Simulated {
+	switch {
+	case c.Simulated:
 		return plainCell(web.Dollars(c.AmountUsdCents) + ", simulated")
+	case c.LateUsdCents > 0:
+		return plainCell(web.Dollars(c.ReceivedUsdCents) + ", " + web.Dollars(c.LateUsdCents) +
+			" of it too late")
 	}
 	return dollarCell(c.ReceivedUsdCents)
 }

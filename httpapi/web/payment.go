@@ -10,12 +10,13 @@ import (
 // shownPayments is the number of payments on the page of a link; the receipt shows all.
 const shownPayments = 3
 
-// Payment is a transfer that counts toward a link.
+// Payment is a transfer to a link, which counts toward it unless it came late.
 type Payment struct {
 	Coins, Asset, Network string // whole coins
 	Address, From, TxHash string // From may be ""
 	Explorer              string // page of the transaction on a public explorer, or ""
 	Sent                  time.Time
+	Late                  bool // it came after the link's end
 }
 
 // ExplorerHost returns the explorer's site.

@@ -57,16 +57,16 @@ type Page struct {
 	Description string
 	Reference   string
 	Amount      string // with its currency
-	Received    string // "" when nothing was received
-	Due         string // missing part of an underpaid amount, or ""
-	Over        string // received part beyond the amount, or ""
+	Received    string // amount that arrived in time, or ""
+	Late        string // amount that arrived after the end and does not count, or ""
+	Due         string // missing part of the amount, or ""
+	Over        string // part beyond the amount that arrived in time, or ""
 	Shortfall   string // the accepted shortfall, or ""
 	Sandbox     bool
 	Simulated   bool      // completed without a payment
-	Payments    []Payment // which count toward the link
+	Payments    []Payment // all that the chains hold
 	Prices      []Price   // prices of coins other than dollar coins
 	Completed   time.Time
-	Late        bool // a payment arrived after the end and does not count
 	Expires     time.Time
 	Now         time.Time
 	Coins       []Coin

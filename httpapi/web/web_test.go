@@ -58,11 +58,14 @@ func pages() map[string]web.Page {
 			p.Step, p.Seen, p.Sandbox, p.Payments = web.Completed, 3, false, []web.Payment{shown, shown, shown, shown}
 			p.Received, p.Shortfall = "$124.38", "$0.62"
 		},
-		"expired":   func(p *web.Page) { p.Step = web.Expired },
-		"late":      func(p *web.Page) { p.Step, p.Late, p.Received = web.Expired, true, "$125.00" },
+		"expired": func(p *web.Page) { p.Step = web.Expired },
+		"late":    func(p *web.Page) { p.Step, p.Late, p.Due = web.Expired, "$125.00", "$125.00" },
+		"half late": func(p *web.Page) {
+			p.Step, p.Received, p.Due, p.Late = web.Underpaid, "$100.00", "$25.00", "$26.00"
+		},
 		"cancelled": func(p *web.Page) { p.Step = web.Cancelled },
 		"over":      func(p *web.Page) { p.Step, p.Seen, p.Received, p.Over = web.Completed, 3, "$130.00", "$5.00" },
-		"withdrawn": func(p *web.Page) { p.Step, p.Late, p.Received = web.Cancelled, true, "$125.00" },
+		"withdrawn": func(p *web.Page) { p.Step, p.Late, p.Due = web.Cancelled, "$125.00", "$125.00" },
 		"failed":    func(p *web.Page) { p.Step = web.Failed },
 	} {
 		p := plain
@@ -109,8 +112,10 @@ func TestEachStateSaysWhatToDo(t *testing.T) {
 		"live": {`href="https://etherscan.io/tx/0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060" ` +
 			`target="_blank" rel="noopener noreferrer">See the transaction at etherscan.io`, "And 1 more",
 			"$124.38 of $125.00 has arrived, which completes the payment"},
-		"expired":   {"This link has expired", "still looked for", `href="https://shop.example.com/cart"`},
-		"late":      {"A payment came after the link had ended"},
+		"expired": {"This link has expired", "still looked for", `href="https://shop.example.com/cart"`},
+		"late":    {"A payment came after the link had ended: $125.00."},
+		"half late": {"$100.00 of $125.00 has arrived in time. <strong>$25.00</strong>",
+			"A payment came after the link had ended: $26.00."},
 		"cancelled": {"This link was cancelled", `href="https://shop.example.com/cart"`},
 		"over":      {"Payment complete", "$5.00 more than was asked", "give it back"},
 		"withdrawn": {"This link was cancelled", "A payment came after the link had ended"},
