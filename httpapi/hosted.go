@@ -224,8 +224,9 @@ func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 	page = web.Page{ID: state.ID, State: string(status), Step: stepOf(&state, c.now), Merchant: merchant.Name,
 		Description: text.Description, Reference: text.MerchantReference, Amount: web.Dollars(state.AmountUsdCents),
 		Sandbox: state.Sandbox, Expires: state.End(), Now: c.now, Coins: coinsOf(&state), Seen: state.Confirmations(),
-		Of: checkout.ShownConfirmations, SuccessURL: text.SuccessURL, CancelURL: text.CancelURL}
-	describeMoney(&page, state.Money())
+		Of: checkout.ShownConfirmations, SuccessURL: text.SuccessURL, CancelURL: text.CancelURL,
+		Watched: state.Watching}
+	describeMoney(&page, &state)
 	describePayments(&page, &state)
 	if page.Step == web.Pay || page.Step == web.Underpaid && !state.Ended(c.now) {
 		page.To = payTo(&state)
@@ -235,10 +236,13 @@ func (h *checkoutHandlers) hostedPage(c *call) (page web.Page, err error) {
 
 // describeMoney adds to a page the amounts that arrived in time and late, and the amount that is
 // due or too much.
-func describeMoney(page *web.Page, sums checkout.Money) {
+func describeMoney(page *web.Page, state *checkout.State) {
+	sums := state.Money()
 	page.Received = dollarsAboveZero(sums.ReceivedCents - sums.LateCents)
-	page.Late = dollarsAboveZero(sums.LateCents)
-	page.Due, page.Over = dollarsAboveZero(sums.DueCents), dollarsAboveZero(-sums.DueCents)
+	page.Late, page.Over = dollarsAboveZero(sums.LateCents), dollarsAboveZero(-sums.DueCents)
+	if sums.DueCents > state.ToleranceCents {
+		page.Due = web.Dollars(sums.DueCents)
+	}
 }
 
 // dollarsAboveZero formats cents, and returns "" for an amount that is not above zero.

@@ -186,6 +186,8 @@ func TestHostedPageOfEveryFinalStatus(t *testing.T) {
 	address, _, _ := strings.Cut(rest, "<")
 	w.clock.turn(31 * time.Minute)
 	require.NotContains(t, w.awaitText(late, "This link has expired"), address)
+	hash := w.ok(w.get(tn.all, checkoutPath+"/"+short)).text("session", "payments", 0, "txHash")
+	require.Contains(t, w.awaitText(short, "can not be sent any more"), hash)
 	_, err = w.chains.Chain("polygon").Pay(t.Context(), "late", "0xpayer",
 		sandbox.ChainPayment{Asset: "USDC", Address: address, Amount: "25000000"})
 	require.NoError(t, err)

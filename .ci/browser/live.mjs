@@ -141,6 +141,7 @@ page = await plain.newPage();
 page.setDefaultTimeout(within);
 await page.goto(session.hostedUrl);
 await pick(page);
+if (await page.getByText(/^Copy/).first().isVisible()) fault("without a script a button to copy does nothing");
 await pay(session, "plain", "125000000");
 await heading(page, "Payment complete");
 await page.getByRole("link", { name: "Receipt" }).click();

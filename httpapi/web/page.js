@@ -35,11 +35,17 @@
     }
   }
 
+  // Copying needs the script, so the HTML hides its buttons.
+  function showCopying() {
+    for (const button of main.querySelectorAll("[data-copy]")) button.hidden = false;
+  }
+
   async function refresh() {
     const answer = await fetch(`/checkout/${id}?part=1`, { cache: "no-store" });
     if (!answer.ok) return;
     const before = card().dataset.step, focus = document.activeElement && document.activeElement.id;
     main.innerHTML = await answer.text();
+    showCopying();
     if (focus) document.getElementById(focus)?.focus();
     const step = card().dataset.step;
     const heading = main.querySelector("h1");
@@ -110,6 +116,7 @@
     };
   }
 
+  showCopying();
   main.addEventListener("click", (event) => {
     const button = event.target.closest("[data-copy]");
     if (button) copy(button);

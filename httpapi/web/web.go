@@ -59,7 +59,7 @@ type Page struct {
 	Amount      string // with its currency
 	Received    string // amount that arrived in time, or ""
 	Late        string // amount that arrived after the end and does not count, or ""
-	Due         string // missing part of the amount, or ""
+	Due         string // missing part of the amount beyond the tolerance, or ""
 	Over        string // part beyond the amount that arrived in time, or ""
 	Shortfall   string // the accepted shortfall, or ""
 	Sandbox     bool
@@ -67,6 +67,7 @@ type Page struct {
 	Payments    []Payment // all that the chains hold
 	Prices      []Price   // prices of coins other than dollar coins
 	Completed   time.Time
+	Watched     bool // payments are looked for, at the latest until an hour after the end
 	Expires     time.Time
 	Now         time.Time
 	Coins       []Coin

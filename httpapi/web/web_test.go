@@ -41,6 +41,8 @@ func pages() map[string]web.Page {
 		TxHash: "0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060"}
 	shown := paid
 	shown.Explorer = "https://etherscan.io/tx/" + paid.TxHash
+	late := paid
+	late.Late = true
 	plain.Completed = now.Add(3 * time.Minute)
 	all := map[string]web.Page{"missing": {Step: web.Missing}, "busy": {Step: web.Busy, RetryAfter: 41},
 		"broken": {Step: web.Broken, RequestID: "req_01kkv0000000000000000000aa"}}
@@ -51,17 +53,29 @@ func pages() map[string]web.Page {
 			p.Step, p.Seen, p.Received, p.Payments = web.Confirming, 1, "$125.00", []web.Payment{paid}
 		},
 		"underpaid": func(p *web.Page) { p.Step, p.To, p.Received, p.Due = web.Underpaid, rest, "$100.00", "$25.00" },
-		"short":     func(p *web.Page) { p.Step, p.Received, p.Due = web.Underpaid, "$100.00", "$25.00" },
+		"confirming-part": func(p *web.Page) {
+			p.Step, p.Received, p.Due, p.Payments = web.Confirming, "$100.00", "$25.00", []web.Payment{paid}
+		},
+		"short": func(p *web.Page) {
+			p.Step, p.Received, p.Due, p.Payments = web.Underpaid, "$100.00", "$25.00", []web.Payment{paid}
+		},
 		"completed": func(p *web.Page) { p.Step, p.Seen, p.Payments = web.Completed, 3, []web.Payment{paid} },
 		"simulated": func(p *web.Page) { p.Step, p.Seen, p.Simulated = web.Completed, 3, true },
 		"live": func(p *web.Page) {
 			p.Step, p.Seen, p.Sandbox, p.Payments = web.Completed, 3, false, []web.Payment{shown, shown, shown, shown}
 			p.Received, p.Shortfall = "$124.38", "$0.62"
 		},
-		"expired": func(p *web.Page) { p.Step = web.Expired },
-		"late":    func(p *web.Page) { p.Step, p.Late, p.Due = web.Expired, "$125.00", "$125.00" },
-		"half late": func(p *web.Page) {
+		"expired":   func(p *web.Page) { p.Step, p.Watched = web.Expired, true },
+		"unwatched": func(p *web.Page) { p.Step = web.Expired },
+		"unconfirmed": func(p *web.Page) {
+			p.Step, p.Received, p.Payments = web.Expired, "$125.00", []web.Payment{paid}
+		},
+		"late": func(p *web.Page) {
+			p.Step, p.Late, p.Due, p.Payments = web.Expired, "$125.00", "$125.00", []web.Payment{late}
+		},
+		"half-late": func(p *web.Page) {
 			p.Step, p.Received, p.Due, p.Late = web.Underpaid, "$100.00", "$25.00", "$26.00"
+			p.Payments = []web.Payment{paid, late}
 		},
 		"cancelled": func(p *web.Page) { p.Step = web.Cancelled },
 		"over":      func(p *web.Page) { p.Step, p.Seen, p.Received, p.Over = web.Completed, 3, "$130.00", "$5.00" },
@@ -93,28 +107,33 @@ func renderWith(t *testing.T, p web.Page, write func(*web.Site, io.Writer, web.P
 func TestEachStateSaysWhatToDo(t *testing.T) {
 	for name, wants := range map[string][]string{
 		"missing": {"There is no such link"},
-		"busy":    {"Too many requests", "in 41 seconds", "still looked for"},
-		"broken":  {"can not be shown now", "req_01kkv0000000000000000000aa", "still looked for"},
+		"busy":    {"Too many requests", "in 41 seconds", "does not depend on this page"},
+		"broken": {"can not be shown now", "req_01kkv0000000000000000000aa",
+			"does not depend on this page"},
 		"choose": {"$125.00", "Blue Bottle Books", "29:41", `value="USDC/ethereum" required checked`,
 			`aria-label="BTC on Bitcoin"`, "Continue"},
 		"pay": {"Pay with USDC on Ethereum", "0x52908400098527886E0F7030069857D2E4169EE7", "Copy address",
 			`aria-label="QR code of the payment request"`, `aria-label="QR code of the address alone"`,
 			"For an exchange",
 			`href="ethereum:0xA0b8`, "Waiting"},
-		"confirming": {"<strong>1 of 3</strong>", `aria-valuenow="1"`, "You may close this page"},
-		"underpaid":  {"$100.00 of $125.00", "<strong>$25.00</strong> is still due", "Send the rest"},
-		"short":      {"can not be sent any more", `href="https://shop.example.com/cart"`},
+		"confirming":      {"<strong>1 of 3</strong>", `aria-valuenow="1"`, "You may close this page"},
+		"underpaid":       {"$100.00 of $125.00", "<strong>$25.00</strong> is still due", "Send the rest"},
+		"confirming-part": {"$25.00 is missing: leave this page open"},
+		"short":           {"can not be sent any more", `href="https://shop.example.com/cart"`},
 		"completed": {"Payment complete", `href="https://shop.example.com/thanks"`, "125 USDC on Ethereum",
 			"leads to <strong>shop.example.com</strong>", "You go to <strong>shop.example.com</strong>",
 			"Stay on this page",
 			`href="/checkout/cs_01kkv0000000000000000000aa/receipt"`, "no link to an explorer"},
-		"simulated": {"Payment complete"},
+		"simulated": {"Payment complete", "Blue Bottle Books sees the payment."},
 		"live": {`href="https://etherscan.io/tx/0x5c504ed432cb51138bcf09aa5e8a410dd4a1e204ef84bfed1be16dfba1b22060" ` +
 			`target="_blank" rel="noopener noreferrer">See the transaction at etherscan.io`, "And 1 more",
 			"$124.38 of $125.00 has arrived, which completes the payment"},
-		"expired": {"This link has expired", "still looked for", `href="https://shop.example.com/cart"`},
-		"late":    {"A payment came after the link had ended: $125.00."},
-		"half late": {"$100.00 of $125.00 has arrived in time. <strong>$25.00</strong>",
+		"expired": {"This link has expired", "is looked for until an hour after the end",
+			`href="https://shop.example.com/cart"`},
+		"unwatched":   {"If you have paid, ask Blue Bottle Books to look for the payment"},
+		"unconfirmed": {"the network did not confirm it in time"},
+		"late":        {"A payment came after the link had ended: $125.00.", "USDC on Ethereum, too late"},
+		"half-late": {"$100.00 of $125.00 has arrived in time. <strong>$25.00</strong>",
 			"A payment came after the link had ended: $26.00."},
 		"cancelled": {"This link was cancelled", `href="https://shop.example.com/cart"`},
 		"over":      {"Payment complete", "$5.00 more than was asked", "give it back"},
@@ -125,6 +144,10 @@ func TestEachStateSaysWhatToDo(t *testing.T) {
 		for _, want := range wants {
 			require.Contains(t, html, want, name)
 		}
+		for _, payment := range pages()[name].Payments {
+			require.Contains(t, html, payment.TxHash, name)
+		}
+		require.NotRegexp(t, `data-copy="[a-z]*">`, html, "a button that needs the script, which shows it")
 		linkless := name == "missing" || name == "busy" || name == "broken"
 		require.Equal(t, !linkless && name != "live", strings.Contains(html, "Do not send real money"), name)
 		require.Equal(t, !linkless, strings.Contains(html, `class="bill"`), name)
