@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
 )
 
 const testProxy, testStranger = "10.9.0.1", "10.8.0.1"
