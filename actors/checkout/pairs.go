@@ -36,17 +36,6 @@ func chainsOf(asset string) []string {
 // defaultChains returns the networks of a link whose request lists none.
 func defaultChains() []string { return []string{"ethereum", "polygon", "arbitrum", "base", "solana"} }
 
-// FamilyOf returns the family of accounts that a network's addresses derive from.
-func FamilyOf(chain string) address.Family {
-	switch chain {
-	case "bitcoin":
-		return address.Bitcoin
-	case "solana":
-		return address.Solana
-	}
-	return address.EVM
-}
-
 // Priced reports whether a coin needs a price in dollars; the other coins are dollars. createLink,
 // the sums of payments and PrepareCheckout, which reads the prices, call it.
 func Priced(asset string) bool { return asset == "ETH" || asset == "BTC" }
@@ -170,7 +159,7 @@ func withoutDuplicates(items []string) []string {
 func (a *Accepted) Families() []address.Family {
 	var families []address.Family
 	for _, p := range a.Pairs {
-		if f := FamilyOf(p.Chain); !slices.Contains(families, f) {
+		if f := address.FamilyOf(p.Chain); !slices.Contains(families, f) {
 			families = append(families, f)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"purser/actors/checkout"
+	"purser/actors/checkout/address"
 	"purser/actors/decision"
 	"purser/actors/decision/decisiontest"
 	"purser/persistence/money"
@@ -142,7 +143,7 @@ func (s *scenario) create(t *testing.T, a arguments) string {
 	return s.send(t, c)
 }
 
-func addressOf(chain string) string { return "address-" + string(checkout.FamilyOf(chain)) }
+func addressOf(chain string) string { return "address-" + string(address.FamilyOf(chain)) }
 
 // observation returns the observation of a transfer. "coins" are whole coins.
 func (s *scenario) observation(a arguments) checkout.Observed {

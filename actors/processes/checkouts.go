@@ -55,7 +55,7 @@ func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, asse
 	}
 	var err error
 	c.Accepted, err = checkout.Accept(assets, chains, func(chain string) bool {
-		return p.accounts.Has(checkout.FamilyOf(chain)) && p.watches(chain)
+		return p.accounts.Has(address.FamilyOf(chain)) && p.watches(chain)
 	})
 	if err != nil {
 		return c, err
@@ -72,7 +72,7 @@ func (p *Checkouts) PrepareCheckout(ctx context.Context, c checkout.Create, asse
 	}
 	for i := range c.Accepted.Pairs {
 		pair := &c.Accepted.Pairs[i]
-		family := checkout.FamilyOf(pair.Chain)
+		family := address.FamilyOf(pair.Chain)
 		if pair.Address, err = p.accounts.At(family, c.Indexes[string(family)]); err != nil {
 			return c, fmt.Errorf("address of a checkout session: %w", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"purser/actors/checkout/address"
 	"purser/actors/decision"
 	"purser/actors/fault"
 	"purser/actors/ramp/proof"
@@ -152,11 +153,9 @@ func (c *AddWallet) checkedAddress() (spelled string, err error) {
 	if n := utf8.RuneCountInString(c.Label); n > MaxLabel {
 		return "", fault.New(fault.InvalidBody, fmt.Sprintf("label: at most %d characters", MaxLabel))
 	}
-	spelled = c.Address
-	if c.Chain == solana {
-		_, err = proof.SolanaAddress(c.Address)
-	} else {
-		spelled, err = proof.EVMAddress(c.Address)
+	spelled, err = address.Canonical(address.FamilyOf(c.Chain), c.Address)
+	if err == nil && c.Chain == solana {
+		_, err = proof.SolanaAddress(spelled)
 	}
 	if err != nil {
 		return "", fault.New(fault.InvalidBody, "address: "+err.Error())

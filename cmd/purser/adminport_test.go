@@ -179,7 +179,7 @@ func TestSandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
 	defer func() { require.NoError(t, m.Close()) }()
 	pay := func(change func(fields)) (int, string) {
 		body := fields{"chain": "base", "reference": "order-1", "from": "0xcustomer",
-			"transfers": []fields{{"asset": "USDC", "address": "0xshop", "amountUnits": "25000000"}}}
+			"transfers": []fields{{"asset": "USDC", "address": shopAddress, "amountUnits": "25000000"}}}
 		change(body)
 		text, err := json.Marshal(body)
 		require.NoError(t, err)
@@ -195,7 +195,9 @@ func TestSandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
 		"from must have":                                 func(b fields) { b["from"] = strings.Repeat("x", 201) },
 		"transfers must be 1 to 16":                      func(b fields) { delete(b, "transfers") },
 		"transfers/0/asset must be":                      func(b fields) { delete(first(b), "asset") },
-		"transfers/0/address must be":                    func(b fields) { delete(first(b), "address") },
+		"transfers/0/address must be 0x and 40":          func(b fields) { delete(first(b), "address") },
+		"transfers/0/address must be 0x":                 func(b fields) { first(b)["address"] = misspelledShop },
+		"transfers/0/address must be an address of Bit":  func(b fields) { b["chain"] = "bitcoin" },
 		"transfers/0/amountUnits must be":                func(b fields) { first(b)["amountUnits"] = "25.00" },
 		"transfers/0/amountUnits cannot be read":         func(b fields) { first(b)["amountUnits"] = 25 },
 		"transfers/0/Amount is not a field":              func(b fields) { first(b)["Amount"] = "25000000" },
@@ -217,6 +219,33 @@ func TestSandboxPaymentNamesItsFieldsAsCheckoutDoes(t *testing.T) {
 		status, answer = postAdminCommand(t, m, "sandbox-reorganise", body)
 		require.Equal(t, http.StatusBadRequest, status, answer)
 		require.Contains(t, answer, want)
+	}
+}
+
+const (
+	shopAddress    = "0x9858EfFD232B4033E47d90003D41EC34EcaEda94"
+	misspelledShop = "0x9858EfFD232B4033E47d90003D41EC34EcaEda95"
+)
+
+// Chains know addresses by their value: a payment reaches its receiver in each spelling.
+func TestSandboxPaymentReachesTheAddressInEachSpelling(t *testing.T) {
+	m := startServer(t, t.TempDir())
+	defer func() { require.NoError(t, m.Close()) }()
+	const bitcoin = "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu"
+	for i, c := range []struct{ chain, asset, watched, paid string }{
+		{"base", "USDC", shopAddress, strings.ToLower(shopAddress)},
+		{"polygon", "USDC", shopAddress, "0x" + strings.ToUpper(shopAddress[2:])},
+		{"ethereum", "ETH", shopAddress, shopAddress},
+		{"bitcoin", "BTC", bitcoin, strings.ToUpper(bitcoin)},
+	} {
+		status, answer := postAdminCommand(t, m, "sandbox-pay", fmt.Sprintf(
+			`{"chain":%q,"reference":"%d","transfers":[{"asset":%q,"address":%q,"amountUnits":"25"}]}`,
+			c.chain, i, c.asset, c.paid))
+		require.Equal(t, http.StatusOK, status, answer)
+		require.Eventually(t, func() bool {
+			found, err := m.sandboxChains.Chain(c.chain).Transfers(t.Context(), 1, 1<<40, []string{c.watched})
+			return err == nil && len(found) == 1 && found[0].Address == c.watched
+		}, time.Minute, time.Millisecond, c.paid)
 	}
 }
 

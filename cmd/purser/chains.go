@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 
+	"purser/actors/checkout/address"
 	"purser/actors/fault"
 	"purser/actors/partner"
 	"purser/actors/partner/chain"
@@ -81,7 +82,7 @@ var errNoSandboxChain = fault.New(fault.InvalidBody, "chain is not a chain of th
 
 // Limits of a sandbox payment.
 const (
-	maxSandboxText      = 200 // bytes of a reference, a wallet, an asset or an address
+	maxSandboxText      = 200 // bytes of a reference, a wallet or an asset
 	maxSandboxTransfers = 16
 )
 
@@ -104,8 +105,6 @@ func (p *sandboxPayment) check() error {
 		switch {
 		case t.Asset == "" || len(t.Asset) > maxSandboxText:
 			return fault.New(fault.InvalidBody, at+"asset must be a coin, such as USDC")
-		case t.Address == "" || len(t.Address) > maxSandboxText:
-			return fault.New(fault.InvalidBody, at+"address must be an address of the chain")
 		case !sandboxUnits.MatchString(t.AmountUnits):
 			return fault.New(fault.InvalidBody, at+
 				"amountUnits must be whole smallest units of the asset, as a string of digits")
@@ -131,7 +130,11 @@ func payOnSandbox(ctx context.Context, chains *sandbox.Chains, body []byte) (any
 	}
 	transfers := make([]sandbox.ChainPayment, len(p.Transfers))
 	for i, t := range p.Transfers {
-		transfers[i] = sandbox.ChainPayment{Asset: t.Asset, Address: t.Address, Amount: t.AmountUnits}
+		to, err := address.Canonical(address.FamilyOf(p.Chain), t.Address)
+		if err != nil {
+			return nil, fault.New(fault.InvalidBody, fmt.Sprintf("transfers/%d/address must be %s", i, err))
+		}
+		transfers[i] = sandbox.ChainPayment{Asset: t.Asset, Address: to, Amount: t.AmountUnits}
 	}
 	tx, err := on.Pay(ctx, p.Reference, p.From, transfers...)
 	return map[string]string{"txHash": tx}, sandboxFault(err)

@@ -108,7 +108,7 @@ var (
 			"actors/counterparty", "actors/fault", "actors/ramp", "actors/user", "actors/webhook",
 			"actors/workspace", "persistence", "persistence/ident", "persistence/money",
 		},
-		"actors/ramp":       {"actors/decision", "actors/fault", "actors/ramp/proof"},
+		"actors/ramp":       {"actors/checkout/address", "actors/decision", "actors/fault", "actors/ramp/proof"},
 		"actors/ramp/proof": {"actors/agent/intent", "actors/checkout/address"},
 		"actors/reports": {
 			"actors", "actors/balance", "actors/fault", "persistence", "persistence/ident", "persistence/money",

@@ -1,6 +1,6 @@
 // Package address derives receiving addresses, one per checkout session and family of chains, from
 // the public part of an account. It never has a key that can spend. An index always gives the same
-// address; package derivation allocates the indexes.
+// address; package derivation allocates the indexes. Canonical gives every address one spelling.
 //
 // An account is an extended public key of BIP-32, at depth three: m/44'/60'/0' for EVM chains,
 // which share one address, and m/84'/0'/0' for Bitcoin, both followed by /0/index. Solana has no
@@ -15,6 +15,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/btcsuite/btcd/address/v2"
 	"github.com/btcsuite/btcd/address/v2/base58"
@@ -32,6 +33,17 @@ const (
 	Bitcoin Family = "bitcoin"
 	Solana  Family = "solana"
 )
+
+// FamilyOf returns the family of accounts that a network's addresses derive from.
+func FamilyOf(chain string) Family {
+	switch chain {
+	case "bitcoin":
+		return Bitcoin
+	case "solana":
+		return Solana
+	}
+	return EVM
+}
 
 // MaxIndex is the last index of an account.
 const MaxIndex = hdkeychain.HardenedKeyStart - 1
@@ -52,6 +64,19 @@ var (
 	ErrDepth = errors.New("address: not the key of an account (depth 3)")
 	// ErrFamily reports a family without an account.
 	ErrFamily = errors.New("address: no account for the chain")
+)
+
+// Errors of Canonical, by family.
+var (
+	ErrEVM     = errors.New("0x and 40 hexadecimal digits, in one case or as EIP-55 spells them")
+	ErrBitcoin = errors.New("an address of Bitcoin's main network")
+	ErrSolana  = errors.New("base58 of 32 bytes")
+)
+
+const (
+	maxChars     = 90 // of an address, by BIP-173; decoding base58 takes quadratic time
+	accountBytes = 20 // of an EVM address
+	solanaBytes  = 32
 )
 
 // Accounts derives addresses. It is read-only and safe for concurrent use.
@@ -169,6 +194,46 @@ func (a *Accounts) solanaAt(index uint32) string {
 		index))
 	key := ed25519.NewKeyFromSeed(sum[:])
 	return base58.Encode(key[ed25519.SeedSize:])
+}
+
+// Canonical returns an address in the spelling of At, in which equal addresses are equal texts. EVM
+// digits in both cases must have the right checksum. The errors are ErrEVM, ErrBitcoin and
+// ErrSolana.
+func Canonical(f Family, text string) (string, error) {
+	switch f {
+	case Bitcoin:
+		return canonicalBitcoin(text)
+	case Solana:
+		if len(text) > maxChars || len(base58.Decode(text)) != solanaBytes {
+			return "", ErrSolana
+		}
+		return text, nil
+	}
+	digits, prefixed := strings.CutPrefix(text, "0x")
+	account, err := hex.DecodeString(digits)
+	if !prefixed || err != nil || len(account) != accountBytes {
+		return "", ErrEVM
+	}
+	spelled := Checksummed(account)
+	if text != spelled && digits != strings.ToLower(digits) && digits != strings.ToUpper(digits) {
+		return "", ErrEVM
+	}
+	return spelled, nil
+}
+
+// canonicalBitcoin returns an address with bech32 in small letters. A public key is no address.
+func canonicalBitcoin(text string) (string, error) {
+	if len(text) > maxChars {
+		return "", ErrBitcoin
+	}
+	a, err := address.DecodeAddress(text, &chaincfg.MainNetParams)
+	if err != nil || !a.IsForNet(&chaincfg.MainNetParams) {
+		return "", ErrBitcoin
+	}
+	if _, isKey := a.(*address.AddressPubKey); isKey {
+		return "", ErrBitcoin
+	}
+	return a.EncodeAddress(), nil
 }
 
 // Checksummed returns an EVM address in EIP-55 spelling: a letter is a capital when the hex digit

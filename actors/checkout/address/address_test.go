@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/btcsuite/btcd/btcutil/v2/hdkeychain"
@@ -84,6 +85,61 @@ func TestOnlyExtendedPublicKeysOfAccountsAreAccepted(t *testing.T) {
 	require.False(t, none.Has(address.EVM))
 }
 
+// Samples of EIP-55, BIP-173, BIP-350 and the genesis block.
+func TestEqualAddressesHaveOneSpelling(t *testing.T) {
+	for family, spellings := range map[address.Family][]string{
+		address.EVM: {
+			"0x52908400098527886E0F7030069857D2E4169EE7", "0xde709f2102306220921060314715629080e2fb77",
+			"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
+			"0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB", "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb",
+		},
+		address.Bitcoin: {"bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+			"bc1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3qccfmv3",
+			"bc1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqzk5jj0",
+			"1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", "3P14159f73E4gFr7JterCCQh9QjiTjiZrG"},
+		address.Solana: {"11111111111111111111111111111111", "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"},
+	} {
+		for _, spelled := range spellings {
+			texts := []string{spelled}
+			if family == address.EVM {
+				texts = append(texts, strings.ToLower(spelled), "0x"+strings.ToUpper(spelled[2:]))
+			}
+			if strings.HasPrefix(spelled, "bc1") {
+				texts = append(texts, strings.ToUpper(spelled))
+			}
+			for _, text := range texts {
+				got, err := address.Canonical(family, text)
+				require.NoError(t, err, text)
+				require.Equal(t, spelled, got)
+			}
+		}
+	}
+}
+
+func TestTextsThatAreNoAddressOfTheFamily(t *testing.T) {
+	const key = "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"
+	const evm = "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"
+	const bitcoin = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4"
+	for _, c := range []struct {
+		family address.Family
+		err    error
+		texts  []string
+	}{
+		{address.EVM, address.ErrEVM, []string{"", "0x", evm[2:], "0X" + evm[2:], evm[:41], evm + "00",
+			evm[:40] + "gg", "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD", bitcoin}},
+		{address.Bitcoin, address.ErrBitcoin, []string{"", evm, bitcoin[:41] + "5", "BC" + bitcoin[2:], key,
+			"tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "1a1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa",
+			"mipcBbFg9gMiCh81Kj8tqqdgoZub1ZJRfn", strings.Repeat("1", 91)}},
+		{address.Solana, address.ErrSolana, []string{"", evm, bitcoin, strings.Repeat("1", 31),
+			strings.Repeat("1", 33), "0OIl"}},
+	} {
+		for _, text := range c.texts {
+			_, err := address.Canonical(c.family, text)
+			require.ErrorIs(t, err, c.err, text)
+		}
+	}
+}
+
 func TestSandboxAccounts(t *testing.T) {
 	_, err := address.Sandbox([]byte("short"))
 	require.Error(t, err)
@@ -108,6 +164,9 @@ func TestSandboxAccounts(t *testing.T) {
 			same, err := again.At(family, index)
 			require.NoError(t, err)
 			require.Equal(t, got, same, "the same index has the same address")
+			spelled, err := address.Canonical(family, got)
+			require.NoError(t, err)
+			require.Equal(t, got, spelled)
 			if other, known := seen[got]; known {
 				require.Equal(t, other, index, "two indexes have two addresses")
 			}

@@ -21,7 +21,7 @@ import (
 
 // Errors of an address and of a signature.
 var (
-	ErrEVM    = errors.New("0x and 40 hexadecimal digits, in small letters or as EIP-55 spells them")
+	// ErrSolana reports an address without a key that can sign.
 	ErrSolana = errors.New("base58 of an Ed25519 public key")
 	// ErrSignature reports a text that the address's key has not signed.
 	ErrSignature = errors.New("proof: not a signature of the text by the address's key")
@@ -34,21 +34,6 @@ const (
 	solanaChars      = 44
 	solanaSigChars   = 88
 )
-
-// EVMAddress parses an address and returns it in EIP-55 spelling. A mixed-case text must already be
-// in that spelling. Any other text is ErrEVM.
-func EVMAddress(text string) (string, error) {
-	digits, prefixed := strings.CutPrefix(text, "0x")
-	account, err := hex.DecodeString(digits)
-	if !prefixed || err != nil || len(account) != accountBytes {
-		return "", ErrEVM
-	}
-	spelled := address.Checksummed(account)
-	if text != spelled && digits != strings.ToLower(digits) {
-		return "", ErrEVM
-	}
-	return spelled, nil
-}
 
 // SolanaAddress parses an address that is an Ed25519 public key. It refuses program addresses,
 // which have no key, and points of small order, for which any signature can be forged.

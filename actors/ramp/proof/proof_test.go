@@ -71,28 +71,6 @@ func TestSignatureOfTheWalletKeyVerifies(t *testing.T) {
 	}
 }
 
-func TestAddressesOfTheEVM(t *testing.T) {
-	// samples of EIP-55
-	for _, spelled := range []string{"0x52908400098527886E0F7030069857D2E4169EE7",
-		"0xde709f2102306220921060314715629080e2fb77",
-		"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
-		"0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB", "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb"} {
-		for _, text := range []string{spelled, strings.ToLower(spelled)} {
-			got, err := proof.EVMAddress(text)
-			require.NoError(t, err, text)
-			require.Equal(t, spelled, got)
-		}
-	}
-	for _, bad := range []string{"", "0x", "5aaeb6053f3e94c9b9a09f33669435e7ef1beaed",
-		"0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD",
-		"0x5AAEB6053F3E94C9B9A09F33669435E7EF1BEAED", "0X5aaeb6053f3e94c9b9a09f33669435e7ef1beaed",
-		"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beae", "0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed00",
-		"0x5aaeb6053f3e94c9b9a09f33669435e7ef1beagg"} {
-		_, err := proof.EVMAddress(bad)
-		require.ErrorIs(t, err, proof.ErrEVM, bad)
-	}
-}
-
 // RFC 8032, section 7.1, the first two tests: of nothing, and of the text "r".
 func TestPublishedSignaturesOfSolana(t *testing.T) {
 	for _, v := range []struct{ key, text, signature string }{
@@ -162,12 +140,6 @@ func FuzzSignatures(f *testing.F) {
 		}
 		if proof.Solana(account, publishedText, given) == nil {
 			require.Equal(t, signature, given)
-		}
-		if spelled, err := proof.EVMAddress(given); err == nil {
-			again, err := proof.EVMAddress(spelled)
-			require.NoError(t, err)
-			require.Equal(t, spelled, again)
-			require.Equal(t, strings.ToLower(given), strings.ToLower(spelled))
 		}
 		if key, err := proof.SolanaAddress(given); err == nil {
 			require.Equal(t, given, base58.Encode(key))
