@@ -62,7 +62,7 @@ func (a *Account) checkInternational(reasons *fault.Reasons) {
 	case (a.IBAN == "") == (a.AccountNumber == ""):
 		reasons.RequireThat(false, "iban: either an IBAN or an accountNumber")
 	case a.IBAN != "" && !isIBAN(a.IBAN):
-		reasons.RequireThat(false, "iban: must have its country's length and a valid checksum")
+		reasons.RequireThat(false, "iban: must have its country's structure and a valid checksum")
 	case a.IBAN != "" && knownBIC:
 		reasons.RequireThat(sharesIBAN(a.IBAN[:2], bicCountry(a.BIC)), "bic: of the IBAN's country")
 	case a.IBAN == "" && !isLocalAccount(a.AccountNumber):

@@ -1,25 +1,31 @@
 package counterparty
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
-// ibanLengths holds the IBAN length of each country, by the registry of ISO 13616.
-const ibanLengths = "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 EE20 EG29 " +
-	"ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 " +
-	"LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 " +
-	"SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30 "
+// ibanStructures holds each country's code and the structure of its BBAN, the part behind the check
+// digits, by the registry of ISO 13616: runs of n digits, a capitals, or c of both.
+const ibanStructures = "" +
+	"AD8n12c AE19n AL8n16c AT16n AZ4a20c BA16n BE12n BG4a6n8c BH4a14c BI23n BR23n1a1c " +
+	"BY4c4n16c CH5n12c CR18n CY8n16c CZ20n DE18n DJ23n DK14n DO4c20n EE16n EG25n ES20n " +
+	"FI14n FK2a12n FO14n FR10n11c2n GB4a14n GE2a16n GI4a15c GL14n GR7n16c GT24c HN4a20n " +
+	"HR17n HU24n IE4a14n IL19n IQ4a15n IS22n IT1a10n12c JO4a4n18c KW4a22c KZ3n13c LB4n20c " +
+	"LC4a24c LI5n12c LT16n LU3n13c LV4a13c LY21n MC10n11c2n MD20c ME18n MK3n10c2n MN16n " +
+	"MR23n MT4a5n18c MU4a19n3a NI4a20n NL4a10n NO11n OM3n16c PK4a16c PL24n PS4a21c PT21n " +
+	"QA4a21c RO4a16c RS18n RU14n15c SA2n18c SC4a20n3a SD14n SE20n SI15n SK20n SM1a10n12c " +
+	"SO19n ST21n SV4a20n TL19n TN20n TR6n16c UA6n19c VA18n VG4a16n XK16n YE4a4n18c "
 
 // territories lists the places whose banks use another country's IBAN.
-const territories = "GB:GG GB:IM GB:JE FR:BL FR:GF FR:GP FR:MF FR:MQ FR:NC FR:PF FR:PM FR:RE FR:TF FR:WF FR:YT "
+const territories = "FI:AX FR:BL FR:GF FR:GP FR:MF FR:MQ FR:NC FR:PF FR:PM FR:RE FR:TF " +
+	"FR:WF FR:YT GB:GG GB:IM GB:JE "
 
-// isIBAN checks the country's length and the checksum: with the first four characters moved to the
-// end and letters as 10 to 35, the number is 1 modulo 97. Check digits 00, 01 and 99 are refused:
-// each is congruent to a valid pair.
+// isIBAN checks the country's structure and the checksum: with the first four characters moved to
+// the end and letters as 10 to 35, the number is 1 modulo 97. Check digits 00, 01 and 99 are
+// refused: each is congruent to a valid pair.
 func isIBAN(text string) bool {
-	if len(text) < 4 || !isUpper(text[:2]) || !isDigits(text[2:4]) || !isAlphanumeric(text) {
-		return false
-	}
-	i := strings.Index(ibanLengths, text[:2])
-	if i < 0 || int(ibanLengths[i+2]-'0')*10+int(ibanLengths[i+3]-'0') != len(text) {
+	if len(text) < 4 || !isUpper(text[:2]) || !isDigits(text[2:4]) || !isBBAN(text[:2], text[4:]) {
 		return false
 	}
 	if digits := text[2:4]; digits < "02" || digits > "98" {
@@ -35,6 +41,25 @@ func isIBAN(text string) bool {
 	}
 	return rest == 1
 }
+
+// isBBAN reports whether a text has the structure of a country's BBAN. A country that is not in the
+// registry has none.
+func isBBAN(country, text string) bool {
+	_, structures, _ := strings.Cut(ibanStructures, country)
+	structure, _, known := strings.Cut(structures, " ")
+	for structure != "" {
+		end := strings.IndexAny(structure, "nac")
+		n, err := strconv.Atoi(structure[:end])
+		if err != nil || len(text) < n || !consistsOf[structure[end]](text[:n]) {
+			return false
+		}
+		text, structure = text[n:], structure[end+1:]
+	}
+	return known && text == ""
+}
+
+// consistsOf holds the test of each class of characters in ibanStructures.
+var consistsOf = map[byte]func(text string) bool{'n': isDigits, 'a': isUpper, 'c': isAlphanumeric}
 
 // sharesIBAN reports whether a bank of one country can keep accounts with the IBAN of another.
 func sharesIBAN(iban, bank string) bool {

@@ -3,6 +3,10 @@ package counterparty_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/big"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +144,58 @@ func TestMistypedAccountNumberIsRefused(t *testing.T) {
 	})
 }
 
+// Each character of a BBAN is of the class that the registry says, and there are as many as it says.
+func TestIBANsHaveTheStructureOfTheirCountry(t *testing.T) {
+	text, err := os.ReadFile("testdata/iban_registry")
+	require.NoError(t, err)
+	accepts := func(iban string) bool {
+		a := counterparty.Account{Kind: counterparty.International, Name: "N", IBAN: iban,
+			BIC: "AAAA" + iban[:2] + "AA", Currency: "EUR", Address: &counterparty.Address{Line1: "1", City: "C",
+				PostalCode: "1", Country: "DE"}}
+		return a.Check() == nil
+	}
+	classes := map[string]string{"n": "0-9", "a": "A-Z", "c": "0-9A-Z"}
+	countries := 0
+	for line := range strings.Lines(string(text)) {
+		example, structure, isEntry := strings.Cut(strings.TrimSpace(line), " ")
+		if !isEntry || example == "#" {
+			continue
+		}
+		countries++
+		country, number := example[:2], example[4:]
+		require.Equal(t, example, withCheckDigits(country, number))
+		form := regexp.MustCompile("^" + regexp.MustCompile("([0-9]+)!([nac])").ReplaceAllStringFunc(structure,
+			func(run string) string {
+				n, class, _ := strings.Cut(run, "!")
+				return "[" + classes[class] + "]{" + n + "}"
+			}) + "$")
+		require.True(t, accepts(example), example)
+		changed := []string{number[1:], number + "0", number + "A"}
+		for i := range number {
+			changed = append(changed, number[:i]+"7"+number[i+1:], number[:i]+"K"+number[i+1:])
+		}
+		for _, other := range changed {
+			iban := withCheckDigits(country, other)
+			require.Equal(t, form.MatchString(other), accepts(iban), iban)
+		}
+	}
+	require.Equal(t, 89, countries)
+	for _, absent := range []string{"ZZ", "GG", "AX", "US"} {
+		require.False(t, accepts(withCheckDigits(absent, "NWBK60161331926819")), absent)
+	}
+}
+
+// withCheckDigits returns the IBAN of a country and a BBAN, with the check digits of ISO 13616.
+func withCheckDigits(country, number string) string {
+	digits := ""
+	for _, c := range number + country + "00" {
+		value, _ := strconv.ParseInt(string(c), 36, 64)
+		digits += strconv.FormatInt(value, 10)
+	}
+	n, _ := new(big.Int).SetString(digits, 10)
+	return fmt.Sprintf("%s%02d%s", country, 98-n.Mod(n, big.NewInt(97)).Int64(), number)
+}
+
 // All faults of an account are named at once.
 func TestAllFaultsOfAnAccountAreNamed(t *testing.T) {
 	us := counterparty.Account{Kind: counterparty.US, RoutingNumber: "021000022", AccountNumber: "1",
@@ -150,7 +206,7 @@ func TestAllFaultsOfAnAccountAreNamed(t *testing.T) {
 		IBAN: "DE00", Address: &counterparty.Address{Line1: "1", PostalCode: "1", Country: "de"}}
 	require.EqualError(t, abroad.Check(), "invalid_body: address.city: 1 to 60 characters; "+
 		"address.country: two capital letters; bic: 8 or 11 characters of a bank's BIC; "+
-		"iban: must have its country's length and a valid checksum")
+		"iban: must have its country's structure and a valid checksum")
 }
 
 func changeDigit(number string, i int, off byte) string {
