@@ -29,17 +29,15 @@ type partners struct {
 	log     *slog.Logger
 }
 
-// openPartners opens the bank and the ramp. They report once startPartners has run. It fails when
-// the sandbox's store cannot be opened or read. It is a step of the start.
+// openPartners opens the bank and the ramp, which report once startPartners has run. It compares the
+// sandbox's store in the data directory with the journal's deployment, so that a directory of
+// another deployment is not taken for this one's. It fails when the store cannot be opened or read,
+// and for a store of another deployment, with the directory and what to do. It is a step of the
+// start.
 func (m *daemon) openPartners(context.Context) error {
-	return m.partners.open(&m.config, m.Clock, m.wallTime, &m.cleanup)
-}
-
-// claimSandbox compares the sandbox's store in the data directory with the journal's deployment, so
-// that a directory of another deployment is not taken for this one's. It fails for a store of
-// another deployment, with the directory and what to do, and with the store's error. It is a step
-// of the start.
-func (m *daemon) claimSandbox(context.Context) error {
+	if err := m.partners.open(&m.config, m.Clock, m.wallTime, &m.cleanup); err != nil {
+		return err
+	}
 	err := m.partners.store.Claim(m.journal.Identity().Deployment)
 	if errors.Is(err, sandbox.ErrForeign) {
 		return fmt.Errorf("%s is of another deployment: put the directory of this deployment back, "+

@@ -30,3 +30,13 @@ func TestASandboxOfAnotherDeploymentIsRefused(t *testing.T) {
 	require.NoError(t, os.Rename(filepath.Join(aside, "ours"), dir))
 	require.NoError(t, startWithSettings(t, ours, func(*settings.Settings) {}).Close())
 }
+
+// A start whose journal is refused makes no store of the sandbox.
+func TestARefusedJournalGetsNoSandbox(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	require.NoError(t, os.WriteFile(datadir.JournalDir(data), []byte("no directory"), 0o600))
+	require.Error(t, newDaemon(testConfig(t, data), debugLogger()).Start(t.Context()))
+	require.NoFileExists(t, datadir.SandboxDir(data))
+	require.NoDirExists(t, datadir.SandboxDir(data))
+}

@@ -169,7 +169,6 @@ func (m *daemon) localSteps() []step {
 		m.listen,
 		m.startAdmin,
 		m.followCertificate,
-		m.openPartners,
 		m.startNetwork,
 		m.startREST,
 		m.publishAddresses,
@@ -181,7 +180,7 @@ func (m *daemon) localSteps() []step {
 func (m *daemon) journalSteps() []step {
 	return []step{
 		m.openJournal,
-		m.claimSandbox, // before anything writes to the sandbox's store
+		m.openPartners,
 		func(ctx context.Context) error { return m.trusted.trustJournal(ctx, m.journal) },
 		m.openAuthorizer,
 		m.openChains,
