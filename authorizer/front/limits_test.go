@@ -3,6 +3,7 @@ package front
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -252,7 +253,8 @@ func (s *Server) heardFrom() (n int) {
 	return n
 }
 
-// Heads that announce long bodies take no memory for them beyond the budget.
+// Heads that announce long bodies take no memory for them beyond the budget. While it is full, the
+// longest waits for a body end, and their memory goes to others.
 func TestAttackAnnouncedBodiesTakeNoMemory(t *testing.T) {
 	const announced, connections = 1 << 20, 300
 	budget := NewBudget(64 << 10)
@@ -268,11 +270,16 @@ func TestAttackAnnouncedBodiesTakeNoMemory(t *testing.T) {
 		all = append(all, conn)
 	}
 	const places = 64 << 10 / firstBytes
+	overBudget := 0
 	for range connections - places {
-		require.ErrorIs(t, <-refused, ErrBudget)
+		if err := <-refused; errors.Is(err, ErrBudget) {
+			overBudget++
+		} else {
+			require.True(t, errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, net.ErrClosed), "%v", err)
+		}
 	}
 	require.LessOrEqual(t, budget.Used(), budget.Max())
-	require.EqualValues(t, connections-places, budget.Refused())
+	require.Positive(t, overBudget)
 	for _, conn := range all {
 		require.NoError(t, conn.Close())
 	}
