@@ -25,6 +25,51 @@ import (
 	"purser/persistence/pgjournal/pgtest"
 )
 
+// deskRate returns the rate of the desk's firm offer.
+func deskRate(t require.TestingT, sell, buy money.Currency) money.Rate {
+	offer, err := sandbox.Desk{}.Offer(context.Background(),
+		partner.OfferRequest{Sell: string(sell), Buy: string(buy)})
+	require.NoError(t, err)
+	rate, err := money.ParseRate(offer.Rate)
+	require.NoError(t, err)
+	return rate
+}
+
+// At constant rates no conversions of any amounts, in parts and through any currencies, end with
+// more of the first currency than there was.
+func TestNoCycleOfConversionsGains(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		currency := rapid.SampledFrom(money.Codes())
+		amount := rapid.OneOf(rapid.Int64Range(1, 100), rapid.Int64Range(1, 1_000_000_000))
+		first, began := currency.Draw(t, "first"), money.Minor(amount.Draw(t, "amount"))
+		held := map[money.Currency]money.Minor{first: began}
+		convert := func(sell, buy money.Currency, side string, minor money.Minor) {
+			sold, bought, err := balance.Sides(deskRate(t, sell, buy), sell, buy, side, minor)
+			if err == nil && sold.AmountMinor <= held[sell] {
+				held[sell] -= sold.AmountMinor
+				held[buy] += bought.AmountMinor
+			}
+		}
+		for range rapid.IntRange(1, 8).Draw(t, "conversions") {
+			sell, buy := currency.Draw(t, "sell"), currency.Draw(t, "buy")
+			if sell == buy || held[sell] == 0 {
+				continue
+			}
+			side := rapid.SampledFrom([]string{"sell", "buy"}).Draw(t, "side")
+			part := money.Minor(amount.Draw(t, "part"))
+			for range rapid.IntRange(1, 40).Draw(t, "parts") {
+				convert(sell, buy, side, part)
+			}
+		}
+		for _, c := range money.Codes() {
+			if c != first && held[c] > 0 {
+				convert(c, first, "sell", held[c])
+			}
+		}
+		require.LessOrEqual(t, held[first], began)
+	})
+}
+
 // currencyWorkspace is a workspace with balances in currencies.
 type currencyWorkspace struct {
 	*testStack

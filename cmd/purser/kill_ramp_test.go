@@ -197,7 +197,7 @@ func (s *rampCustomer) placeOnramp(t *testing.T, p *process, cents money.Cents) 
 func (s *rampCustomer) awaitOnramp(t *testing.T, p *process, id string, cents money.Cents) {
 	t.Helper()
 	a := s.await(t, p, "/api/ramp/orders/"+id, "completed", "order", "status")
-	require.Equal(t, money.FormatDollars(cents/200), a.Text("order", "fee"))
+	require.Equal(t, money.FormatDollars((cents+199)/200), a.Text("order", "fee"))
 }
 
 // treasury returns the balances in dollars and in USDC, both in cents, and fails the test if one is

@@ -17,11 +17,11 @@ import (
 	"purser/persistence/money"
 )
 
-// Fees of the ramp as a part of the amount, rounded down to the cent. An order of
-// EndingCheaper costs RampLowFee, any other RampFee.
+// Fees of the ramp: the cents of which one is kept. A fee is rounded up to the cent, so that orders
+// for parts of an amount cost no less. An order of EndingCheaper costs RampLowFee, any other RampFee.
 const (
-	RampFee       = "0.005"
-	RampLowFee    = "0.0025"
+	RampFee       = "200"
+	RampLowFee    = "400"
 	EndingCheaper = 88
 )
 
@@ -75,17 +75,17 @@ func (r *Ramp) Fee(_ context.Context, direction string, cents money.Cents) (mone
 	return 0, partner.ErrRefused
 }
 
-// rampFee returns a part of an amount, in cents. An amount that is not positive is
-// partner.ErrRefused. part is a decimal below 1.
-func rampFee(cents money.Cents, part string) (money.Cents, error) {
+// rampFee returns the fee of an amount: a cent for each perCent cents begun. An amount that is not
+// positive is partner.ErrRefused.
+func rampFee(cents money.Cents, perCent string) (money.Cents, error) {
 	if cents <= 0 {
 		return 0, partner.ErrRefused
 	}
-	rate, err := money.ParseRate(part)
+	rate, err := money.ParseRate(perCent)
 	if err != nil {
 		return 0, err
 	}
-	fee, err := rate.Proceeds(money.USD, money.USD, cents.Minor())
+	fee, err := rate.Cost(money.USD, money.USD, cents.Minor())
 	return fee.Cents(), err
 }
 
@@ -204,11 +204,11 @@ func (r *Ramp) checkOrder(o partner.RampOrder) error {
 // planRamp returns a new order with the fee and the reports by the ending of its amount. It fails
 // for an amount that is not positive.
 func planRamp(of partner.RampOrder, now time.Time, delay time.Duration) (order, error) {
-	part := RampFee
+	perCent := RampFee
 	if of.AmountCents%100 == EndingCheaper {
-		part = RampLowFee
+		perCent = RampLowFee
 	}
-	fee, err := rampFee(of.AmountCents, part)
+	fee, err := rampFee(of.AmountCents, perCent)
 	o := order{Ramp: &rampOrder{RampOrder: of, Orders: 1, FeeCents: fee}}
 	o.Ramp.Outcomes, o.Due = planOutcomes(of.AmountCents.Minor(), false, now, delay)
 	o.Reports = len(o.Ramp.Outcomes)

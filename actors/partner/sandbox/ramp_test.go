@@ -127,16 +127,16 @@ func TestOutcomesOfARampOrderByItsEnding(t *testing.T) {
 		outcome string
 		at      time.Duration
 		count   int
-		fee     money.Cents // for 200 dollars plus the ending, at half a percent
+		fee     money.Cents // for 200 dollars plus the ending, at half a percent, rounded up
 	}{
 		0:                         {"completed", delay, 1, 100},
-		sandbox.EndingCheaper:     {"completed", delay, 1, 50},
+		sandbox.EndingCheaper:     {"completed", delay, 1, 51},
 		sandbox.EndingUnreported:  {},
-		sandbox.EndingTwice:       {"completed", delay, 2, 100},
-		sandbox.EndingLate:        {"completed", 10 * delay, 1, 100},
+		sandbox.EndingTwice:       {"completed", delay, 2, 101},
+		sandbox.EndingLate:        {"completed", 10 * delay, 1, 101},
 		sandbox.EndingFails:       {"failed", delay, 1, 0},
-		sandbox.EndingReturned:    {"completed", delay, 1, 100},
-		sandbox.EndingAnswersLost: {"completed", delay, 1, 100},
+		sandbox.EndingReturned:    {"completed", delay, 1, 101},
+		sandbox.EndingAnswersLost: {"completed", delay, 1, 101},
 	} {
 		for direction, name := range map[string]string{"onramp": "onramp", "offramp": "offramp",
 			"withdraw": "withdrawal"} {
@@ -186,12 +186,12 @@ func TestTheRampsFees(t *testing.T) {
 	d := newReportServer()
 	r := d.openRamp(t, vfs.NewMem())
 	defer func() { require.NoError(t, r.Close()) }()
-	for cents, want := range map[int64]money.Cents{1: 0, 100: 0, 199: 0, 200: 1, 300: 1, 500: 2, 10_000: 50,
-		1 << 61: 1 << 61 / 200} {
+	for cents, want := range map[int64]money.Cents{1: 1, 199: 1, 200: 1, 201: 2, 500: 3, 10_000: 50,
+		1 << 61: 1<<61/200 + 1} {
 		for _, direction := range []string{"onramp", "offramp", "withdraw"} {
 			fee, err := r.Fee(t.Context(), direction, money.Cents(cents))
 			require.NoError(t, err)
-			require.Equal(t, want, fee, "half a percent of %d, rounded down", cents)
+			require.Equal(t, want, fee, "half a percent of %d, rounded up", cents)
 		}
 	}
 	for _, cents := range []money.Cents{0, -1} {

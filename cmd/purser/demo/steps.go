@@ -122,7 +122,7 @@ var steps = []step{
 		{key, "once POST /api/ramp/orders", `{"quoteId":"$onrampQuote"}`,
 			`{"order":{"id":"$onramp","status":"created"}}`},
 		{key, "once POST /api/ramp/quotes", `{"direction":"offramp","amount":"10.88"}`,
-			`{"quote":{"id":"$offrampQuote","maxFee":"0.05","receive":"10.83"}}`},
+			`{"quote":{"id":"$offrampQuote","maxFee":"0.06","receive":"10.82"}}`},
 		{key, "once POST /api/ramp/orders", `{"quoteId":"$offrampQuote"}`,
 			`{"order":{"id":"$offramp","status":"created"}}`},
 		{key, "once POST /api/ramp/quotes", `{"direction":"withdraw","amount":"10.00","walletId":"$wallet"}`,
@@ -130,7 +130,7 @@ var steps = []step{
 		{key, "once POST /api/ramp/withdrawals", `{"quoteId":"$withdrawalQuote"}`,
 			`{"withdrawal":{"id":"$withdrawal","status":"created"}}`},
 		{key, "until GET /api/ramp/orders/$onramp", ``, `{"order":{"status":"completed","fee":"0.20"}}`},
-		{key, "until GET /api/ramp/orders/$offramp", ``, `{"order":{"status":"completed","fee":"0.02"}}`},
+		{key, "until GET /api/ramp/orders/$offramp", ``, `{"order":{"status":"completed","fee":"0.03"}}`},
 		{key, "until GET /api/ramp/orders/$withdrawal", ``,
 			`{"order":{"status":"completed","fee":"0.05","txHash":"$sent"}}`},
 	}},
@@ -157,15 +157,15 @@ var steps = []step{
 			`{"result":{"content":[{"text":"$answer"}]}}`),
 		mcp("tools/call", `{"name":"pay_everybody"}`, `{"error":{"code":-32601}}`),
 	}},
-	{"The books", "1,013.77 dollars and 43.92 USDC, as the ledger has them", []call{
-		awaitDollars(1_013_77),
+	{"The books", "1,013.76 dollars and 43.92 USDC, as the ledger has them", []call{
+		awaitDollars(1_013_76),
 		{key, "GET /api/treasury", ``, `{"balances":[{"account":"usd","heldCents":0}],` +
-			`"snapshot":{"fiatUsdCents":101377,"stablecoinUsdCents":4392},"ledger":[` +
+			`"snapshot":{"fiatUsdCents":101376,"stablecoinUsdCents":4392},"ledger":[` +
 			`{"source":"bank_deposit","amountCents":100000},{"source":"bank_deposit","amountCents":5091},` +
 			`{"source":"card_settlement","amountCents":1200},{"source":"card_refund","amountCents":400},` +
 			`{"source":"checkout","amountCents":2500},{"source":"ramp_onramp","amountCents":4000},` +
 			`{"source":"ramp_onramp","amountCents":3980},{"source":"ramp_offramp","amountCents":1088},` +
-			`{"source":"ramp_offramp","amountCents":1086},{"source":"ramp_offramp","amountCents":1000}]}`},
+			`{"source":"ramp_offramp","amountCents":1085},{"source":"ramp_offramp","amountCents":1000}]}`},
 		{key, "GET /api/cards/$grocer", ``, `{"card":{"monthSpendUsdCents":1200}}`},
 	}},
 }
