@@ -67,8 +67,8 @@ func (c *change) writeHold(t *ticket) error {
 	return t.batch.Set(t.key, nil, nil)
 }
 
-// writeRepeats remembers the answer for repeats of the message. Of the message that a reversal names
-// it remembers a tombstone, if that has not arrived, or what is left of an increment.
+// writeRepeats remembers the answer for repeats of the message. For the message that a reversal
+// names it remembers a tombstone, if that has not arrived, or the rest of an increment.
 func (c *change) writeRepeats(t *ticket, b *buckets) error {
 	n := c.entry
 	if n.Kind == hold.Expiry {

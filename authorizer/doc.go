@@ -70,8 +70,8 @@
 //	f workspace 1                            cardCents and the workspace's sequence, written by decisions
 //	f workspace 2                            reservedCents, the sum of g, written by Reserve, Release and Follow
 //	g workspace reservation                  cents
-//	h bucket route hash                      fingerprint, place in the log and answer of a message, what is
-//	                                         left of an increment, or a tombstone
+//	h bucket route hash                      fingerprint, place in the log and answer of a message, the rest
+//	                                         of an increment, or a tombstone
 //	i shard expiry hold                      due index of the holds
 //	j shard                                  journal position followed
 //	k shard hour                             sequence relayed up to in that hour

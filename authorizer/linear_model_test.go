@@ -113,7 +113,7 @@ type first struct {
 	outcome   outcome
 	hold      string // the hold of the message
 	tombstone bool
-	left      int64 // of an increment: what no reversal has undone
+	left      int64 // the approved amount of an increment less its reversals
 	doubt     int   // the call of unknown outcome behind it, until it is undone
 }
 

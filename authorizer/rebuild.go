@@ -84,8 +84,7 @@ func (r *Rebuilder) replayEntry(t *ticket, n *hold.Entry) error {
 	return nil
 }
 
-// readBefore reads the balances that an entry moves, and what is remembered of the message that it
-// names.
+// readBefore reads the balances that an entry moves, and the record of the message that it names.
 func (r *Rebuilder) readBefore(t *ticket, n *hold.Entry, c *change) error {
 	if n.NetworkID != "" {
 		t.own = networkIDOf(routeOf(n.Kind), n.NetworkID)

@@ -27,7 +27,7 @@ type ticket struct {
 	after   hold.Hold
 
 	own, original networkID  // act decide: the message's id, and that of the message it names
-	named         remembered // what the store has for original
+	named         remembered // the store's record of original
 	originalSeen  bool       // named is an answer, not a tombstone
 	moved         bool       // nothing known is concerned: it is for the system's workspace
 	approval      hold.Entry // act return: the approval to undo

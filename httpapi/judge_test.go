@@ -43,7 +43,7 @@ func (w *world) judgeAnswers(s *Server) {
 	s.httpServer.http.Handler = func(ctx *fasthttp.RequestCtx) {
 		serve(ctx)
 		if ctx.Response.StatusCode() == fasthttp.StatusHTTPVersionNotSupported {
-			return // of no operation; the ErrorHandler below has judged the body
+			return // without an operation; the ErrorHandler below has judged the body
 		}
 		if path := string(ctx.URI().PathOriginal()); strings.HasPrefix(path, "/checkout/") || path == web.FaviconPath ||
 			path == "/docs" || strings.HasPrefix(path, "/docs/") || strings.HasPrefix(path, dashboard.Root) {

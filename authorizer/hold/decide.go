@@ -243,8 +243,8 @@ func presentedHold(v *View) *Hold {
 	return v.Hold
 }
 
-// reverse undoes the named message: it releases all that the message holds, or m.Amount at most. An
-// increment holds what is left of it, an authorization all that is held. It is always applied. A
+// reverse undoes the named message: it releases the amount that the message still holds, or m.Amount at most. An
+// increment holds its rest, an authorization the whole hold. It is always applied. A
 // reversal of a message that has not arrived leaves a tombstone, which declines the message when it
 // comes.
 func reverse(v *View, m *Message, e *Entry) {

@@ -16,7 +16,7 @@ type Payment struct {
 	Address, From, TxHash string // From may be ""
 	Explorer              string // page of the transaction on a public explorer, or ""
 	Sent                  time.Time
-	Late                  bool // it came after the link's end
+	Late                  bool // after the link's end
 }
 
 // ExplorerHost returns the explorer's site.

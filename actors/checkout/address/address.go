@@ -74,7 +74,7 @@ var (
 )
 
 const (
-	maxChars     = 90 // of an address, by BIP-173; decoding base58 takes quadratic time
+	maxChars     = 90 // the longest address of BIP-173; decoding base58 takes quadratic time
 	accountBytes = 20 // of an EVM address
 	solanaBytes  = 32
 )
