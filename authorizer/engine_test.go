@@ -404,8 +404,8 @@ func TestReplayEqualsTheOriginal(t *testing.T) {
 	require.Equal(t, traffic.walks(r), traffic.walks(anew))
 }
 
-// The rest of an increment survives a rebuild, and an increment that its reversal overtook leaves the
-// same hold as a reversed one.
+// The rest of an increment survives a rebuild, and an increment that its reversal overtook leaves
+// the same hold as a reversed one.
 func TestReversalOfAnIncrementLeavesTheRestOfTheHold(t *testing.T) {
 	r, c := newRig(t, vfs.NewMem()), cardOf(3, 0)
 	r.mint(c)

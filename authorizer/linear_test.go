@@ -27,9 +27,9 @@ import (
 // standing is the fixed time of these tests, so that a history has one month.
 var standing = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// checkWithin bounds the search for an order of one history; a search that does not end fails. Three
-// clients of a workspace keep it to a second or two: with eight, calls that a busy machine made
-// overlap took it ten minutes.
+// checkWithin bounds the search for an order of one history; a search that does not end fails.
+// Three clients of a workspace keep it to a second or two: with eight, calls that a busy machine
+// made overlap took it ten minutes.
 const checkWithin = 10 * time.Minute
 
 // engine is the interface of the clients, which the mutants wrap.
@@ -231,8 +231,8 @@ func (c *client) message(a *account) sentMessage {
 	return s
 }
 
-// original draws the message that another one names: usually a recent authorization or increment of the
-// same card, or else any past or future number, so that reversals also come first.
+// original draws the message that another one names: usually a recent authorization or increment of
+// the same card, or else any past or future number, so that reversals also come first.
 func (c *client) original(a *account, card int) (string, int) {
 	if n := len(a.sent); n > 0 && c.draw.IntN(4) > 0 {
 		for i := n - 1 - c.draw.IntN(min(n, 6)); i >= 0; i-- {

@@ -144,7 +144,8 @@ func TestMistypedAccountNumberIsRefused(t *testing.T) {
 	})
 }
 
-// Each character of a BBAN is of the class that the registry says, and there are as many as it says.
+// Each character of a BBAN is of the class that the registry says, and there are as many as it
+// says.
 func TestIBANsHaveTheStructureOfTheirCountry(t *testing.T) {
 	text, err := os.ReadFile("testdata/iban_registry")
 	require.NoError(t, err)

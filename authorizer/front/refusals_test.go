@@ -64,7 +64,8 @@ func TestAPeerOfTooManyRefusalsIsClosedAtOnce(t *testing.T) {
 	require.Equal(t, fasthttp.StatusUnauthorized, readStatus(t, again))
 }
 
-// A peer with one authenticated request is answered for a day, whatever else comes from its address.
+// A peer with one authenticated request is answered for a day, whatever else comes from its
+// address.
 func TestThePeerOfAnAuthenticatedRequestIsNotClosed(t *testing.T) {
 	_, address := startRefusing(t, 1)
 	conn := dialFrom(t, "127.0.0.2", address)

@@ -243,10 +243,10 @@ func presentedHold(v *View) *Hold {
 	return v.Hold
 }
 
-// reverse undoes the named message: it releases the amount that the message still holds, or m.Amount at most. An
-// increment holds its rest, an authorization the whole hold. It is always applied. A
-// reversal of a message that has not arrived leaves a tombstone, which declines the message when it
-// comes.
+// reverse undoes the named message: it releases the amount that the message still holds, or
+// m.Amount at most. An increment holds its rest, an authorization the whole hold. It is always
+// applied. A reversal of a message that has not arrived leaves a tombstone, which declines the
+// message when it comes.
 func reverse(v *View, m *Message, e *Entry) {
 	e.Decision = Applied
 	if v.Hold == nil {

@@ -29,8 +29,8 @@ type partners struct {
 	log     *slog.Logger
 }
 
-// openPartners opens the bank and the ramp, which report once startPartners has run. It compares the
-// sandbox's store in the data directory with the journal's deployment, so that a directory of
+// openPartners opens the bank and the ramp, which report once startPartners has run. It compares
+// the sandbox's store in the data directory with the journal's deployment, so that a directory of
 // another deployment is not taken for this one's. It fails when the store cannot be opened or read,
 // and for a store of another deployment, with the directory and what to do. It is a step of the
 // start.

@@ -11,7 +11,8 @@ const (
 	nullMeansExtension = "x-null-means"
 	// overLimitExtension marks an array: an array over its maxItems is refused as limit_exceeded.
 	overLimitExtension = "x-over-limit"
-	// freeFormExtension marks an object whose values are kept as given, numbers of any size included.
+	// freeFormExtension marks an object whose values are kept as given, numbers of any size
+	// included.
 	freeFormExtension = "x-free-form"
 )
 

@@ -18,7 +18,8 @@ import (
 )
 
 // Fees of the ramp: the cents of which one is kept. A fee is rounded up to the cent, so that orders
-// for parts of an amount cost no less. An order of EndingCheaper costs RampLowFee, any other RampFee.
+// for parts of an amount cost no less. An order of EndingCheaper costs RampLowFee, any other
+// RampFee.
 const (
 	RampFee       = "200"
 	RampLowFee    = "400"
