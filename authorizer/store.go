@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"purser/persistence/dataformat"
 	"purser/persistence/ident"
 	"purser/persistence/pebblegate"
 )
@@ -101,7 +102,7 @@ func openStore(o *Options, fatal func(error)) (*store, error) {
 		s.wait = pebble.NoSync
 	}
 	if err := s.stamp(o); err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", o.Dir, err), s.close())
 	}
 	return s, nil
 }
@@ -151,9 +152,10 @@ func (s *store) stamp(o *Options) error {
 	if len(seen) != stampBytes {
 		return fmt.Errorf("%w: identity stamp of %d bytes", ErrCorrupt, len(seen))
 	}
-	if n := binary.BigEndian.Uint32(seen); n != formatNumber {
-		return fmt.Errorf("%w: its format is %d, this program reads %d: start with an empty directory",
-			ErrForeign, n, formatNumber)
+	err = dataformat.Require("its format", int64(binary.BigEndian.Uint32(seen)), formatNumber,
+		"start with an empty directory")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrForeign, err)
 	}
 	if n := binary.BigEndian.Uint32(seen[4:]); n != ident.Shards {
 		return fmt.Errorf("%w: %d shards, this program has %d", ErrForeign, n, ident.Shards)

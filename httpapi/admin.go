@@ -51,6 +51,7 @@ const (
 type AdminConfig struct {
 	// Ready returns nil when the server may get traffic, or else the reasons, one per line.
 	Ready    func() error
+	Build    string // version and commit of the program, which /readyz shows
 	Registry *prometheus.Registry
 	// Names are the host names of the port, in lower case and without a port number. localhost and
 	// the address of the connection need no entry.
@@ -231,14 +232,14 @@ func (a *Admin) Shutdown(ctx context.Context) error {
 }
 
 // showReadiness handles GET /readyz: 200 when the process can serve, else 503 with one reason per
-// line of Ready's error.
+// line of Ready's error. Both name the build.
 func (a *Admin) showReadiness(ctx *fasthttp.RequestCtx) {
 	if err := a.cfg.Ready(); err != nil {
 		respondJSON(ctx, fasthttp.StatusServiceUnavailable, map[string]any{"status": "not ready",
-			"reasons": strings.Split(err.Error(), "\n")})
+			"build": a.cfg.Build, "reasons": strings.Split(err.Error(), "\n")})
 		return
 	}
-	respondJSON(ctx, fasthttp.StatusOK, map[string]string{"status": "ready"})
+	respondJSON(ctx, fasthttp.StatusOK, map[string]string{"status": "ready", "build": a.cfg.Build})
 }
 
 // runCommand handles a POST of a command. It answers the command's result as JSON, a fault under

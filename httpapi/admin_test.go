@@ -33,7 +33,7 @@ func newAdminPort(t *testing.T) *adminPort {
 	p := &adminPort{t: t}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "purser_test_total"}))
-	admin, err := NewAdmin(AdminConfig{Ready: func() error { return p.notReady }, Registry: registry,
+	admin, err := NewAdmin(AdminConfig{Ready: func() error { return p.notReady }, Registry: registry, Build: "0.1.0 abc",
 		Names: []string{"purser.test"},
 		Commands: map[string]Command{
 			"audit": {Do: func(_ context.Context, body []byte) (any, error) {
@@ -79,14 +79,14 @@ func TestAdminShowsHealthMetricsAndProfiles(t *testing.T) {
 	t.Parallel()
 	p, none := newAdminPort(t), [2]string{}
 	p.answers("GET", "/healthz", "", none, 200, "ok")
-	p.answers("GET", "/readyz", "", none, 200, "ready")
+	p.answers("GET", "/readyz", "", none, 200, `{"build":"0.1.0 abc","status":"ready"}`)
 	p.notReady = errors.New("rules are not followed to the head")
 	p.answers("GET", "/readyz", "", none, 503, "not followed")
 	p.answers("HEAD", "/readyz", "", none, 503, "")
 	p.answers("HEAD", "/healthz", "", none, 200, "")
 	p.notReady = errors.Join(errors.New("3 shards are lost"), errors.New("the backlog is long"))
 	p.answers("GET", "/readyz", "", none, 503,
-		`{"reasons":["3 shards are lost","the backlog is long"],"status":"not ready"}`)
+		`{"build":"0.1.0 abc","reasons":["3 shards are lost","the backlog is long"],"status":"not ready"}`)
 	p.answers("GET", "/metrics", "", none, 200, "purser_test_total 0")
 	p.answers("GET", "/debug/pprof/", "", none, 200, "goroutine")
 	for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/x/../cmdline", "/debug/pprof//cmdline"} {

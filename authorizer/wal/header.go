@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"purser/persistence/dataformat"
 )
 
 // A segment's file begins with two header slots, each in a page of its own. They are written in
@@ -83,9 +85,10 @@ func readSlots(f vfs.File, path string, store [16]byte, number uint64) (slotPair
 			invalid++
 			continue
 		}
-		if format := binary.LittleEndian.Uint32(slot[8:]); format != formatNumber {
-			return slotPair{}, fmt.Errorf("%w: %s has format %d, this program reads %d", ErrForeign, path, format,
-				formatNumber)
+		err := dataformat.Require("its format", int64(binary.LittleEndian.Uint32(slot[8:])), formatNumber,
+			"start with an empty directory")
+		if err != nil {
+			return slotPair{}, fmt.Errorf("%w: %s: %w", ErrForeign, path, err)
 		}
 		if [16]byte(slot[16:32]) != store {
 			return slotPair{}, fmt.Errorf("%w: %s belongs to store %x, not %x", ErrForeign, path, slot[16:32], store)

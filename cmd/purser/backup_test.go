@@ -215,8 +215,13 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	}
 	for why, damage := range map[string]func(dir string){
 		"BACKUP is not of the form": flip(storecare.ManifestFile, first),
-		`of the form "purser-backup 2", which this program reads, but begins with "purser-backup 1"`: func(dir string) {
-			require.NoError(t, datadir.WriteChecksummed(filepath.Join(dir, storecare.ManifestFile), "purser-backup 1", nil))
+		"BACKUP: its format is 1, this program reads 2: restore it with the program that made it": func(dir string) {
+			form := datadir.Form{Name: "purser-backup", Number: 1}
+			require.NoError(t, datadir.WriteChecksummed(filepath.Join(dir, storecare.ManifestFile), form, nil))
+		},
+		"BACKUP: its format is 3, this program reads 2: run the newer program": func(dir string) {
+			form := datadir.Form{Name: "purser-backup", Number: 3}
+			require.NoError(t, datadir.WriteChecksummed(filepath.Join(dir, storecare.ManifestFile), form, nil))
 		},
 		"the checksum of BACKUP differs":            flip(storecare.ManifestFile, middle),
 		"the checksum of BACKUP differs ":           flip(storecare.ManifestFile, last),

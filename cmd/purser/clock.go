@@ -18,6 +18,7 @@ import (
 	"purser/cmd/purser/adminport"
 	"purser/cmd/purser/datadir"
 	"purser/persistence"
+	"purser/persistence/dataformat"
 	"purser/persistence/tail"
 )
 
@@ -27,14 +28,18 @@ const (
 	clockMarkEvery = time.Minute            // between two marks for the next process
 	clockLogEvery  = time.Minute            // between two log lines while the clock is suspect
 	clockWithin    = 10 * time.Second       // for the commands
-	clockMarkForm  = "purser-clock 2"
 )
+
+const removeClockMark = "remove it if the machine's clock is right"
+
+// clockMarkForm is the format of the clock's mark.
+var clockMarkForm = datadir.Form{Name: "purser-clock", Number: 2, Older: removeClockMark}
 
 func clockFile(data string) string { return filepath.Join(data, "clock") }
 
 // readClockMark reads the mark of the trusted time that the previous process has left, or returns
-// nil without one. It fails for a damaged mark, because one wrong digit could move the trusted time
-// so far that all holds expire, and with the disk's error.
+// nil without one. It fails for a mark of another format, for a damaged one, because one wrong digit
+// could move the trusted time so far that all holds expire, and with the disk's error.
 func readClockMark(data string) (*clock.Mark, error) {
 	text, _, err := datadir.ReadChecksummed(clockFile(data), clockMarkForm)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,9 +52,11 @@ func readClockMark(data string) (*clock.Mark, error) {
 	if err == nil && (mark.Trusted.IsZero() || mark.Wall.IsZero()) {
 		err = errors.New("a time is missing")
 	}
+	if _, other := errors.AsType[*dataformat.Other](err); other {
+		return nil, fmt.Errorf("the mark of the clock in %s: %w", data, err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is no clock mark: %w; remove it if the machine's clock is right",
-			clockFile(data), err)
+		return nil, fmt.Errorf("%s is no clock mark: %w; %s", clockFile(data), err, removeClockMark)
 	}
 	return &mark, nil
 }

@@ -29,28 +29,36 @@ var (
 		"actors/derivation", "actors/ramp"}
 	allowedImports = map[string][]string{
 		"persistence":         {"persistence/ident"},
-		"persistence/archive": {"persistence", "persistence/ident"},
+		"persistence/archive": {"persistence", "persistence/dataformat", "persistence/ident"},
 		"persistence/book": {
-			"persistence", "persistence/consumer", "persistence/ident", "persistence/money", "persistence/postgres",
+			"persistence", "persistence/consumer", "persistence/dataformat", "persistence/ident", "persistence/money",
+			"persistence/postgres",
 		},
 		"persistence/consumer":    {"persistence", "persistence/ident", "persistence/retry"},
+		"persistence/dataformat":  {},
 		"persistence/ident":       {},
 		"persistence/journaltest": {"persistence", "persistence/archive", "persistence/ident", "persistence/tail"},
 		"persistence/kafka": {
 			"persistence", "persistence/consumer", "persistence/ident", "persistence/retry",
 		},
 		"persistence/money":                 {},
-		"persistence/pebblegate":            {},
+		"persistence/pebblegate":            {"persistence/dataformat"},
 		"persistence/pebblegate/damagetest": {},
-		"persistence/pebblejournal":         {"persistence", "persistence/ident", "persistence/pebblegate", "persistence/tail"},
-		"persistence/pgjournal":             {"persistence", "persistence/ident", "persistence/postgres", "persistence/tail"},
-		"persistence/pgjournal/pgtest":      {},
-		"persistence/postgres":              {},
-		"persistence/retry":                 {},
-		"persistence/rfc3339":               {},
-		"persistence/tail":                  {"persistence", "persistence/ident"},
+		"persistence/pebblejournal": {
+			"persistence", "persistence/dataformat", "persistence/ident", "persistence/pebblegate", "persistence/tail",
+		},
+		"persistence/pgjournal": {
+			"persistence", "persistence/dataformat", "persistence/ident", "persistence/postgres", "persistence/tail",
+		},
+		"persistence/pgjournal/pgtest": {},
+		"persistence/postgres":         {},
+		"persistence/retry":            {},
+		"persistence/rfc3339":          {},
+		"persistence/tail":             {"persistence", "persistence/ident"},
 
-		"authorizer":           {"authorizer/hold", "persistence/ident", "persistence/money", "persistence/pebblegate"},
+		"authorizer": {
+			"authorizer/hold", "persistence/dataformat", "persistence/ident", "persistence/money", "persistence/pebblegate",
+		},
 		"authorizer/front":     {"authorizer/forwarded"},
 		"authorizer/forwarded": {},
 		"authorizer/hold":      {"persistence/ident", "persistence/money"},
@@ -59,7 +67,7 @@ var (
 			"authorizer/front", "authorizer/forwarded", "authorizer/hold", "persistence/ident", "persistence/money",
 			"persistence/rfc3339",
 		},
-		"authorizer/wal": {"persistence/pebblegate"},
+		"authorizer/wal": {"persistence/dataformat", "persistence/pebblegate"},
 
 		"actors": {
 			"actors/balance", "actors/decision", "actors/fault", "authorizer", "authorizer/hold",
@@ -147,7 +155,7 @@ var (
 		"cmd/purser/apiclient": {"authorizer/hold", "cmd/purser/adminport", "persistence/retry"},
 		"cmd/purser/buildinfo": {},
 		"cmd/purser/datadir": {
-			"authorizer", "persistence", "persistence/ident", "persistence/pebblegate",
+			"authorizer", "persistence", "persistence/dataformat", "persistence/ident", "persistence/pebblegate",
 			"persistence/pebblejournal", "persistence/pgjournal", "persistence/postgres",
 		},
 		"cmd/purser/demo": {
@@ -169,7 +177,7 @@ var (
 			"actors", "actors/audit", "actors/balance", "actors/decision", "actors/fault", "actors/partner",
 			"actors/partner/sandbox", "actors/processes", "actors/reports", "authorizer", "authorizer/hold",
 			"cmd/purser/adminport", "cmd/purser/buildinfo", "cmd/purser/datadir", "cmd/purser/settings",
-			"persistence", "persistence/archive", "persistence/book", "persistence/ident",
+			"persistence", "persistence/archive", "persistence/book", "persistence/dataformat", "persistence/ident",
 			"persistence/kafka", "persistence/money", "persistence/pebblegate", "persistence/pebblejournal",
 			"persistence/pgjournal",
 		},

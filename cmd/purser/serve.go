@@ -22,6 +22,7 @@ import (
 	"purser/actors/seal"
 	"purser/authorizer"
 	"purser/authorizer/front"
+	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 	"purser/cmd/purser/tuning"
@@ -54,6 +55,7 @@ const (
 func (s *serveCommand) Run(out io.Writer) error {
 	config, err := s.Config()
 	log := settings.NewLogger(os.Stderr, config)
+	log.Info("starting", "version", buildinfo.Version, "revision", buildinfo.Revision())
 	if warned := warnUnknownSettings(log, os.Environ()); warned != nil {
 		return warned
 	}

@@ -167,8 +167,8 @@ func (m *daemon) startAdmin(context.Context) (err error) {
 	if err := errors.Join(m.registerGauges(), registerEdge(m.registry, m.edge, m.bodies)); err != nil {
 		return err
 	}
-	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Registry: m.registry, Logger: m.log,
-		Edge: front.Options{Connections: adminConnections}, Names: m.config.AdminHosts,
+	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Build: buildinfo.Build(),
+		Registry: m.registry, Logger: m.log, Edge: front.Options{Connections: adminConnections}, Names: m.config.AdminHosts,
 		Operator: m.operatorPages(), Commands: m.operatorCommands()})
 	if err == nil {
 		m.edge.addPort(portAdmin, adminConnections, admin.Counts)
@@ -233,7 +233,7 @@ func (m *daemon) admitOperators(context.Context) error {
 	m.stores.opened()
 	m.cleanup.push(m.stores.close)
 	m.log.Info("ready", "http", m.listeners.http.Addr().String(), "authorizer", m.listeners.authorizer.Addr().String(),
-		"admin", m.listeners.admin.Addr().String(), "data", m.config.DataDir, "version", buildinfo.Version)
+		"admin", m.listeners.admin.Addr().String(), "data", m.config.DataDir)
 	return nil
 }
 

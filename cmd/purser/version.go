@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -27,12 +26,8 @@ func (showVersion) BeforeReset(app *kong.Kong) error {
 	return nil
 }
 
-// Run prints the version in one line. It fails only when the output does.
+// Run prints the version, the commit and the version of Go in one line. It fails only when the output does.
 func (*versionCommand) Run(out io.Writer) error {
-	words := []string{"purser", buildinfo.Version}
-	if r := buildinfo.Revision(); r != "" {
-		words = append(words, r)
-	}
-	_, err := fmt.Fprintln(out, strings.Join(append(words, runtime.Version()), " "))
+	_, err := fmt.Fprintln(out, "purser", buildinfo.Build(), runtime.Version())
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 
 	"purser/persistence"
+	"purser/persistence/dataformat"
 )
 
 // Reader reads one archive, once.
@@ -32,8 +33,14 @@ func NewReader(r io.Reader) (*Reader, error) {
 	if err := a.readFull(header); err != nil {
 		return nil, err
 	}
-	if !bytes.HasPrefix(header, []byte(magic)) {
+	digit := header[len(magic)-1]
+	if !bytes.HasPrefix(header, []byte(magic[:len(magic)-1])) || digit < '0' || digit > '9' {
 		return nil, fmt.Errorf("%w: it begins with %q", ErrForm, header[:len(magic)])
+	}
+	err := dataformat.Require("its format", int64(digit-'0'), int64(magic[len(magic)-1]-'0'),
+		"read it with the program that wrote it")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrForm, err)
 	}
 	if binary.BigEndian.Uint32(header[headerBytes:]) != crc32.Checksum(header[:headerBytes], castagnoliTable()) {
 		return nil, fmt.Errorf("%w: the header's checksum differs", ErrDamaged)

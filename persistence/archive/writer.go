@@ -16,15 +16,15 @@ import (
 var (
 	// ErrDamaged: the archive is altered, out of order or truncated.
 	ErrDamaged = errors.New("damaged journal archive")
-	// ErrForm: the file is not an archive, or its form is newer than this package.
-	ErrForm = errors.New("not a journal archive of this form")
+	// ErrForm: the file is not an archive, or one of another format.
+	ErrForm = errors.New("not a journal archive of this format")
 )
 
 // Sizes in bytes.
 const (
 	blockBytes  = 256 << 10                                    // a block of this size is flushed
 	MaxBlock    = blockBytes + persistence.MaxPayload + 16<<10 // plus one part
-	magic       = "PURSERJ1"
+	magic       = "PURSERJ1"                                   // the digit is the format
 	headerBytes = len(magic) + 16 + 16
 	frameBytes  = 1 + 4 + 4
 )

@@ -362,7 +362,9 @@ func TestAnotherDeploymentsJournalIsRefused(t *testing.T) {
 func TestANewerProgramsBookIsRefused(t *testing.T) {
 	url := databases.Database(t)
 	query(t, url, `INSERT INTO book.version (version_id, is_applied) VALUES (999, true)`)
-	require.ErrorIs(t, open(t, url, journal).Prepare(t.Context()), book.ErrForeign)
+	err := open(t, url, journal).Prepare(t.Context())
+	require.ErrorIs(t, err, book.ErrForeign)
+	require.ErrorContains(t, err, "run the newer program")
 }
 
 func TestOpenNeedsNoServer(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"purser/persistence/dataformat"
 	"purser/persistence/ident"
 	"purser/persistence/postgres"
 )
@@ -118,7 +119,7 @@ func migrateSchema(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	}
 	found, known, err := p.GetVersions(ctx)
 	if err == nil && found > known {
-		err = fmt.Errorf("%w: the schema is at %d, this program knows %d", ErrForeign, found, known)
+		err = fmt.Errorf("%w: %w", ErrForeign, dataformat.Require("its schema", found, known, ""))
 	}
 	return err
 }

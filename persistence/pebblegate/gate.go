@@ -63,8 +63,8 @@ const (
 // and the compaction scheduler of the options, and bounds of the top level where they are unset.
 // Writers of tables pause. All other options are the caller's.
 //
-// A store with damaged files is refused with ErrDamaged, and one whose disk is too full with
-// ErrNoRoom. Other failures are those of Pebble and the disk, such as a store that another process
+// A store with damaged files is refused with ErrDamaged, one of a newer format with
+// *dataformat.Other, and one whose disk is too full with ErrNoRoom. Other failures are those of Pebble and the disk, such as a store that another process
 // has open. The store gets the format Format. The authorizer, the embedded journal and the sandbox
 // call Open.
 func Open(dir string, o *pebble.Options) (*pebble.DB, error) {

@@ -13,6 +13,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 	"github.com/cockroachdb/pebble/v2/wal"
+
+	"purser/persistence/dataformat"
 )
 
 // guarded is the file system of one store. It keeps the integrity file in step with the manifests
@@ -29,11 +31,14 @@ type guarded struct {
 }
 
 // guardStore verifies the files of a store before Pebble opens it, and returns the file system for
-// Pebble. It fails with ErrDamaged, with ErrDBDoesNotExist for an absent store that must exist, and
-// with the disk's error.
+// Pebble. It fails with ErrDamaged, with ErrDBDoesNotExist for an absent store that must exist,
+// with *dataformat.Other for a newer store, and with the disk's error.
 func guardStore(fs vfs.FS, dir string, mustExist bool) (*guarded, error) {
 	g := &guarded{FS: fs, dir: dir, state: newIntegrity(fs, dir), notes: newSyncedLogs(fs, dir),
 		writers: map[uint64]*logWriter{}}
+	if err := requireFormat(fs, dir); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
 	manifest, err := atomicfs.ReadMarker(fs, dir, "manifest")
 	if err != nil && !isNotExist(err) {
 		return nil, fmt.Errorf("open store: %w", err)
@@ -52,6 +57,26 @@ func guardStore(fs vfs.FS, dir string, mustExist bool) (*guarded, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	return g, nil
+}
+
+// requireFormat refuses a store whose format is newer than Format, before its files look damaged.
+// Pebble brings an older one up to date. It fails with *dataformat.Other and the disk's error.
+func requireFormat(fs vfs.FS, dir string) error {
+	marker, err := atomicfs.ReadMarker(fs, dir, "format-version")
+	if isNotExist(err) || err == nil && marker == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	found, err := strconv.ParseInt(marker, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: %s: its format is %q", ErrDamaged, dir, marker)
+	}
+	if found <= int64(Format) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", dir, dataformat.Require("its format of tables", found, int64(Format), ""))
 }
 
 // verifyFiles checks manifest and logs by the integrity file; known says whether there is one. A

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"purser/persistence"
+	"purser/persistence/dataformat"
 	"purser/persistence/ident"
 	"purser/persistence/tail"
 )
@@ -92,12 +93,12 @@ func (j *Journal) identify(o Options) error {
 		return j.stamp(o)
 	}
 	m, err := decodeMeta(value)
+	if err == nil {
+		err = dataformat.Require("its format", int64(m.format), format, "start with an empty directory")
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrForeign, err)
-	case m.format != format:
-		return fmt.Errorf("%w: its format is %d, this program reads %d: start with an empty directory",
-			ErrForeign, m.format, format)
 	case m.slots != ident.Slots || m.shards != ident.Shards:
 		return fmt.Errorf("%w: it has %d slots in %d shards, this program %d in %d",
 			ErrForeign, m.slots, m.shards, ident.Slots, ident.Shards)

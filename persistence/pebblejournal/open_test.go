@@ -80,7 +80,7 @@ func TestOpenRefusesOtherStores(t *testing.T) {
 		"no stamp": {[]byte("x"), []byte("y")},
 		"an earlier format: its format is 2, this program reads 3: start with an empty directory": {[]byte("m"),
 			stamp(2, 16, 1)},
-		"a later format: its format is 4, this program reads 3": {[]byte("m"), stamp(4, 16, 1)},
+		"a later format: its format is 4, this program reads 3: run the newer program": {[]byte("m"), stamp(4, 16, 1)},
 		"another layout": {[]byte("m"), stamp(3, 16, 2)},
 		"a torn stamp":   {[]byte("m"), stamp(3, 16, 1)[:20]},
 	} {

@@ -22,9 +22,6 @@ import (
 // format identifies the meaning of the tables. Open refuses a store with another number.
 const format = 2
 
-// anotherBuild ends the error about the tables of another build.
-const anotherBuild = "start with an empty database"
-
 var _ persistence.Journal = (*Journal)(nil)
 
 // Journal is a persistence.Journal over a Postgres database. Open makes it, Close ends it. All

@@ -30,13 +30,18 @@ func TestOpenRefuses(t *testing.T) {
 		sql  string
 		o    pgjournal.Options
 		want error
+		says string
 	}{
-		"another deployment": {`SELECT 1`, other, pgjournal.ErrForeign},
-		"another format":     {`UPDATE journal_store SET format = 1`, unsafe, pgjournal.ErrForeign},
-		"other shards":       {`UPDATE journal_store SET shards = 32`, unsafe, pgjournal.ErrForeign},
-		"nothing there":      {`DROP TABLE journal_version`, unsafe, pgjournal.ErrNoStore},
-		"an old schema":      {`DELETE FROM journal_version`, unsafe, pgjournal.ErrNoStore},
-		"a newer schema":     {`UPDATE journal_version SET version_id = 999`, unsafe, pgjournal.ErrForeign},
+		"another deployment": {`SELECT 1`, other, pgjournal.ErrForeign, ""},
+		"an older format": {`UPDATE journal_store SET format = 1`, unsafe, pgjournal.ErrForeign,
+			"its format is 1, this program reads 2: start with an empty database"},
+		"a newer format": {`UPDATE journal_store SET format = 3`, unsafe, pgjournal.ErrForeign,
+			"its format is 3, this program reads 2: run the newer program"},
+		"other shards":  {`UPDATE journal_store SET shards = 32`, unsafe, pgjournal.ErrForeign, ""},
+		"nothing there": {`DROP TABLE journal_version`, unsafe, pgjournal.ErrNoStore, ""},
+		"an old schema": {`DELETE FROM journal_version`, unsafe, pgjournal.ErrNoStore, "a start migrates it"},
+		"a newer schema": {`UPDATE journal_version SET version_id = 999`, unsafe, pgjournal.ErrForeign,
+			"its schema is 999, this program reads "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := fastOptions(databases.Database(t))
@@ -48,6 +53,7 @@ func TestOpenRefuses(t *testing.T) {
 			c.o.URL = o.URL
 			_, err := pgjournal.Open(t.Context(), c.o)
 			require.ErrorIs(t, err, c.want)
+			require.ErrorContains(t, err, c.says)
 		})
 	}
 }

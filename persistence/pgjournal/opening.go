@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"purser/persistence"
+	"purser/persistence/dataformat"
 	"purser/persistence/ident"
 	"purser/persistence/postgres"
 )
@@ -51,11 +52,13 @@ func (j *opening) verifyIdentity(ctx context.Context) error {
 			found, slots, shards, err = j.readStamp(ctx)
 		}
 	}
+	if err != nil {
+		return err
+	}
+	err = dataformat.Require("its format", int64(found), format, "start with an empty database")
 	switch {
 	case err != nil:
-		return err
-	case found != format:
-		return fmt.Errorf("%w: its format is %d, this program reads %d: %s", ErrForeign, found, format, anotherBuild)
+		return fmt.Errorf("%w: %w", ErrForeign, err)
 	case slots != ident.Slots || shards != ident.Shards:
 		return fmt.Errorf("%w: it has %d slots in %d shards, this program %d in %d",
 			ErrForeign, slots, shards, ident.Slots, ident.Shards)
@@ -81,10 +84,13 @@ func (j *opening) checkSchema(ctx context.Context) error {
 		return fmt.Errorf("%w in this database: it was not migrated", ErrNoStore)
 	case err != nil:
 		return err
+	}
+	err = dataformat.Require("its schema", found, want, "`purser migrate` or a start migrates it")
+	switch {
 	case found < want:
-		return fmt.Errorf("%w of this program: the schema is at %d, migrate it to %d", ErrNoStore, found, want)
+		return fmt.Errorf("%w of this program: %w", ErrNoStore, err)
 	case found > want:
-		return fmt.Errorf("%w: its schema is at %d, this program reads %d: %s", ErrForeign, found, want, anotherBuild)
+		return fmt.Errorf("%w: %w", ErrForeign, err)
 	}
 	return nil
 }

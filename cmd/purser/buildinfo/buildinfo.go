@@ -10,19 +10,20 @@ var Version = "0.1.0"
 // when the tree had changes or new files.
 var Stamped string
 
-// Revision returns the commit that was built, "" when the build does not know it.
+// Revision returns the commit that was built, "unknown" when the build does not know it.
 func Revision() string {
 	if Stamped != "" {
 		return Stamped
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
 		}
 	}
-	return ""
+	return "unknown"
 }
+
+// Build returns the version and the revision, with a space between them.
+func Build() string { return Version + " " + Revision() }

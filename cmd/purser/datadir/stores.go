@@ -11,6 +11,7 @@ import (
 
 	"purser/authorizer"
 	"purser/persistence"
+	"purser/persistence/dataformat"
 	"purser/persistence/ident"
 	"purser/persistence/pebblejournal"
 	"purser/persistence/pgjournal"
@@ -98,10 +99,13 @@ func (s Stores) openDatabase(ctx context.Context, use JournalOptions) (persisten
 		Fatal:      use.Fatal,
 		Slack:      int(s.Slack),
 	})
+	_, other := errors.AsType[*dataformat.Other](err)
 	switch {
+	case other:
+		return nil, fmt.Errorf("the database of DATABASE_URL: %w", err)
 	case errors.Is(err, pgjournal.ErrForeign):
 		return nil, fmt.Errorf(
-			"the database of DATABASE_URL is not that of %s, or another build's: name the right one (%w)",
+			"the database of DATABASE_URL is not that of %s: name the right one (%w)",
 			s.DataDir,
 			err,
 		)

@@ -202,7 +202,7 @@ func fillBackup(ctx context.Context, s OpenStores, dir string, now time.Time) (m
 	if err != nil {
 		return m, err
 	}
-	m = Manifest{At: now.UTC(), Version: buildinfo.Version, Counts: sum.Counts,
+	m = Manifest{At: now.UTC(), Version: buildinfo.Build(), Counts: sum.Counts,
 		Deployment: hex.EncodeToString(identity.Deployment[:]), Store: hex.EncodeToString(identity.Store[:])}
 	if m.Files, err = SumFiles(dir); err != nil {
 		return m, err

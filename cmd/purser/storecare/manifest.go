@@ -24,9 +24,12 @@ const (
 	ManifestFile = "BACKUP"
 	ArchiveFile  = "journal.archive"
 
-	manifestForm = "purser-backup 2"
-	maxManifest  = 64 << 20
+	maxManifest = 64 << 20
 )
+
+// manifestForm is the format of a backup.
+var manifestForm = datadir.Form{Name: "purser-backup", Number: 2,
+	Older: "restore it with the program that made it"}
 
 // ErrDamaged reports that a backup differs from its manifest. Nothing was changed.
 var ErrDamaged = errors.New("the backup cannot be restored, and nothing was changed")

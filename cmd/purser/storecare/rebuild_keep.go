@@ -15,6 +15,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/cmd/purser/datadir"
 	"purser/persistence"
+	"purser/persistence/dataformat"
 	"purser/persistence/ident"
 )
 
@@ -50,8 +51,8 @@ func (r *RebuildCmd) engineOptions(dir string, journal persistence.Journal, fail
 
 // readOldLog counts the decisions that the old log has and the journal lacks, names the first of
 // them, and finds whether the log reaches the journal. An old store that cannot be opened is not an
-// error but in the result. It fails with an error of the journal, or of a store that opens and
-// cannot be read.
+// error but in the result, unless a newer program wrote it. It fails with an error of the journal,
+// or of a store that opens and cannot be read.
 func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal) (l oldLog, err error) {
 	if l.told, err = actors.RelayedInJournal(ctx, journal); err != nil {
 		return l, err
@@ -65,6 +66,9 @@ func (r *RebuildCmd) readOldLog(ctx context.Context, journal persistence.Journal
 	}
 	var failed error
 	engine, err := authorizer.Open(r.engineOptions(l.dir, journal, &failed))
+	if other, is := errors.AsType[*dataformat.Other](err); is && other.IsNewer() {
+		return l, err
+	}
 	if err != nil {
 		l.unread = err
 		return l, nil

@@ -22,6 +22,7 @@ import (
 	"purser/cmd/purser/settings"
 	"purser/persistence"
 	"purser/persistence/archive"
+	"purser/persistence/dataformat"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
 	"purser/persistence/pebblegate"
@@ -93,7 +94,9 @@ type Restoration struct {
 	stricter authorizer.Stricter
 }
 
-const planForm = "purser-restore 1"
+// planForm is the format of the plan.
+var planForm = datadir.Form{Name: "purser-restore", Number: 1,
+	Older: "finish it with the program that began it"}
 
 // RestorePlan is stored in the restoration's directory, in a file that datadir.WriteChecksummed
 // writes.
@@ -120,6 +123,9 @@ func (s *Restoration) ReadPlan() (RestorePlan, error) {
 	var begun RestorePlan
 	if err == nil {
 		err = json.Unmarshal(text, &begun)
+	}
+	if _, other := errors.AsType[*dataformat.Other](err); other {
+		return plan, fmt.Errorf("a restore into %s was begun and not finished: %w", s.DataDir, err)
 	}
 	if err != nil {
 		return plan, fmt.Errorf("%s is damaged: %w; remove %s, and begin with an empty database if there is one",
@@ -213,7 +219,10 @@ func (s *Restoration) BuildAuthorizer() error {
 		return err
 	}
 	err = authorizer.FollowAnew(s.authorizerOptions(dir), s.From.told)
+	_, other := errors.AsType[*dataformat.Other](err)
 	switch {
+	case other:
+		return fmt.Errorf("the authorizer cannot be restored: %w", err)
 	case errors.Is(err, authorizer.ErrForeign):
 		return fmt.Errorf("the authorizer is not of the backup's deployment: %w", err)
 	case errors.Is(err, authorizer.ErrHole):
