@@ -97,6 +97,14 @@ func (c *call) slot() (ident.Slot, error) {
 	return slot, nil
 }
 
+// routeValue is the key of the route in the values of a request, for the log of a panic.
+type routeValue struct{}
+
+// acceptOf returns the values of all Accept headers.
+func acceptOf(h *fasthttp.RequestHeader) string {
+	return string(bytes.Join(h.PeekAll("Accept"), []byte(",")))
+}
+
 // newCall copies the head of a request. Nothing in the call aliases the RequestCtx. readBody adds
 // the body, startTimer the context. A header that is given twice reads as "" and is refused later.
 // Every route and hosted page begins with it.
@@ -116,13 +124,14 @@ func newCall(ctx *fasthttp.RequestCtx, r *route, now time.Time) *call {
 		authorization: only("Authorization"), cookie: onlyCookie(h), idempotencyKey: only("Idempotency-Key"),
 		workspaceID: read("X-Workspace-Id"), origin: read("Origin"), fetchSite: read("Sec-Fetch-Site"),
 		host:        string(h.Host()),
-		contentType: read("Content-Type"), accept: string(bytes.Join(h.PeekAll("Accept"), []byte(","))),
+		contentType: read("Content-Type"), accept: acceptOf(h),
 		signature: only("partner-signature"), hasAuthorization: len(h.PeekAll("Authorization")) > 0,
 		hasIdempotencyKey: len(h.PeekAll("Idempotency-Key")) > 0,
 	}
 	if r.rpc {
 		c.header.rpc = mcp.Head{Version: read("MCP-Protocol-Version"), Method: read("Mcp-Method"), Name: read("Mcp-Name")}
 	}
+	ctx.SetUserValue(routeValue{}, r)
 	ctx.VisitUserValues(func(name []byte, value any) {
 		if text, ok := value.(string); ok {
 			c.params[string(name)] = strings.Clone(text)

@@ -21,9 +21,12 @@ import (
 	"purser/persistence/ident"
 )
 
-// pageRow stands for every page of the dashboard in the checks of a request, the log and the
-// metrics.
+// pageRow stands for every page of the dashboard in the checks of a request, and in the log and the
+// metrics where the request is no form.
 var pageRow = route{method: "GET", path: dashboard.Root, auth: authNone, signsIn: true, maxBody: maxBody}
+
+// formRow stands for every form of the dashboard in the log and the metrics.
+var formRow = route{method: "POST", path: dashboard.Root}
 
 // pageHandlers serve the pages of the dashboard, which run operations of the table of routes.
 type pageHandlers struct {
@@ -50,13 +53,13 @@ func (h *pageHandlers) addRoutes(table []route) {
 // mountPages mounts the pages and their files, these with the checks of a hosted page. They are
 // HTML, outside the described interface.
 func (h *pageHandlers) mountPages(r *router.Router,
-	hosted func(func(*fasthttp.RequestCtx, *call) error) fasthttp.RequestHandler) {
+	hosted func(r *router.Router, method, path string, handle pageHandler)) {
 	for _, method := range []string{fasthttp.MethodGet, fasthttp.MethodPost} {
 		mountRoute(r, method, dashboard.Root, h.servePage)
 		mountRoute(r, method, dashboard.Root+"/{path:*}", h.servePage)
 	}
-	mountRoute(r, fasthttp.MethodGet, dashboard.FilesPath+"{name}", hosted(h.showFile))
-	mountRoute(r, fasthttp.MethodGet, dashboard.Root+"/{workspace}/live", hosted(h.streamChanges))
+	hosted(r, fasthttp.MethodGet, dashboard.FilesPath+"{name}", h.showFile)
+	hosted(r, fasthttp.MethodGet, dashboard.Root+"/{workspace}/live", h.streamChanges)
 }
 
 // showFile serves a style sheet or script of the dashboard by its versioned name, which browsers
@@ -83,7 +86,11 @@ func (h *pageHandlers) servePage(ctx *fasthttp.RequestCtx) {
 	if location != "" {
 		ctx.Response.Header.Set("Location", location)
 	}
-	h.recordRequest(id, &pageRow, a, h.actors.Clock().Sub(start))
+	row := &pageRow
+	if ctx.IsPost() {
+		row = &formRow
+	}
+	h.recordRequest(id, row, a, h.actors.Clock().Sub(start))
 }
 
 // refusalPage turns an error before or behind a page into a page. Where none can be drawn it is

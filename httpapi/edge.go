@@ -144,11 +144,12 @@ func (e *edge) writeAnswer(ctx *fasthttp.RequestCtx, a answer) {
 	ctx.Response.SetBodyRaw(a.body)
 }
 
-// writeRefusal writes, counts and logs the error response of a request that reached no route.
-func (e *edge) writeRefusal(ctx *fasthttp.RequestCtx, err error) {
+// writeRefusal writes, counts and logs the error response of a request that got no answer of its
+// route.
+func (e *edge) writeRefusal(ctx *fasthttp.RequestCtx, r *route, err error) {
 	id := e.assignRequestID(ctx)
 	a := e.refusalOf(id, fasthttp.MethodGet, err)
 	countRefusal(ctx, a)
 	e.writeAnswer(ctx, a)
-	e.recordRequest(id, &route{method: "-", path: "-"}, a, 0)
+	e.recordRequest(id, r, a, 0)
 }

@@ -13,12 +13,14 @@ import (
 
 	"purser/actors/fault"
 	"purser/authorizer/front"
+	"purser/httpapi/web"
 )
 
-// Front answers every request of a listener with 503 unavailable until Open gives it the server. It
+// Front answers every request of a listener with 503 unavailable, a page to a browser, until Open gives it the server. It
 // lets a client of a server that still waits for the journal learn at once that nothing changed.
 type Front struct {
 	httpServer *httpServer
+	site       *web.Site
 	server     atomic.Pointer[Server]
 }
 
@@ -29,7 +31,11 @@ func NewFront(baseURL string, edge front.Options, log *slog.Logger) *Front {
 	if edge.Bodies == nil {
 		edge.Bodies = front.NewBudget(front.DefaultBudget)
 	}
-	f := &Front{}
+	site, err := web.New(hostedFiles)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	f := &Front{site: site}
 	f.httpServer = newHTTPServer(f.handleRequest, f.refuseMalformed, log, edge)
 	if strings.HasPrefix(baseURL, "https:") {
 		f.httpServer.requireHTTPS()
@@ -69,6 +75,9 @@ func (f *Front) handleRequest(ctx *fasthttp.RequestCtx) {
 	}
 	respondFault(ctx, fault.New(fault.Unavailable, "The server is starting; nothing changed."))
 	ctx.Response.Header.Set("Retry-After", strconv.Itoa(int(unavailableRetry/time.Second)))
+	if prefersHTML(acceptOf(&ctx.Request.Header)) {
+		_ = writeSitePage(ctx, f.site, web.Page{Step: web.Broken}) // else the JSON stays
+	}
 }
 
 func (f *Front) refuseMalformed(ctx *fasthttp.RequestCtx, err error) {

@@ -45,12 +45,12 @@ func newLibrary() (*guides.Library, error) {
 
 // mountGuides mounts the guides. They are HTML, outside the described interface.
 func (h *checkoutHandlers) mountGuides(r *router.Router) {
-	mountRoute(r, fasthttp.MethodGet, "/docs", h.hostedHandler(h.showGuides))
-	mountRoute(r, fasthttp.MethodGet, "/docs/search", h.hostedHandler(h.searchGuides))
-	mountRoute(r, fasthttp.MethodGet, "/docs/{guide}", h.hostedHandler(h.showGuide))
-	mountRoute(r, fasthttp.MethodGet, "/docs/api", h.hostedHandler(h.showReference))
-	mountRoute(r, fasthttp.MethodGet, "/docs/api/network.json", h.hostedHandler(h.showNetworkDescription))
-	mountRoute(r, fasthttp.MethodGet, "/docs/api/{group}", h.hostedHandler(h.showReferenceGroup))
+	h.mountPage(r, fasthttp.MethodGet, "/docs", h.showGuides)
+	h.mountPage(r, fasthttp.MethodGet, "/docs/search", h.searchGuides)
+	h.mountPage(r, fasthttp.MethodGet, "/docs/{guide}", h.showGuide)
+	h.mountPage(r, fasthttp.MethodGet, "/docs/api", h.showReference)
+	h.mountPage(r, fasthttp.MethodGet, "/docs/api/network.json", h.showNetworkDescription)
+	h.mountPage(r, fasthttp.MethodGet, "/docs/api/{group}", h.showReferenceGroup)
 }
 
 func (h *checkoutHandlers) showGuides(ctx *fasthttp.RequestCtx, _ *call) error {

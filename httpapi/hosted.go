@@ -17,6 +17,7 @@ import (
 	"purser/actors/partner/chain"
 	"purser/actors/query"
 	"purser/authorizer/front"
+	"purser/httpapi/dashboard"
 	"purser/httpapi/web"
 	"purser/persistence/ident"
 	"purser/persistence/money"
@@ -31,19 +32,29 @@ const hostedFiles = "/checkout/files/"
 // mountHosted mounts the hosted pages of a checkout link. They are HTML, outside the described
 // interface, and show the data of a session's public routes.
 func (h *checkoutHandlers) mountHosted(r *router.Router) {
-	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}", h.hostedHandler(h.showHosted))
-	mountRoute(r, fasthttp.MethodPost, "/checkout/{id}/select", h.hostedHandler(h.selectHosted))
-	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/events", h.hostedHandler(h.streamHosted))
-	mountRoute(r, fasthttp.MethodGet, "/checkout/{id}/receipt", h.hostedHandler(h.showReceipt))
+	h.mountPage(r, fasthttp.MethodGet, "/checkout/{id}", h.showHosted)
+	h.mountPage(r, fasthttp.MethodPost, "/checkout/{id}/select", h.selectHosted)
+	h.mountPage(r, fasthttp.MethodGet, "/checkout/{id}/events", h.streamHosted)
+	h.mountPage(r, fasthttp.MethodGet, "/checkout/{id}/receipt", h.showReceipt)
 	h.mountGuides(r)
-	mountRoute(r, fasthttp.MethodGet, web.FaviconPath, h.hostedHandler(h.showFavicon))
-	mountRoute(r, fasthttp.MethodGet, hostedFiles+"{name}", h.hostedHandler(h.hostedFile))
+	h.mountPage(r, fasthttp.MethodGet, "/login", redirectToSignIn)
+	h.mountPage(r, fasthttp.MethodGet, web.FaviconPath, h.showFavicon)
+	h.mountPage(r, fasthttp.MethodGet, hostedFiles+"{name}", h.hostedFile)
+}
+
+// pageHandler handles a request for a page outside the described interface.
+type pageHandler func(*fasthttp.RequestCtx, *call) error
+
+// mountPage mounts a page's handler with the checks of hostedHandler.
+func (h *checkoutHandlers) mountPage(r *router.Router, method, path string, handle pageHandler) {
+	mountRoute(r, method, path, h.hostedHandler(method, path, handle))
 }
 
 // hostedHandler returns a handler that runs the checks of every request before a page's handler. An
-// error becomes a refusal, which showRefusal renders as a page.
-func (h *checkoutHandlers) hostedHandler(handle func(*fasthttp.RequestCtx, *call) error) fasthttp.RequestHandler {
-	row := &route{method: "GET", path: "/checkout", auth: authNone, maxBody: maxForm}
+// error becomes a refusal, which showRefusal renders as a page. The log and the metrics name the
+// refusal by method and path.
+func (h *checkoutHandlers) hostedHandler(method, path string, handle pageHandler) fasthttp.RequestHandler {
+	row := &route{method: method, path: path, auth: authNone, maxBody: maxForm}
 	return func(ctx *fasthttp.RequestCtx) {
 		c := newCall(ctx, row, h.actors.Clock())
 		err := checkFraming(ctx)
@@ -60,8 +71,8 @@ func (h *checkoutHandlers) hostedHandler(handle func(*fasthttp.RequestCtx, *call
 			err = handle(ctx, c)
 		}
 		if err != nil {
-			h.writeRefusal(ctx, err)
-			h.showRefusal(ctx)
+			h.writeRefusal(ctx, row, err)
+			h.showRefusal(ctx, web.Missing)
 		}
 	}
 }
@@ -77,28 +88,43 @@ func protectPage(h *fasthttp.ResponseHeader) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// showRefusal replaces the JSON of a 404, a 429 or a server error by a page for the customer. The
-// status and the headers stay. Browsers cause no other refusals.
-func (h *checkoutHandlers) showRefusal(ctx *fasthttp.RequestCtx) {
+// redirectToSignIn leads a person to the sign-in of the dashboard.
+func redirectToSignIn(ctx *fasthttp.RequestCtx, _ *call) error {
+	ctx.SetStatusCode(fasthttp.StatusSeeOther)
+	ctx.Response.Header.Set("Location", dashboard.SignInPath)
+	return nil
+}
+
+// showRefusal replaces the JSON of a 404, a 405, a 429 or a server error by a page. missing is the
+// step of the page of a 404 and a 405. The status and the headers stay. Browsers cause no other
+// refusals.
+func (h *checkoutHandlers) showRefusal(ctx *fasthttp.RequestCtx, missing web.Step) {
 	page := web.Page{Step: web.Broken, RequestID: h.assignRequestID(ctx)}
 	switch status := ctx.Response.StatusCode(); {
 	case status == fasthttp.StatusTooManyRequests:
 		page.Step = web.Busy
 		// 0 when the header is absent.
 		page.RetryAfter, _ = strconv.Atoi(string(ctx.Response.Header.Peek("Retry-After")))
-	case status == fasthttp.StatusNotFound:
-		page.Step = web.Missing
+	case status == fasthttp.StatusNotFound, status == fasthttp.StatusMethodNotAllowed:
+		page.Step = missing
 	case status < fasthttp.StatusInternalServerError:
 		return
 	}
-	var body bytes.Buffer
-	if err := h.site.Write(&body, page); err != nil {
+	if err := writeSitePage(ctx, h.site, page); err != nil {
 		h.log.Error("a refusal is shown as JSON", "request", page.RequestID, "err", err)
-		return
+	}
+}
+
+// writeSitePage replaces the body of an answer by a page. It fails only when the template does.
+func writeSitePage(ctx *fasthttp.RequestCtx, site *web.Site, page web.Page) error {
+	var body bytes.Buffer
+	if err := site.Write(&body, page); err != nil {
+		return err
 	}
 	protectPage(&ctx.Response.Header)
 	ctx.Response.Header.SetContentType("text/html; charset=utf-8")
 	ctx.Response.SetBody(body.Bytes())
+	return nil
 }
 
 // hostedFile handles the scripts and styles of the hosted pages by their versioned names, which

@@ -46,8 +46,11 @@ func (w *world) judgeAnswers(s *Server) {
 			return // without an operation; the ErrorHandler below has judged the body
 		}
 		if path := string(ctx.URI().PathOriginal()); strings.HasPrefix(path, "/checkout/") || path == web.FaviconPath ||
-			path == "/docs" || strings.HasPrefix(path, "/docs/") || strings.HasPrefix(path, dashboard.Root) {
+			path == "/docs" || path == "/login" || strings.HasPrefix(path, "/docs/") || strings.HasPrefix(path, dashboard.Root) {
 			return // HTML, or a stream
+		}
+		if ctx.Response.StatusCode() >= fasthttp.StatusBadRequest && prefersHTML(acceptOf(&ctx.Request.Header)) {
+			return // a page to a browser
 		}
 		method := string(ctx.Method())
 		if method == fasthttp.MethodHead {

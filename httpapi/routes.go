@@ -141,8 +141,9 @@ func (s *Server) newRouter(table []route) fasthttp.RequestHandler {
 		mountRoute(r, row.method, row.path, func(ctx *fasthttp.RequestCtx) { s.serveRoute(ctx, row) })
 	}
 	s.checkouts.mountHosted(r)
-	s.pages.mountPages(r, s.checkouts.hostedHandler)
-	literal, dropSlash := literalPaths(table), s.checkouts.hostedHandler(redirectWithoutSlash)
+	s.pages.mountPages(r, s.checkouts.mountPage)
+	literal := literalPaths(table)
+	dropSlash := s.checkouts.hostedHandler(fasthttp.MethodGet, noPath, redirectWithoutSlash)
 	return func(ctx *fasthttp.RequestCtx) {
 		path := ctx.URI().PathOriginal()
 		if string(path) == "*" || bytes.Contains(path, []byte("//")) {

@@ -337,6 +337,9 @@ func (s *Server) serveRoute(ctx *fasthttp.RequestCtx, r *route) {
 		}
 	}
 	s.writeAnswer(ctx, a)
+	if err != nil && r.path == entryPath && prefersHTML(c.header.accept) {
+		s.checkouts.showRefusal(ctx, web.Nowhere)
+	}
 	s.recordRequest(id, r, a, s.actors.Clock().Sub(start))
 	s.requests.add(c, a)
 }
@@ -468,20 +471,38 @@ func (s *Server) refuseUnrouted(ctx *fasthttp.RequestCtx, f *fault.Error) {
 	} else if limited := s.limits.countAddress(peerOf(front.ClientOf(ctx))); limited != nil {
 		err = limited
 	}
-	s.writeRefusal(ctx, err)
+	s.refuseVisitor(ctx, &unrouted, err)
+}
+
+// noPath is the path in the log and the metrics of a request that reached no route.
+const noPath = "-"
+
+// unrouted stands for all requests that reached no route.
+var unrouted = route{method: "-", path: noPath}
+
+// refuseVisitor writes a refusal: a page to a browser, JSON to a program.
+func (s *Server) refuseVisitor(ctx *fasthttp.RequestCtx, r *route, err error) {
+	s.writeRefusal(ctx, r, err)
+	if prefersHTML(acceptOf(&ctx.Request.Header)) {
+		s.checkouts.showRefusal(ctx, web.Nowhere)
+	}
 }
 
 // refusePanicked answers a request whose handler panicked: 500 internal, and the connection closes.
 // The handler's effects are unknown. The stack goes to the log.
 func (s *Server) refusePanicked(ctx *fasthttp.RequestCtx, cause any) {
 	ctx.SetConnectionClose()
-	s.writeRefusal(ctx, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
+	r, known := ctx.UserValue(routeValue{}).(*route)
+	if !known {
+		r = &unrouted
+	}
+	s.refuseVisitor(ctx, r, fmt.Errorf("panic: %v\n%s", cause, debug.Stack()))
 }
 
 // refuseMalformed answers bytes that fasthttp could not parse as a request, with the status of
 // malformedFault.
 func (s *Server) refuseMalformed(ctx *fasthttp.RequestCtx, err error) {
-	s.writeRefusal(ctx, malformedFault(err))
+	s.writeRefusal(ctx, &unrouted, malformedFault(err))
 }
 
 // timeoutError is smaller than net.Error, because not every timeout of a connection implements

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-const (
-	signInPath = Root + "/sign-in"
-	signUpPath = Root + "/sign-up"
-)
+// SignInPath is the path of the sign-in.
+const SignInPath = Root + "/sign-in"
+
+const signUpPath = Root + "/sign-up"
 
 // accountPages are the pages of a person: sign-in, sign-up, workspaces and the password.
 func accountPages() []page {
@@ -34,7 +34,7 @@ func accountPages() []page {
 					Autocomplete: "organization"}},
 				then: afterCreate},
 			{name: "sign-out", method: "POST", path: "/api/dashboard/logout", submit: "Sign out",
-				then: func(*visit, []byte) (string, error) { return signInPath, nil }},
+				then: func(*visit, []byte) (string, error) { return SignInPath, nil }},
 		}},
 		{path: "account", access: personal, show: showAccount, actions: []action{{name: "password", method: "POST",
 			path: "/api/dashboard/password", title: "Change the password", submit: "Change the password",
@@ -66,7 +66,7 @@ func showSignUp(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	blocks = append(blocks, Block{Facts: []Fact{{"Have an account?", linkCell("Sign in", withNext(v, signInPath))}}})
+	blocks = append(blocks, Block{Facts: []Fact{{"Have an account?", linkCell("Sign in", withNext(v, SignInPath))}}})
 	return &View{Title: "Create an account", Blocks: blocks,
 		Lead: "No route of this server moves real money: its bank, ramp, chains and card issuer are simulated."}, nil
 }

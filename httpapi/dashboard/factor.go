@@ -10,7 +10,7 @@ import (
 
 const (
 	factorPath = "/api/dashboard/second-factor"
-	codePath   = signInPath + "/code"
+	codePath   = SignInPath + "/code"
 )
 
 // factorPages are the second step of a sign-in and the page of the second factor.
@@ -40,7 +40,7 @@ func factorPages() []page {
 func showCode(v *visit) (*View, error) {
 	v.prefillForm("verify", "challenge", cutText(v.Query.Get("challenge"), fieldText))
 	forms, err := v.drawForms("verify")
-	return &View{Title: "Second factor", Up: &Link{"Sign in", signInPath}, Blocks: forms}, err
+	return &View{Title: "Second factor", Up: &Link{"Sign in", SignInPath}, Blocks: forms}, err
 }
 
 // challengeAddress returns the address that asks for the code of a sign-in, or "" when the sign-in

@@ -23,7 +23,7 @@ func resetPages() []page {
 
 // showForgot offers the mail, or says who makes the link of a server that sends no mail.
 func showForgot(v *visit) (*View, error) {
-	view := &View{Title: "Forgotten password", Up: &Link{"Sign in", signInPath}}
+	view := &View{Title: "Forgotten password", Up: &Link{"Sign in", SignInPath}}
 	if v.Query.Get(doneParameter) == "send" {
 		return view, nil
 	}
@@ -39,7 +39,7 @@ func showForgot(v *visit) (*View, error) {
 func showReset(v *visit) (*View, error) {
 	view := &View{Title: "New password"}
 	if v.Query.Get(doneParameter) == "set" {
-		view.Blocks = []Block{{Facts: []Fact{{"Next", linkCell("Sign in", signInPath)}}}}
+		view.Blocks = []Block{{Facts: []Fact{{"Next", linkCell("Sign in", SignInPath)}}}}
 		return view, nil
 	}
 	v.prefillForm("set", "token", cutText(v.Query.Get("token"), fieldText))

@@ -27,8 +27,8 @@ const FilesPath = Root + "/files/"
 
 // Policy is the Content-Security-Policy of every page. The script may insert only HTML of the
 // server, through its one Trusted Types policy.
-const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
-	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
+var Policy = "default-src 'none'; script-src 'self'; style-src 'self' " + web.StyleSource(files, "dashboard.css") +
+	"; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
 	"trusted-types purser"
 
 // doneParameter names the action whose result a page shows.
@@ -99,7 +99,7 @@ func New() (*Site, error) {
 		return nil, err
 	}
 	s := &Site{Files: loaded, pages: allPages()}
-	s.templates, err = template.New("dashboard.html").Funcs(template.FuncMap{"file": s.PathOf,
+	s.templates, err = template.New("dashboard.html").Funcs(template.FuncMap{"file": s.PathOf, "inline": s.Inline,
 		"qr": web.QR, "favicon": func() string { return web.FaviconPath }}).ParseFS(files, "dashboard.html")
 	return s, err
 }
@@ -178,6 +178,7 @@ type frame struct {
 	Home     string
 	Operator bool // an operator's page
 	SignedIn bool // an operator has signed in
+	Alone    bool // a limit or a fault has refused the page, so it brings its style
 }
 
 // navigation is an entry of the navigation as it is drawn.
@@ -198,7 +199,7 @@ func (s *Site) Serve(visited *Visit) (Response, error) {
 		return s.drawRefusal(v, notHere())
 	case p.access != public && visited.Email == "":
 		return Response{Status: statusSeeOther,
-			Location: signInPath + "?next=" + url.QueryEscape(v.addressWith())}, nil
+			Location: SignInPath + "?next=" + url.QueryEscape(v.addressWith())}, nil
 	case visited.Method == "POST":
 		return s.runAction(v, p.actionOf(name))
 	}
@@ -471,7 +472,7 @@ func (s *Site) drawRefusal(v *visit, r *refusal) (Response, error) {
 
 // renderView executes the layout.
 func (s *Site) renderView(v *visit, status int, view *View) (Response, error) {
-	f := frame{View: view, Visit: v.Visit, Home: Root}
+	f := frame{View: view, Visit: v.Visit, Home: Root, Alone: status == statusTooMany || status >= statusInternal}
 	if v.Workspace != "" && v.Role != "" {
 		f.Home = v.addressOf()
 		for _, sec := range sections {

@@ -2,9 +2,12 @@ package web
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"html/template"
 	"io/fs"
+	"path"
 	"strings"
 )
 
@@ -50,6 +53,23 @@ func LoadFiles(from fs.FS, base string, names ...string) (*Files, error) {
 func (f *Files) File(name string) (File, bool) {
 	file, ok := f.byName[name]
 	return file, ok
+}
+
+// Inline returns a style sheet as the element of a page that loads no files. The policy of the page
+// has its StyleSource.
+func (f *Files) Inline(name string) template.HTML {
+	return template.HTML("<style>" + string(f.byName[path.Base(f.paths[name])].Content) + "</style>")
+}
+
+// StyleSource returns the source by which a Content-Security-Policy admits the inline style sheet
+// of a file, and no other. It panics for a name that from does not have.
+func StyleSource(from fs.FS, name string) string {
+	content, err := fs.ReadFile(from, name)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	sum := sha256.Sum256(content)
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
 // PathOf returns the path under which a file of LoadFiles is served; "" for another name.

@@ -3,7 +3,7 @@
 // the script; with it the page follows the payment.
 //
 // The package makes no decisions: a Page holds the shown data. Policy lists the resources that a
-// browser may load: none of other origins, and none inline.
+// browser may load: none of other origins, and inline only the style of the pages without a link.
 package web
 
 import (
@@ -12,6 +12,7 @@ import (
 	"html/template"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,8 @@ import (
 var files embed.FS
 
 // Policy is the Content-Security-Policy of every page.
-const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; " +
-	"base-uri 'none'; frame-ancestors 'none'"
+var Policy = "default-src 'none'; script-src 'self'; style-src 'self' " + StyleSource(files, "page.css") +
+	"; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // FaviconPath is the path at which browsers request a favicon.
 const FaviconPath = "/favicon.ico"
@@ -31,8 +32,8 @@ const FaviconPath = "/favicon.ico"
 // Step is the step of the checkout that a page shows.
 type Step string
 
-// Steps. The last eight are final, except that Underpaid may be left again. The last three belong
-// to no link.
+// Steps. The last nine are final, except that Underpaid may be left again. The last four belong to
+// no link.
 const (
 	Choose     Step = "choose"
 	Pay        Step = "pay"
@@ -43,6 +44,7 @@ const (
 	Cancelled  Step = "cancelled"
 	Failed     Step = "failed"
 	Missing    Step = "missing" // the link does not exist
+	Nowhere    Step = "nowhere" // the address is that of no page
 	Busy       Step = "busy"    // the address has sent too many requests
 	Broken     Step = "broken"  // the server could not make the page
 )
@@ -120,8 +122,8 @@ func New(base string) (*Site, error) {
 		return nil, err
 	}
 	s.page, err = template.New("page.html").Funcs(template.FuncMap{
-		"file": s.PathOf,
-		"qr":   QR,
+		"file": s.PathOf, "inline": s.Inline,
+		"qr": QR,
 		// The template does not know the scheme of a wallet's link, which consists of an address
 		// and numbers of our own.
 		"wallet":  func(link string) template.URL { return template.URL(link) },
@@ -236,8 +238,11 @@ func (p Page) Ends() string { return p.Expires.UTC().Format(time.RFC3339) }
 // Open reports whether the link's state may still change.
 func (p Page) Open() bool { return p.Step != Completed && p.Step != Failed && !p.Linkless() }
 
-// Linkless reports whether the page belongs to no link, and so shows no bill.
-func (p Page) Linkless() bool { return p.Step == Missing || p.Step == Busy || p.Step == Broken }
+// Linkless reports whether the page belongs to no link, and so shows no bill. Such a page brings its
+// style and loads no file, which a limit could refuse.
+func (p Page) Linkless() bool {
+	return slices.Contains([]Step{Missing, Nowhere, Busy, Broken}, p.Step)
+}
 
 // Counts reports whether the page shows the time left, because the link can be paid.
 func (p Page) Counts() bool { return p.Step == Choose || p.To != nil }
@@ -247,7 +252,7 @@ func (p Page) Counts() bool { return p.Step == Choose || p.To != nil }
 func (p Page) Title() string {
 	titles := map[Step]string{Choose: "Pay", Pay: "Pay", Confirming: "Payment seen", Underpaid: "Payment incomplete",
 		Completed: "Paid", Expired: "Link expired", Cancelled: "Link cancelled", Failed: "Payment failed",
-		Missing: "Link not found", Busy: "Too many requests", Broken: "Something went wrong"}
+		Missing: "Link not found", Nowhere: "Page not found", Busy: "Too many requests", Broken: "Something went wrong"}
 	if p.Merchant == "" {
 		return titles[p.Step]
 	}
