@@ -108,7 +108,7 @@ func readPeriod(c *call) (*statement.Statement, error) {
 	case to.After(today):
 		return nil, fault.New(fault.InvalidQuery, "to must not be after today, in UTC")
 	case !to.Before(from.AddDate(0, 0, maxStatementDays)):
-		return nil, fault.New(fault.InvalidQuery, fmt.Sprintf("a statement has at most %d days", maxStatementDays))
+		return nil, fault.New(fault.InvalidQuery, fmt.Sprintf("from and to may span at most %d days", maxStatementDays))
 	}
 	return &statement.Statement{Account: c.who.workspace(), From: from, To: to, Made: c.now, Open: to.Equal(today)}, nil
 }

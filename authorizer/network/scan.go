@@ -99,8 +99,9 @@ type body struct {
 	seen      field
 	broken    string
 	invalid   string
-	ambiguous bool  // invalid, and read like another message: a field unknown, twice or impure
-	refs      field // references that the body has, valid or not
+	ambiguous bool   // invalid, and read like another message: a field unknown, twice or impure
+	refs      field  // references that the body has, valid or not
+	within    string // begins the path of the members that are being read: "" or "merchant."
 }
 
 // Scan parses the body of a message into m, which it overwrites. kind is the route's: Authorization
@@ -163,7 +164,7 @@ func (b *body) refuseMember(why, name string) {
 			break
 		}
 	}
-	b.refuseValue(why + name)
+	b.refuseValue(why + b.within + name)
 	b.ambiguous = true
 	b.skipValue()
 }
@@ -289,7 +290,9 @@ func (b *body) readValue(f field) {
 	case fieldCurrency:
 		b.setCurrency(b.readString())
 	case fieldMerchant:
+		b.within = "merchant."
 		b.readMembers(merchantField, merchantFields)
+		b.within = ""
 	case fieldKind:
 		b.setKind(b.readString())
 	case fieldAuthorization:

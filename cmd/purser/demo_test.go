@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -40,6 +42,7 @@ func TestDemoEndsWithTheServersRefusal(t *testing.T) {
 }
 
 // Without flags and without a difference the demo prints one line for each step, and no requests.
+// With --verbose it prints every request that it counts, and the whole answer.
 func TestDemoPrintsOneLineAStep(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -53,6 +56,15 @@ func TestDemoPrintsOneLineAStep(t *testing.T) {
 	require.Regexp(t, `12\. A payment link that is paid on the sandbox chain: look at it: http://\S+/checkout/cs_`, out)
 	require.NotContains(t, out, "POST ")
 	require.NotContains(t, out, "$")
+
+	out, err = runDemo(t, data, "--verbose")
+	require.NoError(t, err, out)
+	answers := regexp.MustCompile(`(?m)^    → \d+ (.*)$`).FindAllStringSubmatch(out, -1)
+	require.Contains(t, out, fmt.Sprintf("\n%d answers checked", len(answers)))
+	for _, answer := range answers {
+		whole := json.Valid([]byte(answer[1])) || answer[1] == "<!doctype html>" && strings.Contains(out, "</html>\n")
+		require.True(t, whole, answer[1])
+	}
 }
 
 // The demo ends at a secret that the server does not know, with one line that names the secret's

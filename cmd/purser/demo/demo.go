@@ -31,7 +31,7 @@ type Command struct {
 	AdminAddr         string `name:"admin-addr" env:"PURSER_ADMIN_ADDR" default:"127.0.0.1:8082" help:"Admin address of the server."`
 	DataDir           string `name:"data-dir" env:"PURSER_DATA_DIR" default:"./data" help:"Data directory of the server."`
 	NetworkSecret     string `name:"network-secret" env:"PURSER_NETWORK_SECRET" secret:"" help:"The card network's secret, when the server was given one; two with a comma while rotating."`
-	Verbose           bool   `name:"verbose" short:"v" help:"Print every request and its answer below the line of its step."`
+	Verbose           bool   `name:"verbose" short:"v" help:"Print the requests and their whole answers below the line of their step, without secrets; of a poll the last."`
 	Save              string `name:"save" xor:"file" help:"Keep requests and their answers in this file."`
 	Check             string `name:"check" xor:"file" help:"Repeat the requests of this file and compare the answers. Makes nothing new."`
 }
