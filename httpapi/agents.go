@@ -23,7 +23,8 @@ func (h *agentHandlers) agentRoutes() []route {
 		{method: "PATCH", path: one, onFullDisk: true, auth: authKey, scope: "write:agents", handle: h.updateAgent},
 		{method: "GET", path: one + "/jwks.json", auth: authNone, handle: h.agentKeys},
 		{method: "POST", path: one + "/intents", auth: authKey, scope: "write:agents", handle: h.submitIntent},
-		{method: "GET", path: one + "/intents", auth: authKey, scope: "read:agents", handle: h.listIntents},
+		{method: "GET", path: one + "/intents", auth: authKey, scope: "read:agents", query: pageQuery,
+			handle: h.listIntents},
 	}
 }
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/valyala/fasthttp"
 
@@ -23,7 +24,7 @@ func (h *currencyHandlers) mcaRoutes() []route {
 	const accounts, onboarding, read = "/api/mca/accounts", "/api/mca/onboarding", "read:treasury"
 	return []route{
 		{method: "GET", path: accounts, auth: authKeyOrSession, scope: read, roles: anyMember,
-			handle: h.listCurrencies},
+			query: pageQuery, handle: h.listCurrencies},
 		{method: "GET", path: accounts + "/{currency}/details", auth: authKeyOrSession, scope: read, roles: anyMember,
 			currencies: true, handle: h.currencyDetails},
 		{method: "POST", path: accounts + "/{currency}", auth: authSession, roles: managers, currencies: true,
@@ -45,7 +46,7 @@ func (h *currencyHandlers) mcaRoutes() []route {
 		{method: "POST", path: "/api/mca/payouts", auth: authSession, roles: managers, unavailable: true,
 			idempotency: keyOptional, handle: neverReached},
 		{method: "GET", path: "/api/mca/payouts", auth: authKeyOrSession, scope: read, roles: anyMember,
-			query: []string{"status"}, handle: listCurrencyPayouts},
+			query: append([]string{"status"}, pageQuery...), handle: listCurrencyPayouts},
 	}
 }
 
@@ -137,21 +138,28 @@ func (h *currencyHandlers) readCurrencies(c *call) (balance.CurrenciesView, erro
 	return ask[balance.CurrenciesView](c.ctx, h.actors, toBalance(id, balance.ReadCurrencies{}))
 }
 
-// listCurrencies handles GET /api/mca/accounts: the currency accounts of a workspace, and the
-// currencies it could open. It fails only with an error of the store.
+// listCurrencies handles GET /api/mca/accounts: the currency accounts of a workspace in the order
+// of their opening, and the currencies it could open. It fails like pageInState, and with an error
+// of the store.
 func (h *currencyHandlers) listCurrencies(c *call) (answer, error) {
 	view, err := h.readCurrencies(c)
 	if err != nil {
 		return answer{}, err
 	}
-	accounts := []currencyDocument{}
-	for _, a := range view.Accounts {
-		accounts = append(accounts, showCurrency(&c.who, a, view.Pending[a.Currency]))
+	// An account that is opened later is behind all others, so the places descend from the highest.
+	accounts, err := pageInState(c, "currency_account", view.Accounts,
+		func(i int) query.Place { return query.Place{Position: math.MaxUint64 - uint64(i)} },
+		func(a balance.CurrencyAccount) (any, error) {
+			return showCurrency(&c.who, a, view.Pending[a.Currency]), nil
+		})
+	if err != nil {
+		return answer{}, err
 	}
 	connected := !h.cfg.NoCurrencies
 	return reply(map[string]any{
-		"preview": !connected && !view.Onboarded && len(accounts) == 0, "kyb": showOnboarding(&c.who, view.Onboarded),
-		"accounts": accounts, "coverage": map[string]any{"currencies": currencyCoverage()},
+		"preview": !connected && !view.Onboarded && len(view.Accounts) == 0, "kyb": showOnboarding(&c.who, view.Onboarded),
+		"accounts": accounts.Data, "nextCursor": accounts.NextCursor,
+		"coverage": map[string]any{"currencies": currencyCoverage()},
 		"features": map[string]bool{"convert": connected && h.cfg.Convert, "estimate": connected, "send": false},
 	})
 }
@@ -407,10 +415,11 @@ func amountOf(c *call, fixed money.Currency) (money.Minor, error) {
 }
 
 // listCurrencyPayouts handles GET /api/mca/payouts: the payouts from balances in currencies. There
-// are none while sending is not available. It fails with invalid_query for an unknown status.
+// are none while sending is not available. It fails with invalid_query for an unknown status, and
+// like listInState.
 func listCurrencyPayouts(c *call) (answer, error) {
 	if status, given := c.query["status"]; given && status != "in_progress" {
 		return answer{}, fault.New(fault.InvalidQuery, "status: in_progress")
 	}
-	return reply(map[string]any{"data": []any{}})
+	return listInState(c, "currency_payout", []struct{}{}, nil, nil)
 }

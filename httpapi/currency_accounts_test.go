@@ -212,6 +212,6 @@ func TestInternationalPaymentsAreRefused(t *testing.T) {
 	require.Equal(t, before, w.settled())
 	require.Equal(t, id, w.ok(w.get(tn.all, "/api/payments/international")).text("data", 0, "id"))
 	require.Equal(t, id, w.ok(w.get(tn.all, "/api/payments/international/"+id)).text("payment", "id"))
-	require.Equal(t, `{"data":[]}`, w.ok(w.get(tn.all, "/api/mca/payouts?status=in_progress")).raw)
+	require.Equal(t, `{"data":[],"nextCursor":null}`, w.ok(w.get(tn.all, "/api/mca/payouts?status=in_progress")).raw)
 	w.fails(w.get(tn.all, "/api/mca/payouts?status=done"), 400, "invalid_query")
 }

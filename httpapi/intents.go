@@ -18,7 +18,6 @@ import (
 const (
 	maxSubmission  = 16 << 10 // bytes of the body; a longer one is refused, and logged without its intent
 	maxLoggedText  = 200      // bytes of a logged id or signature of a malformed submission
-	shownIntents   = 50       // newest entries of the log
 	intentScope    = "intent" // of the claims on intents' ids
 	intentAccepted = "intent recorded; not yet required for card payments"
 )
@@ -160,21 +159,14 @@ func showIntent(text string) any {
 	return json.RawMessage(text)
 }
 
-// listIntents handles GET /api/agents/{id}/intents: the newest shownIntents intents of an agent.
-// Another workspace's agent is not_found.
+// listIntents handles GET /api/agents/{id}/intents: the intents that an agent has submitted. It
+// fails with not_found for another workspace's agent, and like listRecords.
 func (h *agentHandlers) listIntents(c *call) (answer, error) {
 	state, err := h.readAgent(c)
 	if err != nil {
 		return answer{}, err
 	}
-	records, err := query.AgentIntents.List(c.ctx, h.actors, c.who.workspace(), state.ID,
-		query.Page{Limit: shownIntents})
-	if err != nil {
-		return answer{}, err
-	}
-	shown := make([]shownEntry, len(records))
-	for i, r := range records {
-		shown[i] = shownEntry{LogEntry: r.Document, Intent: showIntent(r.Document.Intent)}
-	}
-	return reply(map[string]any{"data": shown})
+	return listRecords(h.edge, c, query.AgentIntents, state.ID, func(e agent.LogEntry) (any, error) {
+		return shownEntry{LogEntry: e, Intent: showIntent(e.Intent)}, nil
+	})
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 	"strconv"
+	"time"
 
 	"purser/actors/fault"
 	"purser/actors/query"
@@ -132,6 +134,55 @@ func listRecords[D any](e *edge, c *call, of query.Records[D], parent string, sh
 		out.Data = append(out.Data, shown)
 	}
 	return reply(out)
+}
+
+// listInState answers a page of a list that the state of an actor holds whole, given oldest first.
+// Like every list it shows the newest first. A cursor holds the time of an entry in milliseconds
+// and its index in the list. It fails like pageInState.
+func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, show func(T) (any, error)) (answer,
+	error) {
+	newest := slices.Clone(all)
+	slices.Reverse(newest)
+	out, err := pageInState(c, kind, newest, func(i int) query.Place {
+		return query.Place{Position: uint64(at(newest[i]).UnixMilli()), Ordinal: uint32(len(newest) - 1 - i)}
+	}, show)
+	if err != nil {
+		return answer{}, err
+	}
+	return reply(out)
+}
+
+// pageInState returns the page that a request asks for of a list that the state of an actor holds
+// whole, given as it is shown. The places of its entries descend from above 0. It fails like
+// readPage, and with show's error.
+func pageInState[T any](c *call, kind string, all []T, placeOf func(int) query.Place,
+	show func(T) (any, error)) (page, error) {
+	l := listing{kind: kind, workspace: c.who.keyScope()}
+	asked, err := c.readPage(l)
+	if err != nil {
+		return page{}, err
+	}
+	out := page{Data: []any{}}
+	for i := range all {
+		if asked.After.Position > 0 && !comesAfter(placeOf(i), asked.After) {
+			continue
+		}
+		if len(out.Data) == asked.Limit {
+			out.NextCursor = l.cursorBehind(placeOf(i - 1))
+			break
+		}
+		shown, err := show(all[i])
+		if err != nil {
+			return page{}, err
+		}
+		out.Data = append(out.Data, shown)
+	}
+	return out, nil
+}
+
+// comesAfter reports whether an entry is behind the cursor of a list whose places descend.
+func comesAfter(p, cursor query.Place) bool {
+	return p.Position < cursor.Position || p.Position == cursor.Position && p.Ordinal < cursor.Ordinal
 }
 
 // showStored shows a document as it is stored.

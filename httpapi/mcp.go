@@ -50,7 +50,7 @@ func (h *toolHandlers) toolTable(table []route) []tool {
 		row("list_counterparties", "Counterparties", "/api/treasury/counterparties",
 			"Saved recipients of payouts, newest first."),
 		row("list_currency_accounts", "Currency accounts", "/api/mca/accounts",
-			"Balances in currencies, in smallest units, and what can be done in which."),
+			"Balances in currencies, in smallest units, in the order of their opening, and what can be done in which."),
 		row("list_ramp_orders", "Ramp orders", "/api/ramp/orders",
 			"Orders between dollars and USDC, and withdrawals of USDC, with their status and fee, newest first. Amounts are in dollars."),
 		row("get_fx_rates", "Exchange rates", "/api/treasury/fx-rates",
@@ -63,8 +63,8 @@ func (h *toolHandlers) toolTable(table []route) []tool {
 		row("list_cardholders", "Cardholders", "/api/cardholders", "The people that cards are issued under, newest first."),
 		row("list_agents", "Agents", "/api/agents", "AI agents with their state and public key, newest first."),
 		row("list_agent_intents", "Agent intents", "/api/agents/{id}/intents",
-			"The newest 50 payment intents an agent has submitted, refused ones "+
-				"with the reason.", idOf("agentId", "The agent's id", "agt_01kagj5fkve16r6sydcvyx2dnv")),
+			"Payment intents an agent has submitted, newest first, refused ones with the reason.",
+			idOf("agentId", "The agent's id", "agt_01kagj5fkve16r6sydcvyx2dnv")),
 		row("list_checkout_sessions", "Checkout sessions", "/api/v1/checkout/sessions",
 			"Checkout sessions, newest first, with their status and what was "+
 				"received and is due. Amounts are in cents."),

@@ -61,42 +61,6 @@ func (h *workspaceHandlers) listMembers(c *call) (answer, error) {
 		func(p workspace.Person) (any, error) { return h.showMember(c, p) })
 }
 
-// listInState answers a page of a list that the workspace's state holds whole, given oldest first.
-// Like every list it shows the newest first. A cursor holds the time of an entry in milliseconds
-// and its index in the list. It fails with invalid_query for a bad limit or cursor, and with show's
-// error.
-func listInState[T any](c *call, kind string, all []T, at func(T) time.Time, show func(T) (any, error)) (answer,
-	error) {
-	l := listing{kind: kind, workspace: c.who.workspace()}
-	asked, err := c.readPage(l)
-	if err != nil {
-		return answer{}, err
-	}
-	out := page{Data: []any{}}
-	var last query.Place
-	for i := len(all) - 1; i >= 0; i-- {
-		place := query.Place{Position: uint64(at(all[i]).UnixMilli()), Ordinal: uint32(i)}
-		if asked.After.Position > 0 && !comesAfter(place, asked.After) {
-			continue
-		}
-		if len(out.Data) == asked.Limit {
-			out.NextCursor = l.cursorBehind(last)
-			break
-		}
-		shown, err := show(all[i])
-		if err != nil {
-			return answer{}, err
-		}
-		out.Data, last = append(out.Data, shown), place
-	}
-	return reply(out)
-}
-
-// comesAfter reports whether an entry is behind the cursor of a list that is newest first.
-func comesAfter(p, cursor query.Place) bool {
-	return p.Position < cursor.Position || p.Position == cursor.Position && p.Ordinal < cursor.Ordinal
-}
-
 // changeMember handles PATCH /api/dashboard/members/{userId}: it gives a member another role. It
 // fails with invalid_body, with not_found for an unknown member or kept endpoint, and with the
 // workspace's refusal, such as for its last owner.

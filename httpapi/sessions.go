@@ -1,7 +1,7 @@
 package httpapi
 
 import (
-	"slices"
+	"time"
 
 	"purser/actors/decision"
 	"purser/actors/user"
@@ -11,7 +11,7 @@ import (
 func (h *sessionHandlers) sessionRoutes() []route {
 	const path = "/api/dashboard/sessions"
 	return []route{
-		{method: "GET", path: path, auth: authSession, handle: h.listSessions},
+		{method: "GET", path: path, auth: authSession, query: pageQuery, handle: h.listSessions},
 		{method: "DELETE", path: path + "/{id}", auth: authSession, handle: h.endSession},
 		{method: "POST", path: path + "/end-others", onFullDisk: true, auth: authSession, handle: h.endOtherSessions},
 	}
@@ -26,25 +26,22 @@ type sessionDocument struct {
 	Current    bool           `json:"current"`
 }
 
-// showSessions lists sessions, the newest first. Every session lasts equally long, so its start
-// follows from its end.
-func showSessions(c *call, sessions []user.Session) []sessionDocument {
-	shown := []sessionDocument{}
-	for _, s := range slices.Backward(sessions) {
-		shown = append(shown, sessionDocument{ID: s.ID(), CreatedAt: decision.StampOf(s.ExpiresAt.Add(-sessionLife)),
-			LastUsedAt: s.UsedAt, ExpiresAt: s.ExpiresAt, Current: s.Hash == c.who.session})
-	}
-	return shown
+// showSession shows a session. Every session lasts equally long, so its start follows from its end.
+func showSession(c *call, s user.Session) sessionDocument {
+	return sessionDocument{ID: s.ID(), CreatedAt: decision.StampOf(s.ExpiresAt.Add(-sessionLife)),
+		LastUsedAt: s.UsedAt, ExpiresAt: s.ExpiresAt, Current: s.Hash == c.who.session}
 }
 
 // listSessions handles GET /api/dashboard/sessions: the open sessions of the session's user, at
-// most user.MaxSessions. It fails only with an error of the store.
+// most user.MaxSessions. It fails like listInState.
 func (h *sessionHandlers) listSessions(c *call) (answer, error) {
 	open, err := ask[[]user.Session](c.ctx, h.actors, toUser(c.who.user, user.ListSessions{}))
 	if err != nil {
 		return answer{}, err
 	}
-	return reply(map[string]any{"data": showSessions(c, open)})
+	return listInState(c, "session", open,
+		func(s user.Session) time.Time { return s.ExpiresAt.Time },
+		func(s user.Session) (any, error) { return showSession(c, s), nil })
 }
 
 // endSession handles DELETE /api/dashboard/sessions/{id}. It fails with not_found for an id without
@@ -54,9 +51,9 @@ func (h *sessionHandlers) endSession(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	shown := showSessions(c, ended)
-	a, err := reply(map[string]any{"session": shown[0]})
-	if shown[0].Current {
+	shown := showSession(c, ended[0])
+	a, err := reply(map[string]any{"session": shown})
+	if shown.Current {
 		a.cookie = h.newCookie("")
 	}
 	return a, err

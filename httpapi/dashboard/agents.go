@@ -201,13 +201,17 @@ type loggedIntent struct {
 	Intent          json.RawMessage
 }
 
-// intentTable draws the newest 50 intents of the agent of the page with their results.
+// intentTable draws a page of the intents of the agent of the page with their results.
 func intentTable(v *visit) (*Table, error) {
-	var log struct{ Data []loggedIntent }
-	if err := v.readInto(&log, intentsPath, "id", v.recordID()); err != nil {
+	var log struct {
+		Data       []loggedIntent
+		NextCursor *string
+	}
+	if err := v.readInto(&log, intentsPath, "id", v.recordID(), "cursor", v.Query.Get("cursor"),
+		"limit", "50"); err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "The newest 50 intents, accepted or refused", Empty: "The agent has sent no intent yet.",
+	t := &Table{Caption: "Intents, newest first, accepted or refused", Empty: "The agent has sent no intent yet.",
 		Columns: []Column{{Name: "Time (UTC)"}, {Name: "Intent"}, {Name: "Result"}, {Name: "Reason"},
 			{Name: "Merchant"}, {Name: "Amount", Number: true}, {Name: "Protocol"}}}
 	for i := range log.Data {
@@ -223,7 +227,7 @@ func intentTable(v *visit) (*Table, error) {
 		t.Rows = append(t.Rows, []Cell{timeCell(e.ReceivedAt), codeCell(e.IntentID), stateCell(result),
 			plainCell(inWords(e.RejectionReason)), plainCell(merchant), plainCell(amount), plainCell(protocol)})
 	}
-	return t, nil
+	return v.addPaging(t, log.NextCursor), nil
 }
 
 // signedIntent is an intent as far as the log shows it.

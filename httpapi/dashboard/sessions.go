@@ -23,7 +23,7 @@ func sessionPages() []page {
 // readSessions reads the open sessions, newest first.
 func (v *visit) readSessions() ([]session, error) {
 	var list struct{ Data []session }
-	err := v.readInto(&list, sessionsPath)
+	err := v.readInto(&list, sessionsPath, "limit", "100")
 	return list.Data, err
 }
 
