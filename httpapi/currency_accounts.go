@@ -157,7 +157,8 @@ func (h *currencyHandlers) listCurrencies(c *call) (answer, error) {
 	}
 	connected := !h.cfg.NoCurrencies
 	return reply(map[string]any{
-		"preview": !connected && !view.Onboarded && len(view.Accounts) == 0, "kyb": showOnboarding(&c.who, view.Onboarded),
+		"preview":  !connected && !view.Onboarded && len(view.Accounts) == 0,
+		"kyb":      showOnboarding(&c.who, view.Onboarded),
 		"accounts": accounts.Data, "nextCursor": accounts.NextCursor,
 		"coverage": map[string]any{"currencies": currencyCoverage()},
 		"features": map[string]bool{"convert": connected && h.cfg.Convert, "estimate": connected, "send": false},

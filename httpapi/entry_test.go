@@ -64,14 +64,14 @@ func TestRootListsTheEntryPoints(t *testing.T) {
 	}
 }
 
-// What a person types is answered with a page, or leads to one. A program gets JSON.
+// An address that a person types answers with a page, or leads to one. A program gets JSON.
 func TestPathsThatAPersonTypes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, c := range []struct {
 		path     string
 		status   int
-		location string // of a redirect, which is the same for all
+		location string // where a redirect leads, for every Accept
 	}{
 		{"/", 200, ""}, {"/docs/", 308, "/docs"}, {"/login", 303, "/dashboard/sign-in"},
 		{"/nope", 404, ""}, {"/nope/", 404, ""}, {"/api/nope", 404, ""}, {"/docs/a/b", 404, ""},

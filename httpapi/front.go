@@ -16,8 +16,9 @@ import (
 	"purser/httpapi/web"
 )
 
-// Front answers every request of a listener with 503 unavailable, a page to a browser, until Open gives it the server. It
-// lets a client of a server that still waits for the journal learn at once that nothing changed.
+// Front answers every request of a listener with 503 unavailable until Open gives it the server:
+// JSON to a program, a page to a browser. It lets a client of a server that still waits for the
+// journal learn at once that nothing changed.
 type Front struct {
 	httpServer *httpServer
 	site       *web.Site

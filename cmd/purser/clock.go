@@ -38,8 +38,9 @@ var clockMarkForm = datadir.Form{Name: "purser-clock", Number: 2, Older: removeC
 func clockFile(data string) string { return filepath.Join(data, "clock") }
 
 // readClockMark reads the mark of the trusted time that the previous process has left, or returns
-// nil without one. It fails for a mark of another format, for a damaged one, because one wrong digit
-// could move the trusted time so far that all holds expire, and with the disk's error.
+// nil without one. It fails with *dataformat.Other for a mark of another format, for a damaged one,
+// because one wrong digit could move the trusted time so far that all holds expire, and with the
+// disk's error.
 func readClockMark(data string) (*clock.Mark, error) {
 	text, _, err := datadir.ReadChecksummed(clockFile(data), clockMarkForm)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -168,7 +168,8 @@ func (m *daemon) startAdmin(context.Context) (err error) {
 		return err
 	}
 	admin, err := httpapi.NewAdmin(httpapi.AdminConfig{Ready: m.ready, Build: buildinfo.Build(),
-		Registry: m.registry, Logger: m.log, Edge: front.Options{Connections: adminConnections}, Names: m.config.AdminHosts,
+		Registry: m.registry, Logger: m.log, Edge: front.Options{Connections: adminConnections},
+		Names:    m.config.AdminHosts,
 		Operator: m.operatorPages(), Commands: m.operatorCommands()})
 	if err == nil {
 		m.edge.addPort(portAdmin, adminConnections, admin.Counts)

@@ -26,7 +26,8 @@ func (showVersion) BeforeReset(app *kong.Kong) error {
 	return nil
 }
 
-// Run prints the version, the commit and the version of Go in one line. It fails only when the output does.
+// Run prints the version, the commit and the version of Go in one line. It fails only when the
+// output does.
 func (*versionCommand) Run(out io.Writer) error {
 	_, err := fmt.Fprintln(out, "purser", buildinfo.Build(), runtime.Version())
 	return err

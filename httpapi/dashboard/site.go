@@ -27,9 +27,9 @@ const FilesPath = Root + "/files/"
 
 // Policy is the Content-Security-Policy of every page. The script may insert only HTML of the
 // server, through its one Trusted Types policy.
-var Policy = "default-src 'none'; script-src 'self'; style-src 'self' " + web.StyleSource(files, "dashboard.css") +
-	"; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
-	"trusted-types purser"
+var Policy = "default-src 'none'; script-src 'self'; style-src 'self' " +
+	web.StyleSource(files, "dashboard.css") + "; connect-src 'self'; img-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types purser"
 
 // doneParameter names the action whose result a page shows.
 const doneParameter = "done"

@@ -238,8 +238,8 @@ func (p Page) Ends() string { return p.Expires.UTC().Format(time.RFC3339) }
 // Open reports whether the link's state may still change.
 func (p Page) Open() bool { return p.Step != Completed && p.Step != Failed && !p.Linkless() }
 
-// Linkless reports whether the page belongs to no link, and so shows no bill. Such a page brings its
-// style and loads no file, which a limit could refuse.
+// Linkless reports whether the page belongs to no link, and so shows no bill. Such a page brings
+// its style and loads no file, which a limit could refuse.
 func (p Page) Linkless() bool {
 	return slices.Contains([]Step{Missing, Nowhere, Busy, Broken}, p.Step)
 }

@@ -6,9 +6,9 @@ import "fmt"
 
 // Other is the error of data in another format than the one that this program reads.
 type Other struct {
-	What         string // what has the number, such as "its format"
+	What         string // the name of the number, such as "its format"
 	Found, Reads int64
-	Older        string // what to do with data of an older format
+	Older        string // the repair of data of an older format, such as "start with an empty directory"
 }
 
 // Require returns an *Other when found is not the number that this program reads, or else nil. what

@@ -64,9 +64,9 @@ const (
 // Writers of tables pause. All other options are the caller's.
 //
 // A store with damaged files is refused with ErrDamaged, one of a newer format with
-// *dataformat.Other, and one whose disk is too full with ErrNoRoom. Other failures are those of Pebble and the disk, such as a store that another process
-// has open. The store gets the format Format. The authorizer, the embedded journal and the sandbox
-// call Open.
+// *dataformat.Other, and one whose disk is too full with ErrNoRoom. Other failures are those of
+// Pebble and the disk, such as a store that another process has open. The store gets the format
+// Format. The authorizer, the embedded journal and the sandbox call Open.
 func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 	db, g, err := closed(dir, o)
 	if err != nil {

@@ -45,7 +45,7 @@ func SyncDir(dir string) error {
 type Form struct {
 	Name   string // without a space
 	Number int64
-	Older  string // what to do with a file of an older number
+	Older  string // the repair of a file of an older number
 }
 
 // WriteChecksummed writes a file whose first line has the form's name and number and the SHA-256 of
