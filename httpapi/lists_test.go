@@ -130,6 +130,7 @@ func (w *world) walkList(e *estate, op operation, list string, empty bool) {
 	}
 	walked, cursor := []any{}, ""
 	for pages := 0; pages == 0 || cursor != ""; pages++ {
+		require.LessOrEqual(w.t, pages, len(want)+2, "%s does not end", op.name)
 		page := w.ok(w.get(r.who, path+"limit=1"+cursor))
 		require.LessOrEqual(w.t, len(page.at(list).([]any)), 1, op.name)
 		w.comparePage(e, op, page, cursor)
