@@ -24,6 +24,7 @@ import (
 
 	"purser/actors/balance"
 	"purser/cmd/purser/apiclient"
+	"purser/cmd/purser/buildinfo"
 	"purser/cmd/purser/settings"
 	"purser/cmd/purser/storecare"
 	"purser/httpapi/openapi/openapitest"
@@ -125,7 +126,7 @@ func TestReadinessNamesEveryReason(t *testing.T) {
 	m.system.Stop() // stops the actors; the stores stay open
 	status, text := m.adminPage(t, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Contains(t, text, `{"reasons":["stopping"]`)
+	require.JSONEq(t, `{"build":"`+buildinfo.Build()+`","reasons":["stopping"],"status":"not ready"}`, text)
 	require.Zero(t, m.scrape(t)["purser_ready"])
 	status, _ = m.adminPage(t, "/healthz")
 	require.Equal(t, http.StatusOK, status)
