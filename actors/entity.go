@@ -250,6 +250,11 @@ func (n *entity) decideRequest(r *request) {
 	if !n.ordersLoaded(r) {
 		return
 	}
+	if n.version == 0 {
+		// Streams that begin at once get their places in lists in the order of their times.
+		n.shard.births.Lock()
+		defer n.shard.births.Unlock()
+	}
 	d, err := n.state.Decide(decision.Meta{At: n.sys.clock()}, r.env.Command)
 	if err != nil {
 		n.stageAnswer(&op{req: r, err: err})

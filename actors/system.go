@@ -209,6 +209,7 @@ type System struct {
 type shard struct {
 	id     ident.Shard
 	lane   *lane
+	births sync.Mutex  // held from the time of a stream's first decision to its place in the lane
 	firing atomic.Bool // a round of timers is still running
 	// timersAfter is the timer after which the next round reads; only a running round uses it
 	timersAfter persistence.Timer

@@ -1,6 +1,10 @@
 package authorizer
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,4 +63,41 @@ func TestNewestIsTheTimeOfTheLastDecision(t *testing.T) {
 	require.NoError(t, r.e.Trim(r.clock.now().Add(KeepRelayed+2*time.Hour)))
 	require.Empty(t, r.log(late.card.Shard()))
 	require.Equal(t, epoch.Add(time.Hour), newest(), "the hour of the relay")
+}
+
+// Messages of a shard that arrive at once are decided in any order. The times of their decisions
+// are in the order of the log, and so are the ids that have them.
+func TestDecisionsOfAShardAreInTheOrderOfTheirTimes(t *testing.T) {
+	ticking := newClock()
+	r := newRig(t, vfs.NewMem(), func(o *Options) {
+		o.Clock = func() time.Time {
+			ticking.advance(time.Millisecond)
+			now := ticking.now()
+			for range rand.IntN(4) {
+				runtime.Gosched()
+			}
+			return now
+		}
+	})
+	cards := make([]testCard, 16)
+	for i := range cards {
+		cards[i] = cardOf(60, i)
+		r.mint(cards[i])
+	}
+	r.deposit(cards[0].workspace, 1_000_000)
+	var asking sync.WaitGroup
+	for _, c := range cards {
+		asking.Go(func() {
+			for i := range 25 {
+				r.e.Submit(authorization(fmt.Sprint(c.card, i), c, 1))
+			}
+		})
+	}
+	asking.Wait()
+	log := r.log(cards[0].card.Shard())
+	require.Len(t, log, 25*len(cards))
+	for i := 1; i < len(log); i++ {
+		require.LessOrEqual(t, log[i-1].At, log[i].At, "entry %d", i)
+		require.Equal(t, log[i].At, log[i].After.ID.Time().UnixMilli())
+	}
 }

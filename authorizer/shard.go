@@ -16,6 +16,7 @@ type shard struct {
 
 	mu      sync.Mutex
 	seq     uint64        // last entry
+	at      int64         // latest time of a decision of this process, Unix milliseconds
 	changes atomic.Uint64 // counts the commits that change the data of decisions
 	cache   *cache
 	random  randomBits

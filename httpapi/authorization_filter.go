@@ -15,13 +15,7 @@ import (
 	"purser/persistence/rfc3339"
 )
 
-const (
-	maxFilterText = 200 // characters of the start of a merchant's name
-	// maxClockStep is how far the clock of decisions may be set back without a filter of times
-	// missing an authorization. The search for a time relies on the order of the list up to this
-	// step.
-	maxClockStep = 10 * time.Minute
-)
+const maxFilterText = 200 // characters of the start of a merchant's name
 
 // authorizationFilters are the query parameters that narrow the list of authorizations.
 var authorizationFilters = []string{"decision", "reason", "merchant", "amountFromCents", "amountToCents", "from", "to"}

@@ -204,7 +204,7 @@ func (h *sessionHandlers) newSession(c *call, id string, start user.StartSession
 	if err != nil {
 		return start, "", fmt.Errorf("a fresh secret: %w", err)
 	}
-	start.SecretHash, start.Expires = hash, c.now.Add(sessionLife)
+	start.SecretHash, start.Life = hash, sessionLife
 	start.Places = start.Places.With(user.PlaceHash(id, c.peer), c.now)
 	return start, secret, nil
 }

@@ -48,7 +48,7 @@ func newEdge(c Config) (*edge, error) {
 	}
 	e := &edge{cfg: c, actors: c.Actors, log: c.Logger, origin: base.Scheme + "://" + base.Host,
 		secure: base.Scheme == "https", openapi: description, limits: newRequestLimits(c),
-		keys: newKeyCache(maxCachedKeys), requests: newRequestLog()}
+		keys: newKeyCache(maxCachedKeys), requests: newRequestLog(c.Actors.Clock)}
 	e.base, e.cancel = context.WithCancel(context.Background())
 	e.keyUsage, e.streams = newKeyUsage(e), newEventStreams(e.base, c.Streams)
 	return e, nil

@@ -13,9 +13,9 @@ import (
 
 const (
 	recordsAtOnce = 128 // records that a filtered list reads at a time
-	// recordDisorder is how much earlier than the record before it a record of a list may be. A
-	// commit waits for less. The records of one actor are in order.
-	recordDisorder = time.Minute
+	// maxClockStep is how far an operator may have set the trusted clock back without a filter of
+	// times missing a record. Without such a step the times of a list are in the order of its places.
+	maxClockStep = 10 * time.Minute
 )
 
 // period bounds the times of a list's records: from is included, to is not. A zero time is no
@@ -64,7 +64,7 @@ func (c *call) filterText(names ...string) string {
 }
 
 // filteredList is a list that is narrowed to the records of a period that match. The list of D must
-// show the times of its records in the order of their places, to within recordDisorder.
+// show the times of its records in the order of their places, to within maxClockStep.
 type filteredList[D any] struct {
 	of      query.Records[D]
 	filter  string // the parameters that narrow the list
@@ -85,7 +85,7 @@ func (l *filteredList[D]) answerPage(e *edge, c *call) (answer, error) {
 		return answer{}, err
 	}
 	if asked.After == (query.Place{}) && !l.within.to.IsZero() {
-		place, err := l.firstSince(e, c, l.within.to.Add(recordDisorder))
+		place, err := l.firstSince(e, c, l.within.to.Add(maxClockStep))
 		if err != nil {
 			return answer{}, err
 		}
@@ -158,7 +158,7 @@ func (l *filteredList[D]) collectPage(e *edge, c *call, list listing, asked quer
 				return out, err
 			}
 			made := l.timeOf(&document)
-			if made.Add(recordDisorder).Before(l.within.from) {
+			if made.Add(maxClockStep).Before(l.within.from) {
 				c.countUnread(records[i+1:])
 				return out, nil
 			}

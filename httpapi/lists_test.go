@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +129,7 @@ func (w *world) walkList(e *estate, op operation, list string, empty bool) {
 	if shown := first.at(list).([]any); op.doc.OperationID != "listRequests" {
 		require.Equal(w.t, want[:min(len(want), defaultLimit)], shown, op.name)
 	}
+	requireNewestFirst(w.t, op.name, want)
 	walked, cursor := []any{}, ""
 	for pages := 0; pages == 0 || cursor != ""; pages++ {
 		require.LessOrEqual(w.t, pages, len(want)+2, "%s does not end", op.name)
@@ -144,6 +146,28 @@ func (w *world) walkList(e *estate, op operation, list string, empty bool) {
 	}
 	require.Equal(w.t, want, walked, op.name)
 	w.fails(w.get(r.who, path+"cursor=AAAA"), 400, "invalid_query")
+}
+
+// undatedLists are lists whose entries show no time of their own.
+var undatedLists = []string{"GET /api/dashboard/ramp/wallets", "GET /api/mca/accounts",
+	"GET /api/payments/international", "GET /api/physical-cards"}
+
+// requireNewestFirst compares the times of entries, by the first of these members that they have.
+func requireNewestFirst(t testing.TB, list string, entries []any) {
+	t.Helper()
+	newer := ""
+	for _, entry := range entries {
+		for _, name := range []string{"bookedAt", "createdAt", "receivedAt", "received_at", "joinedAt", "since", "invitedAt", "orderedAt", "at"} {
+			if at, dated := entry.(map[string]any)[name].(string); dated {
+				require.True(t, newer == "" || at <= newer, "%s: %s is behind %s", list, at, newer)
+				newer = at
+				break
+			}
+		}
+		if !slices.Contains(undatedLists, list) {
+			require.NotEmpty(t, newer, "%s: an entry has no time: %v", list, entry)
+		}
+	}
 }
 
 // comparePage compares a page of one entry with the answer of the list's tools.

@@ -69,7 +69,7 @@ func (w *world) fillList(id string, most int, entry user.Membership) {
 	require.Eventually(w.t, func() bool { // the user's shard is taken back by a write
 		w.n++
 		_, err := w.system.Ask(context.Background(), actors.Envelope{Kind: "user", Stream: id, Workspace: id,
-			Command: user.StartSession{SecretHash: fmt.Sprint("back ", w.n), Expires: w.clock.now().Add(time.Hour)}})
+			Command: user.StartSession{SecretHash: fmt.Sprint("back ", w.n), Life: time.Hour}})
 		return err == nil
 	}, waitFor, pause)
 }

@@ -21,7 +21,7 @@ const (
 // loggedRequest is an answered request. It holds the row of the route table, and neither the
 // requested path nor a part of the query or of a body.
 type loggedRequest struct {
-	at        time.Time
+	at        time.Time // of its answer
 	route     *route
 	status    int
 	code      fault.Code
@@ -37,6 +37,7 @@ type loggedRequest struct {
 // is dropped. A stranger with many workspaces thus has to send that many requests before a quiet
 // workspace loses its log. It is safe for concurrent use. A nil log records nothing.
 type requestLog struct {
+	clock      func() time.Time
 	mu         sync.RWMutex
 	young, old map[string]*requestRing // by workspace
 	held       atomic.Int64            // requests in young
@@ -50,7 +51,9 @@ type requestRing struct {
 	added    uint64
 }
 
-func newRequestLog() *requestLog { return &requestLog{young: map[string]*requestRing{}} }
+func newRequestLog(clock func() time.Time) *requestLog {
+	return &requestLog{clock: clock, young: map[string]*requestRing{}}
+}
 
 // add adds the answer of a request to the log of the caller's workspace. A request without one,
 // such as one that is unauthorized, is not logged.
@@ -59,7 +62,7 @@ func (l *requestLog) add(c *call, a answer) {
 	if l == nil || owner == "" {
 		return
 	}
-	r := loggedRequest{at: c.now, route: c.route, status: a.status, code: a.code, id: c.id, user: c.who.user}
+	r := loggedRequest{route: c.route, status: a.status, code: a.code, id: c.id, user: c.who.user}
 	if c.who.user == "" {
 		r.keyPrefix = c.header.keyPrefix()
 	}
@@ -69,7 +72,7 @@ func (l *requestLog) add(c *call, a answer) {
 	if ring == nil {
 		ring = l.rejuvenate(owner)
 	}
-	if ring.add(r) {
+	if ring.add(r, l.clock) {
 		l.held.Add(1)
 	}
 }
@@ -120,10 +123,11 @@ func (r *requestRing) size() int {
 	return len(r.requests)
 }
 
-// add adds a request, and reports whether it took no other's place.
-func (r *requestRing) add(request loggedRequest) (grew bool) {
+// add adds a request with its time, and reports whether it took no other's place.
+func (r *requestRing) add(request loggedRequest, clock func() time.Time) (grew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	request.at = clock()
 	if grew = len(r.requests) < maxLoggedRequests; grew {
 		r.requests = append(r.requests, request)
 	} else {

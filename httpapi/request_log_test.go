@@ -80,8 +80,8 @@ func TestTheRequestLogIsForOwnersAndAdmins(t *testing.T) {
 	requireOnlyOurs(t, wrong.text)
 }
 
-func newLoggedCall(workspaceID string, at int64, id string) *call {
-	return &call{now: time.Unix(at, 0), id: id, route: &route{method: "GET", path: "/api/cards"},
+func newLoggedCall(workspaceID, id string) *call {
+	return &call{id: id, route: &route{method: "GET", path: "/api/cards"},
 		who: caller{access: workspace.Access{Workspace: workspaceID}}}
 }
 
@@ -91,14 +91,14 @@ func anyStatus(int) bool { return true }
 // arrive.
 func TestTheRequestLogDropsTheOldest(t *testing.T) {
 	t.Parallel()
-	l := newRequestLog()
+	l := newRequestLog(time.Now)
 	for i := range maxLoggedRequests + 10 {
-		l.add(newLoggedCall("ws_1", int64(i), fmt.Sprint(i)), answer{status: 200 + i%2*204})
+		l.add(newLoggedCall("ws_1", fmt.Sprint(i)), answer{status: 200 + i%2*204})
 	}
 	first, more := l.list("ws_1", 0, 3, anyStatus)
 	require.True(t, more)
 	require.Equal(t, []string{"1009", "1008", "1007"}, []string{first[0].id, first[1].id, first[2].id})
-	l.add(newLoggedCall("ws_1", 2000, "later"), answer{status: 200})
+	l.add(newLoggedCall("ws_1", "later"), answer{status: 200})
 	next, _ := l.list("ws_1", first[2].number, 2, anyStatus)
 	require.Equal(t, []string{"1006", "1005"}, []string{next[0].id, next[1].id})
 	all, more := l.list("ws_1", 0, maxLoggedRequests, anyStatus)
@@ -117,8 +117,8 @@ func TestTheRequestLogDropsTheOldest(t *testing.T) {
 // have.
 func TestTheRequestLogDropsTheQuietest(t *testing.T) {
 	t.Parallel()
-	l := newRequestLog()
-	add := func(name string) { l.add(newLoggedCall(name, 0, "r"), answer{status: 200}) }
+	l := newRequestLog(time.Now)
+	add := func(name string) { l.add(newLoggedCall(name, "r"), answer{status: 200}) }
 	held := func(name string) int {
 		found, _ := l.list(name, 0, maxLoggedRequests, anyStatus)
 		return len(found)
@@ -173,7 +173,7 @@ func BenchmarkRequestLog(b *testing.B) {
 	b.StopTimer()
 	require.Equal(b, 200, resp.StatusCode())
 	b.ReportMetric(float64(fastest[log])/float64(fastest[nil]), "with/without")
-	c := newLoggedCall("ws_1", 1, "0123456789abcdef")
+	c := newLoggedCall("ws_1", "0123456789abcdef")
 	c.header.authorization = "Bearer " + strings.Repeat("s", 56)
 	began := time.Now()
 	for range 1_000_000 {

@@ -248,7 +248,7 @@ func TestASignInDoesNotOutlastAPasswordChange(t *testing.T) {
 			once.Do(func() {
 				_, err := w.system.Ask(ctx, actors.Envelope{Kind: "user", Stream: e.Stream, Workspace: e.Stream,
 					Command: user.ChangePassword{Email: "ada@example.com", PasswordHash: "x", Start: user.StartSession{
-						SecretHash: strings.Repeat("0", 64), Expires: w.clock.now().Add(time.Hour)}}})
+						SecretHash: strings.Repeat("0", 64), Life: time.Hour}}})
 				require.NoError(t, err)
 			})
 		}

@@ -158,12 +158,12 @@ func (s *State) replaceCredential(d *decision.Decision, email, passwordHash stri
 }
 
 // openSession adds a session to a decision: its event, its record and the timer of its expiry. It
-// panics for a session without a secret, with a past expiry, or started twice. startSession,
+// panics for a session without a secret or a life, or started twice. startSession,
 // changePassword and commitEmailChange call it.
 func (s *State) openSession(d *decision.Decision, c StartSession, at decision.Stamp) {
-	expires := decision.StampOf(c.Expires)
-	if c.SecretHash == "" || !expires.After(at.Time) {
-		panic("BUG: session without a secret or with a past expiry")
+	expires := decision.StampOf(at.Add(c.Life))
+	if c.SecretHash == "" || c.Life <= 0 {
+		panic("BUG: session without a secret or a life")
 	}
 	if s.sessionIndex(c.SecretHash) >= 0 {
 		panic("BUG: session started twice")

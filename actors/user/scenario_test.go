@@ -148,7 +148,7 @@ func emailHash(email string) string {
 }
 
 func (s *scenario) session(t *testing.T, text func(string) string) user.StartSession {
-	start := user.StartSession{SecretHash: text("session"), Expires: s.now.Add(decisiontest.Duration(t, text("for")))}
+	start := user.StartSession{SecretHash: text("session"), Life: decisiontest.Duration(t, text("for"))}
 	start.Changes = strings.Count(text("changes"), "x")
 	if text("step") != "" || text("recovery") != "" {
 		start.Proof = &user.FactorProof{Serial: strings.Count(text("serial"), "x"), Step: s.stepOf(t, text),

@@ -117,12 +117,12 @@ type Register struct {
 	Generation              int
 }
 
-// StartSession opens a session that ends at Expires. Changes is the Credential.Changes that the
+// StartSession opens a session that lasts Life. Changes is the Credential.Changes that the
 // password was checked against. If the password has changed since, the refusal is
 // invalid_credentials. Places, unless empty, replace the user's places.
 type StartSession struct {
 	SecretHash string
-	Expires    time.Time
+	Life       time.Duration
 	Changes    int
 	Places     Places
 	Proof      *FactorProof // nil without a second factor

@@ -32,7 +32,7 @@ func send(t *testing.T, s *user.State, at time.Time, command any) decision.Decis
 func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
 	s := newUser(t)
 	for i := range user.MaxSessions + 5 {
-		send(t, s, start, user.StartSession{SecretHash: fmt.Sprint("s", i), Expires: start.Add(time.Hour)})
+		send(t, s, start, user.StartSession{SecretHash: fmt.Sprint("s", i), Life: time.Hour})
 		require.LessOrEqual(t, len(s.Sessions), user.MaxSessions)
 	}
 	require.Len(t, s.Sessions, user.MaxSessions)
@@ -41,15 +41,15 @@ func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
 
 func TestExpiredSessionEndsBeforeAnOpenOne(t *testing.T) {
 	s := newUser(t)
-	send(t, s, start, user.StartSession{SecretHash: "old", Expires: start.Add(time.Hour)})
+	send(t, s, start, user.StartSession{SecretHash: "old", Life: time.Hour})
 	for i := range user.MaxSessions - 1 {
 		life := time.Hour
 		if i == 50 {
 			life = time.Minute
 		}
-		send(t, s, start, user.StartSession{SecretHash: fmt.Sprint("s", i), Expires: start.Add(life)})
+		send(t, s, start, user.StartSession{SecretHash: fmt.Sprint("s", i), Life: life})
 	}
-	send(t, s, start.Add(2*time.Minute), user.StartSession{SecretHash: "new", Expires: start.Add(time.Hour)})
+	send(t, s, start.Add(2*time.Minute), user.StartSession{SecretHash: "new", Life: time.Hour})
 	require.Len(t, s.Sessions, user.MaxSessions)
 	require.Equal(t, "s0", s.Sessions[1].Hash)
 	require.Equal(t, "old", s.Sessions[0].Hash, "it is open and there is room")
@@ -133,11 +133,11 @@ func TestFoldEmail(t *testing.T) {
 
 func TestProgrammingErrorsPanic(t *testing.T) {
 	s := newUser(t)
-	send(t, s, start, user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)})
+	send(t, s, start, user.StartSession{SecretHash: "s", Life: time.Hour})
 	for _, command := range []any{
 		7, user.Register{ID: userID, Email: "ann@example.com", PasswordHash: "x"},
-		user.StartSession{SecretHash: "late", Expires: start},
-		user.StartSession{SecretHash: "s", Expires: start.Add(time.Hour)},
+		user.StartSession{SecretHash: "late"},
+		user.StartSession{SecretHash: "s", Life: time.Hour},
 	} {
 		require.Panics(t, func() { _, _ = s.Decide(decision.Meta{At: start}, command) })
 	}
