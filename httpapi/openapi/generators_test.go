@@ -118,6 +118,30 @@ func isRPC(variants []string) bool {
 	})
 }
 
+// A generator for TypeScript takes a member with a default as always there, also in a body that may
+// leave it out. Only parameters have defaults.
+func TestMembersHaveNoDefault(t *testing.T) {
+	tree, _, err := fromYAML(source)
+	require.NoError(t, err)
+	eachSchema(tree, "", func(place string, schema map[string]any) {
+		if !strings.Contains(place, "/parameters/") {
+			require.NotContains(t, schema, "default", place)
+		}
+	})
+}
+
+// A generator takes an alternative without a scheme for credentials that must be given. An operation
+// without credentials has no alternatives.
+func TestAlternativesOfCredentialsNameAScheme(t *testing.T) {
+	tree, _, err := fromYAML(source)
+	require.NoError(t, err)
+	eachSchema(tree, "", func(place string, schema map[string]any) {
+		for _, alternative := range list(schema["security"]) {
+			require.NotEmpty(t, asObject(alternative), place)
+		}
+	})
+}
+
 // The format uuid becomes a type in generated clients, and openapi-python-client cannot send that
 // type as a header. A parameter that must be a UUID therefore has a pattern and a sample.
 func TestParametersAreUUIDsByPattern(t *testing.T) {

@@ -7,6 +7,7 @@
 //	PURSER_URL, PURSER_KEY, PURSER_SESSION        the REST interface, an API key, a session
 //	PURSER_PARTNER_SIGNATURE                      the signature of a partner's report
 //	PURSER_NETWORK_URL, PURSER_NETWORK_SECRET     the card network's port and its secret
+//	PURSER_CARD_ID, PURSER_WORKSPACE_ID, ...      ids by the kinds of records of x-ids, and secrets
 //
 //	reference.go   groups and operations of a description
 //	fields.go      schemas as flat lists of fields

@@ -132,7 +132,7 @@ func (d *description) readOperation(method, path string, source map[string]any) 
 	}
 	for contentType, media := range asObject(d.resolveRef(asObject(source["requestBody"]))["content"]) {
 		o.Body = d.listFields(asObject(asObject(media)["schema"]))
-		request.contentType, request.body = contentType, firstExample(asObject(media))
+		request.contentType, request.body = contentType, bodyOf(firstExample(asObject(media)), source, "body")
 	}
 	o.Answers = d.successfulAnswers(source)
 	var err error
@@ -189,7 +189,8 @@ func formatExample(value any) string {
 	return indentedJSON(value, "")
 }
 
-// schemesOf returns the names of the schemes of which an operation takes one, and "" for none.
+// schemesOf returns the names of the schemes of which an operation takes one. An operation without
+// credentials has none.
 func (d *description) schemesOf(source map[string]any) []string {
 	stated, ok := source["security"]
 	if !ok {
@@ -197,17 +198,13 @@ func (d *description) schemesOf(source map[string]any) []string {
 	}
 	var names []string
 	for _, alternative := range asList(stated) {
-		keys := sortedKeys(asObject(alternative))
-		if len(keys) == 0 {
-			keys = []string{""}
-		}
-		names = append(names, keys...)
+		names = append(names, sortedKeys(asObject(alternative))...)
 	}
 	return names
 }
 
 // credentials are the names of the security schemes in words.
-var credentials = map[string]string{"apiKey": "an API key", "session": "a session", "": "no credentials",
+var credentials = map[string]string{"apiKey": "an API key", "session": "a session",
 	"partnerSignature": "a partner's signature", "networkSecret": "the card network's secret"}
 
 // describeAccess writes the credentials, the scope, the roles and the mode that an operation needs.
@@ -216,7 +213,7 @@ func (d *description) describeAccess(source map[string]any) string {
 	for _, name := range d.schemesOf(source) {
 		kinds = append(kinds, cmp.Or(credentials[name], name))
 	}
-	access := "Takes " + strings.Join(kinds, " or ")
+	access := "Takes " + cmp.Or(strings.Join(kinds, " or "), "no credentials")
 	if scope := asText(source["x-scope"]); scope != "" {
 		access += " with the scope " + scope
 	}

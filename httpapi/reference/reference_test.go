@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"go/parser"
 	"go/token"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -54,25 +55,58 @@ func TestReferenceHasEveryOperationOnce(t *testing.T) {
 	require.Len(t, network[0].Operations, 4)
 }
 
-// Each sample in Go is a program, and the body of each sample in curl is the description's example.
+// Each sample in Go is a program, and the body of each sample in curl is the description's example,
+// with variables for ids and secrets.
 func TestEverySampleIsWellFormed(t *testing.T) {
 	rest, network, document := descriptions(t)
+	keys := map[string]string{}
 	for _, g := range append(rest, network...) {
 		for _, o := range g.Operations {
 			require.Len(t, o.Samples, 4, o.Anchor)
 			_, err := parser.ParseFile(token.NewFileSet(), "main.go", o.Samples[3].Code, parser.AllErrors)
 			require.NoError(t, err, o.Anchor)
-			for _, sample := range o.Samples {
-				require.NotContains(t, sample.Code, "{"+"id}", o.Anchor)
+			curl := o.Samples[0].Code
+			address, _, _ := strings.Cut(curl, " \\\n")
+			require.NotRegexp(t, `//|[^L]/"|=["&]|[{]`, strings.TrimSpace(address), o.Anchor)
+			if key := regexp.MustCompile(`Idempotency-Key: ([^"]*)`).FindStringSubmatch(curl); key != nil {
+				require.Empty(t, keys[key[1]], o.Anchor)
+				keys[key[1]] = o.Anchor
 			}
-			_, body, found := strings.Cut(o.Samples[0].Code, "-d '")
+			_, body, found := strings.Cut(curl, "-d '")
 			if !found || g.Name == "network" || g.Name == "mcp" {
 				continue
 			}
-			body = strings.ReplaceAll(strings.TrimSuffix(body, "'\n"), `'\''`, "'")
+			body, variables := strings.TrimSuffix(body, "'\n"), strings.Contains(body, `'"$`)
+			body = regexp.MustCompile(`'"[$]PURSER_[A-Z_]+"'`).ReplaceAllString(body, "x")
+			body = strings.ReplaceAll(body, `'\''`, "'")
 			require.True(t, json.Valid([]byte(body)), "%s: %s", o.Anchor, body)
-			_, err = document.Parse(openapi.Operation{Method: o.Method, Path: o.Path}, []byte(body))
-			require.NoError(t, err, o.Anchor)
+			if !variables {
+				_, err = document.Parse(openapi.Operation{Method: o.Method, Path: o.Path}, []byte(body))
+				require.NoError(t, err, o.Anchor)
+			}
+		}
+	}
+}
+
+// An id is a variable in each language: in the address, in a header and in the body.
+func TestSamplesTakeIdsFromTheEnvironment(t *testing.T) {
+	rest, _, _ := descriptions(t)
+	samples := map[string][]reference.Sample{}
+	for _, g := range rest {
+		for _, o := range g.Operations {
+			samples[o.Anchor] = o.Samples
+		}
+	}
+	for anchor, want := range map[string][]string{
+		"getCard": {`"$PURSER_URL/api/cards/$PURSER_CARD_ID"`, `os.environ["PURSER_URL"] + "/api/cards/" + os.environ["PURSER_CARD_ID"],`,
+			"`${process.env.PURSER_URL}/api/cards/${process.env.PURSER_CARD_ID}`", `os.Getenv("PURSER_URL")+"/api/cards/"+os.Getenv("PURSER_CARD_ID"),`},
+		"renameWorkspace": {`-H "X-Workspace-Id: $PURSER_WORKSPACE_ID"`, `"X-Workspace-Id": os.environ["PURSER_WORKSPACE_ID"],`,
+			"\"X-Workspace-Id\": `${process.env.PURSER_WORKSPACE_ID}`,", `req.Header.Set("X-Workspace-Id", os.Getenv("PURSER_WORKSPACE_ID"))`},
+		"createConversion": {`-d '{"quoteId": "'"$PURSER_CONVERSION_QUOTE_ID"'"}'`, `json={"quoteId": os.environ["PURSER_CONVERSION_QUOTE_ID"]},`,
+			`JSON.stringify({"quoteId": process.env.PURSER_CONVERSION_QUOTE_ID})`, "`{\"quoteId\": \"`+os.Getenv(\"PURSER_CONVERSION_QUOTE_ID\")+`\"}`"},
+	} {
+		for i, sample := range samples[anchor] {
+			require.Contains(t, sample.Code, want[i], sample.Language)
 		}
 	}
 }

@@ -1,12 +1,17 @@
 package reference
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"go/format"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"purser/persistence/ident"
 )
@@ -36,15 +41,43 @@ var (
 	}}
 )
 
-// sampleID ends the ids of samples: they look like ids, and no record has them.
-const sampleID = "_01m7wd7tg0fk6t3h1v99wgrfte"
+const (
+	pythonVariable  = `os.environ["$1"]`
+	goVariable      = `os.Getenv("$1")`
+	workspaceHeader = "X-Workspace-Id"
+	minSecret       = 26 // characters of an id or a secret behind its prefix
+)
 
-// prefixes are those of ids by the names that x-ids gives to kinds of records.
-var prefixes = map[string]string{"agent": ident.Agent, "card": ident.Card, "checkout_session": ident.Checkout,
-	"conversion": ident.Conversion, "counterparty": ident.Counterparty, "invitation": ident.Invitation,
-	"key": ident.Key, "payout": ident.Payout, "ramp_order": ident.RampOrder, "ramp_session": ident.RampSession,
-	"ramp_wallet": ident.RampWallet, "user": ident.User, "webhook_delivery": ident.Delivery,
-	"webhook_endpoint": ident.Endpoint}
+// variable is a name of the environment in a sample's address, header or body.
+var variable = regexp.MustCompile(`\$(PURSER_[A-Z_]+)`)
+
+// quotedVariable is a text in JSON that is a variable.
+var quotedVariable = regexp.MustCompile(`"\$(PURSER_[A-Z_]+)"`)
+
+// secrets are the variables of what an example shows with a prefix and what x-ids does not name.
+var secrets = map[string]string{ident.Agent: "$PURSER_AGENT_ID", ident.Checkout: "$PURSER_CHECKOUT_SESSION_ID",
+	ident.CardToken: "$PURSER_CARD_TOKEN", ident.InviteSecret: "$PURSER_INVITATION_TOKEN",
+	ident.ResetSecret: "$PURSER_RESET_TOKEN", ident.EmailSecret: "$PURSER_EMAIL_TOKEN",
+	ident.ChallengeSecret: "$PURSER_SIGN_IN_CHALLENGE"}
+
+// recordVariable returns the variable with the id of a record that x-ids names for a place, such as
+// $PURSER_CARD_ID, or "". The caller of a route chooses the ids of messages.
+func recordVariable(operation map[string]any, place string) string {
+	kind := asText(asObject(operation["x-ids"])[place])
+	if kind == "" || kind == "none" || kind == "message" {
+		return ""
+	}
+	return "$PURSER_" + strings.ToUpper(kind) + "_ID"
+}
+
+// secretVariable returns the variable for an id or a secret of an example, else the example.
+func secretVariable(example string) string {
+	prefix, rest, _ := strings.Cut(example, "_")
+	if len(rest) < minSecret {
+		return example
+	}
+	return cmp.Or(secrets[prefix], example)
+}
 
 // request is what the samples of an operation send. The path has its parameters filled in.
 type request struct {
@@ -57,25 +90,42 @@ type request struct {
 	body         any // nil without one
 }
 
-// exampleOf returns a value for a parameter: its example, the first value that is allowed, or an id
-// of its kind.
+// exampleOf returns a value for a parameter: the variable of its record, its example, or the first
+// value that is allowed.
 func (d *description) exampleOf(parameter, operation map[string]any) string {
+	if name := recordVariable(operation, asText(parameter["in"])+"."+asText(parameter["name"])); name != "" {
+		return name
+	}
+	if parameter["name"] == "Idempotency-Key" {
+		return uuid.NewSHA1(uuid.NameSpaceURL, []byte(asText(operation["operationId"]))).String()
+	}
 	if example := parameter["example"]; example != nil {
-		return plainNumber(example)
+		return secretVariable(plainNumber(example))
 	}
-	schema := d.resolveRef(asObject(parameter["schema"]))
-	if values := asList(schema["enum"]); len(values) > 0 {
-		return plainNumber(values[0])
+	values := asList(d.resolveRef(asObject(parameter["schema"]))["enum"])
+	if len(values) == 0 {
+		return ""
 	}
-	kind := asText(asObject(operation["x-ids"])[asText(parameter["in"])+"."+asText(parameter["name"])])
-	if prefix, ok := prefixes[kind]; ok {
-		return prefix + sampleID
-	}
-	return "id" + sampleID
+	return plainNumber(values[0])
 }
 
-// addParameter puts a parameter into the request. Of those that may be left out only the
-// idempotency key is sent.
+// bodyOf returns the example of a body with variables in place of ids and secrets.
+func bodyOf(example any, operation map[string]any, place string) any {
+	switch v := example.(type) {
+	case string:
+		return cmp.Or(recordVariable(operation, place), secretVariable(v))
+	case map[string]any:
+		body := map[string]any{}
+		for name, member := range v {
+			body[name] = bodyOf(member, operation, place+"."+name)
+		}
+		return body
+	}
+	return example
+}
+
+// addParameter puts a parameter into the request. Of those that may be left out, the idempotency key
+// is sent, and the workspace of a session.
 func (r *request) addParameter(parameter map[string]any, value string) {
 	name := asText(parameter["name"])
 	required, _ := parameter["required"].(bool)
@@ -90,7 +140,7 @@ func (r *request) addParameter(parameter map[string]any, value string) {
 			r.query.Set(name, value)
 		}
 	case "header":
-		if required || name == "Idempotency-Key" {
+		if required || name == "Idempotency-Key" || name == workspaceHeader && slices.Equal(r.security, []string{"session"}) {
 			r.headers = append(r.headers, [2]string{name, value})
 		}
 	}
@@ -100,9 +150,9 @@ func (r *request) addParameter(parameter map[string]any, value string) {
 // has.
 func (r *request) writeSamples() ([]Sample, error) {
 	if len(r.query) > 0 {
-		r.path += "?" + r.query.Encode()
+		r.path += "?" + strings.ReplaceAll(r.query.Encode(), "%24PURSER_", "$PURSER_")
 	}
-	if !slices.Contains(r.security, "") {
+	if len(r.security) > 0 {
 		header, ok := r.host.headers[r.security[0]]
 		if !ok {
 			return nil, fmt.Errorf("no sample has the credentials %q", r.security[0])
@@ -112,8 +162,12 @@ func (r *request) writeSamples() ([]Sample, error) {
 	if r.body != nil {
 		r.headers = append(r.headers, [2]string{"Content-Type", r.contentType})
 	}
+	program, err := format.Source([]byte(r.goSample()))
+	if err != nil {
+		return nil, err
+	}
 	return []Sample{{"curl", "sh", r.curlSample()}, {"Python", "python", r.pythonSample()},
-		{"TypeScript", "typescript", r.typeScriptSample()}, {"Go", "go", r.goSample()}}, nil
+		{"TypeScript", "typescript", r.typeScriptSample()}, {"Go", "go", string(program)}}, nil
 }
 
 // curlSample quotes with double quotes where a variable is, else with single ones.
@@ -129,16 +183,17 @@ func (r *request) curlSample() string {
 	}
 	if r.body != nil {
 		body := strings.ReplaceAll(indentedJSON(r.body, "  "), "'", `'\''`)
+		body = variable.ReplaceAllString(body, `'"$0"'`)
 		fmt.Fprintf(&b, " \\\n  -d '%s'", body)
 	}
 	return b.String() + "\n"
 }
 
-// splitVariable returns the text before the variable of a header's value, and the variable, "" for
-// none.
-func splitVariable(value string) (before, variable string) {
-	before, variable, _ = strings.Cut(value, "$")
-	return before, variable
+// joinVariables writes a text as an expression: quoted parts and the values of variables, joined by +.
+// value has $1 for the variable's name.
+func joinVariables(text, value string) string {
+	joined := variable.ReplaceAllString(strconv.Quote(text), `" + `+value+` + "`)
+	return strings.TrimSuffix(strings.TrimPrefix(joined, `"" + `), ` + ""`)
 }
 
 // pythonSample returns the request as a Python program (requests) that reads the address and the
@@ -146,20 +201,12 @@ func splitVariable(value string) (before, variable string) {
 func (r *request) pythonSample() string {
 	var b strings.Builder
 	b.WriteString("import os\n\nimport requests\n\n")
-	fmt.Fprintf(&b, "answer = requests.request(\n    %q,\n    os.environ[%q] + %s,\n", r.method, r.host.address,
-		strconv.Quote(r.path))
+	fmt.Fprintf(&b, "answer = requests.request(\n    %q,\n    %s,\n", r.method,
+		joinVariables("$"+r.host.address+r.path, pythonVariable))
 	if len(r.headers) > 0 {
 		b.WriteString("    headers={\n")
 		for _, h := range r.headers {
-			before, variable := splitVariable(h[1])
-			switch {
-			case variable == "":
-				fmt.Fprintf(&b, "        %q: %q,\n", h[0], before)
-			case before == "":
-				fmt.Fprintf(&b, "        %q: os.environ[%q],\n", h[0], variable)
-			default:
-				fmt.Fprintf(&b, "        %q: %q + os.environ[%q],\n", h[0], before, variable)
-			}
+			fmt.Fprintf(&b, "        %q: %s,\n", h[0], joinVariables(h[1], pythonVariable))
 		}
 		b.WriteString("    },\n")
 	}
@@ -184,6 +231,8 @@ func pythonLiteral(value any, indent string) string {
 		return formatList(v, indent, pythonLiteral)
 	case map[string]any:
 		return formatObject(v, indent, pythonLiteral)
+	case string:
+		return joinVariables(v, pythonVariable)
 	}
 	return compactJSON(value)
 }
@@ -192,22 +241,23 @@ func pythonLiteral(value any, indent string) string {
 // the key from the environment.
 func (r *request) typeScriptSample() string {
 	var b strings.Builder
-	env := func(variable string) string { return "${process.env." + variable + "}" }
-	fmt.Fprintf(&b, "const answer = await fetch(`%s%s`, {\n  method: %q,\n", env(r.host.address), r.path, r.method)
+	quote := func(text string) string {
+		if !variable.MatchString(text) {
+			return strconv.Quote(text)
+		}
+		return "`" + variable.ReplaceAllString(text, "$${process.env.$1}") + "`"
+	}
+	fmt.Fprintf(&b, "const answer = await fetch(%s, {\n  method: %q,\n", quote("$"+r.host.address+r.path), r.method)
 	if len(r.headers) > 0 {
 		b.WriteString("  headers: {\n")
 		for _, h := range r.headers {
-			before, variable := splitVariable(h[1])
-			if variable == "" {
-				fmt.Fprintf(&b, "    %q: %q,\n", h[0], before)
-			} else {
-				fmt.Fprintf(&b, "    %q: `%s%s`,\n", h[0], before, env(variable))
-			}
+			fmt.Fprintf(&b, "    %q: %s,\n", h[0], quote(h[1]))
 		}
 		b.WriteString("  },\n")
 	}
 	if r.body != nil {
-		fmt.Fprintf(&b, "  body: JSON.stringify(%s),\n", indentedJSON(r.body, "  "))
+		body := quotedVariable.ReplaceAllString(indentedJSON(r.body, "  "), "process.env.$1")
+		fmt.Fprintf(&b, "  body: JSON.stringify(%s),\n", body)
 	}
 	b.WriteString("});\nconsole.log(answer.status);\nconsole.log(await answer.text());\n\nexport {};\n")
 	return b.String()
@@ -219,7 +269,8 @@ func (r *request) goSample() string {
 	body := "nil"
 	if r.body != nil {
 		imports = append(imports, "strings")
-		body = "strings.NewReader(" + rawString(indentedJSON(r.body, "\t")) + ")"
+		text := variable.ReplaceAllString(rawString(indentedJSON(r.body, "\t")), "` + "+goVariable+" + `")
+		body = "strings.NewReader(" + text + ")"
 	}
 	var b strings.Builder
 	b.WriteString("package main\n\nimport (\n")
@@ -227,18 +278,11 @@ func (r *request) goSample() string {
 		fmt.Fprintf(&b, "\t%q\n", name)
 	}
 	b.WriteString(")\n\nfunc main() {\n")
-	fmt.Fprintf(&b, "\treq, err := http.NewRequest(%q, os.Getenv(%q)+%q, %s)\n", r.method, r.host.address, r.path, body)
+	address := joinVariables("$"+r.host.address+r.path, goVariable)
+	fmt.Fprintf(&b, "\treq, err := http.NewRequest(%q, %s, %s)\n", r.method, address, body)
 	b.WriteString("\tif err != nil {\n\t\tlog.Fatal(err)\n\t}\n")
 	for _, h := range r.headers {
-		before, variable := splitVariable(h[1])
-		switch {
-		case variable == "":
-			fmt.Fprintf(&b, "\treq.Header.Set(%q, %q)\n", h[0], before)
-		case before == "":
-			fmt.Fprintf(&b, "\treq.Header.Set(%q, os.Getenv(%q))\n", h[0], variable)
-		default:
-			fmt.Fprintf(&b, "\treq.Header.Set(%q, %q+os.Getenv(%q))\n", h[0], before, variable)
-		}
+		fmt.Fprintf(&b, "\treq.Header.Set(%q, %s)\n", h[0], joinVariables(h[1], goVariable))
 	}
 	b.WriteString("\tresp, err := http.DefaultClient.Do(req)\n\tif err != nil {\n\t\tlog.Fatal(err)\n\t}\n" +
 		"\tdefer resp.Body.Close()\n\ttext, err := io.ReadAll(resp.Body)\n\tif err != nil {\n\t\tlog.Fatal(err)\n\t}\n" +

@@ -16,20 +16,22 @@ def refusal(call, status):
     raise AssertionError(f"no refusal with the status {status}")
 
 
-# A person: the generated client sends the configured text as the whole Cookie header.
+# A person: the generated client adds the cookie's name.
 anyone = purser.DashboardApi(purser.ApiClient(purser.Configuration(host=API)))
 who = purser.Credentials(email=f"ogp-{fresh()}@example.com", password="correct horse battery")
 signed_up = anyone.signup_with_http_info(who)
 assert signed_up.data.user.email == who.email
-cookie = signed_up.headers["Set-Cookie"].split(";")[0]
+assert signed_up.headers
+cookie = signed_up.headers["Set-Cookie"].split(";")[0].removeprefix("purser_session=")
 person = purser.ApiClient(purser.Configuration(host=API, api_key={"session": cookie}))
 purser.WorkspacesApi(person).create_workspace(purser.NewWorkspace(name="Python Ltd"))
 assert purser.CurrenciesApi(person).start_currency_onboarding().kyb_status == "approved"
 receiver = Receiver()
 endpoint = purser.WebhooksApi(person).create_webhook_endpoint(
-    purser.NewWebhookEndpoint(url=receiver.url, events=["checkout.session.completed"])
+    purser.NewWebhookEndpoint(url=receiver.url, events=[purser.WebhookEvent.CHECKOUT_DOT_SESSION_DOT_COMPLETED])
 )
-scopes = ["read:treasury", "write:treasury", "write:counterparties", "write:payouts", "read:cards", "write:cards", "write:checkout"]
+scopes = [purser.Scope(s) for s in (
+    "read:treasury", "write:treasury", "write:counterparties", "write:payouts", "read:cards", "write:cards", "write:checkout")]
 secret = purser.KeysApi(person).create_key(purser.NewApiKey(label="flow", scopes=scopes)).secret
 client = purser.ApiClient(purser.Configuration(host=API, access_token=secret))
 treasury, cards, checkout = purser.TreasuryApi(client), purser.CardsApi(client), purser.CheckoutApi(client)
@@ -43,14 +45,14 @@ card = cards.mint_card(purser.NewCard(
     holderKind="agent", holderLabel="flow", monthlyLimitUsdCents=50_000, perTxnLimitUsdCents=20_000, allowedMccs=["5812"])).card
 swipe(card.partner_card_token, 1250)
 seen = until(lambda: cards.list_authorizations(card_id=card.id).data, len)
-assert seen[0].held_cents == 1250 and seen[0].checked.limit_cents == 50_000
+assert seen[0].held_cents == 1250 and seen[0].checked and seen[0].checked.limit_cents == 50_000
 
 # Money out.
 recipient = treasury.create_counterparty(
     idempotency_key=fresh(),
     new_counterparty=purser.NewCounterparty(purser.NewUsCounterparty(
         kind="us", name="Bob", routingNumber="021000021", accountNumber="12345678", accountType="checking"))).counterparty
-order = purser.NewPayout(rail="ach", counterpartyId=recipient.id, amountCents=2_000, description="Rent")
+order = purser.NewPayout(rail=purser.PayoutRail.ACH, counterpartyId=recipient.id, amountCents=2_000, description="Rent")
 payout = treasury.create_payout(fresh(), order).payout
 until(lambda: treasury.get_payout(payout.id).payout.status, lambda status: status == "settled")
 
@@ -58,7 +60,7 @@ until(lambda: treasury.get_payout(payout.id).payout.status, lambda status: statu
 link = checkout.create_checkout_session(
     purser.NewCheckoutSession(amountUsdCents=1_000, successUrl="https://example.com/thanks")
 ).session
-checkout.select_checkout_pair(link.id, purser.CheckoutPick(asset="USDC", chain="base"))
+checkout.select_checkout_pair(link.id, purser.CheckoutPick(asset=purser.CheckoutAsset.USDC, chain=purser.CheckoutChain.BASE))
 checkout.simulate_checkout_payment(link.id)
 kind, body = receiver.event(endpoint.secret)
 assert kind == "checkout.session.completed" and json.loads(body)["id"] == link.id

@@ -1,13 +1,11 @@
 // Program samples writes the samples of the API reference into a directory: for each operation
-// NAME.sh, NAME.py, NAME.ts and NAME/main.go. The operations that end a session come last in the
-// order of their names.
+// NAME.sh, NAME.py, NAME.ts and NAME/main.go.
 package main
 
 import (
 	"log"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"purser/httpapi/openapi"
 	"purser/httpapi/reference"
@@ -46,9 +44,6 @@ func write(dir string) error {
 
 func writeSamples(dir string, o reference.Operation) error {
 	name := o.Anchor
-	if slices.Contains([]string{"logout", "changePassword", "changeEmail"}, o.Anchor) {
-		name = "z_" + name
-	}
 	if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
 		return err
 	}
