@@ -38,7 +38,7 @@ var meanings = map[fault.Code]string{
 	fault.CurrencyNotHeld:        "The workspace has no balance in this currency. Open one first.",
 	fault.QuoteNotFound:          "The workspace has no such quote.",
 	fault.MethodNotAllowed:       "The path has other methods; the header `Allow` lists them.",
-	notAcceptable:                "The answer is JSON only; `Accept` excludes it.",
+	notAcceptable:                "The answer of `/api/mcp` is JSON only; `Accept` excludes it.",
 	requestTimedOut:              "The request did not arrive in time. Send it again.",
 	fault.CardTerminated:         "The card has ended for good and cannot change.",
 	fault.PairNotSupported:       "The link cannot be paid with this asset on this network.",

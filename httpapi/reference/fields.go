@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"slices"
@@ -17,39 +18,49 @@ type Field struct {
 	Type        string
 	Bounds      string // the values that are allowed, in words
 	Required    bool
+	When        string // the value that selects a body's variant: "source is bank_fiat"; "" in each
 	Description template.HTML
 }
 
 // describeParameter describes a parameter of a path, query or header.
 func (d *description) describeParameter(source map[string]any) Field {
 	schema := d.resolveRef(asObject(source["schema"]))
-	f := Field{Name: asText(source["name"]), In: asText(source["in"]), Type: d.typeOf(schema), Bounds: describeBounds(schema),
+	f := Field{Name: asText(source["name"]), In: asText(source["in"]), Type: d.typeOf(schema), Bounds: d.describeBounds(schema),
 		Description: renderInline(asText(source["description"]))}
 	f.Required, _ = source["required"].(bool)
 	return f
 }
 
-// listFields lists the members of an object, depth first. The variants of a schema follow each
-// other, and a member that two variants share is listed once.
+// listFields lists the members of an object, depth first. Variants that a member selects follow each
+// other whole; of others, a member that two share is listed once.
 func (d *description) listFields(schema map[string]any) []Field {
 	var fields []Field
-	d.collectFields(&fields, schema, "", 0)
+	d.collectFields(&fields, schema, fieldPlace{})
 	return fields
 }
 
+// fieldPlace is where fields are: the path before their names, how deep it is, and Field.When.
+type fieldPlace struct {
+	prefix string
+	depth  int
+	when   string
+}
+
 // collectFields appends the fields of a schema and of its variants, items and members to fields, at
-// most maxDepth deep. Required members come first. prefix is the path before a name.
-func (d *description) collectFields(fields *[]Field, schema map[string]any, prefix string, depth int) {
-	if schema = d.resolveRef(schema); depth > maxDepth {
+// most maxDepth deep. Required members come first.
+func (d *description) collectFields(fields *[]Field, schema map[string]any, at fieldPlace) {
+	if schema = d.resolveRef(schema); at.depth > maxDepth {
 		return
 	}
 	for _, keyword := range []string{"allOf", "oneOf", "anyOf"} {
 		for _, variant := range asList(schema[keyword]) {
-			d.collectFields(fields, asObject(variant), prefix, depth)
+			of := at
+			of.when = cmp.Or(selects(schema, asObject(variant)), at.when)
+			d.collectFields(fields, asObject(variant), of)
 		}
 	}
 	if items := asObject(schema["items"]); items != nil {
-		d.collectFields(fields, items, prefix+"[]", depth)
+		d.collectFields(fields, items, fieldPlace{at.prefix + "[]", at.depth, at.when})
 	}
 	properties, required := asObject(schema["properties"]), asList(schema["required"])
 	names := sortedKeys(properties)
@@ -58,14 +69,27 @@ func (d *description) collectFields(fields *[]Field, schema map[string]any, pref
 	})
 	for _, name := range names {
 		member := d.resolveRef(asObject(properties[name]))
-		full := strings.TrimPrefix(prefix+"."+name, ".")
-		if slices.ContainsFunc(*fields, func(f Field) bool { return f.Name == full }) {
+		full := strings.TrimPrefix(at.prefix+"."+name, ".")
+		if slices.ContainsFunc(*fields, func(f Field) bool { return f.Name == full && f.When == at.when }) {
 			continue
 		}
-		*fields = append(*fields, Field{Name: full, Type: d.typeOf(member), Bounds: describeBounds(member),
+		*fields = append(*fields, Field{Name: full, Type: d.typeOf(member), Bounds: d.describeBounds(member), When: at.when,
 			Required: slices.Contains(required, any(name)), Description: renderInline(describeMember(member))})
-		d.collectFields(fields, member, full, depth+1)
+		d.collectFields(fields, member, fieldPlace{full, at.depth + 1, at.when})
 	}
+}
+
+// selects returns the value of the discriminator that selects a variant, such as "source is
+// bank_fiat", or "".
+func selects(schema, variant map[string]any) string {
+	discriminator := asObject(schema["discriminator"])
+	mapping := asObject(discriminator["mapping"])
+	for _, value := range sortedKeys(mapping) {
+		if mapping[value] == variant["$ref"] {
+			return asText(discriminator["propertyName"]) + " is " + value
+		}
+	}
+	return ""
 }
 
 // positionOf is the position of a name in a list, the length when it is not there.
@@ -116,13 +140,15 @@ func (d *description) typeOf(schema map[string]any) string {
 	return "any"
 }
 
-// describeBounds writes what a schema allows beyond its type.
-func describeBounds(schema map[string]any) string {
+// describeBounds writes what a schema allows beyond its type. The type says that null is allowed.
+func (d *description) describeBounds(schema map[string]any) string {
 	var words []string
 	if values := asList(schema["enum"]); len(values) > 0 {
 		var shown []string
 		for _, value := range values {
-			shown = append(shown, fmt.Sprint(value))
+			if value != nil {
+				shown = append(shown, fmt.Sprint(value))
+			}
 		}
 		words = append(words, "one of "+strings.Join(shown, ", "))
 	}
@@ -133,6 +159,11 @@ func describeBounds(schema map[string]any) string {
 		{"minimum", "maximum", ""}, {"minLength", "maxLength", " characters"}, {"minItems", "maxItems", " items"},
 	} {
 		words = append(words, describeRange(schema[bound.least], schema[bound.most], bound.unit)...)
+	}
+	if items := asObject(schema["items"]); items != nil {
+		if each := d.describeBounds(d.resolveRef(items)); each != "" {
+			words = append(words, "each "+each)
+		}
 	}
 	if pattern := asText(schema["pattern"]); pattern != "" {
 		words = append(words, "pattern "+pattern)

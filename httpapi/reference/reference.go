@@ -41,9 +41,10 @@ type Operation struct {
 
 // Answer is a successful answer.
 type Answer struct {
-	Status, Description, ContentType string
-	Fields                           []Field
-	Example                          string // JSON or text; "" without one
+	Status, ContentType string
+	Description         template.HTML // a sentence without its full stop
+	Fields              []Field
+	Example             string // JSON or text; "" without one
 }
 
 // description is an OpenAPI document as a tree.
@@ -149,7 +150,7 @@ func (d *description) successfulAnswers(source map[string]any) []Answer {
 			continue
 		}
 		response := d.resolveRef(asObject(responses[status]))
-		answer := Answer{Status: status, Description: asText(response["description"])}
+		answer := Answer{Status: status, Description: renderInline(strings.TrimSuffix(asText(response["description"]), "."))}
 		content := asObject(response["content"])
 		if len(content) == 0 {
 			answers = append(answers, answer)

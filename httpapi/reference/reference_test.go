@@ -68,9 +68,11 @@ func TestEverySampleIsWellFormed(t *testing.T) {
 			curl := o.Samples[0].Code
 			address, _, _ := strings.Cut(curl, " \\\n")
 			require.NotRegexp(t, `//|[^L]/"|=["&]|[{]`, strings.TrimSpace(address), o.Anchor)
-			if key := regexp.MustCompile(`Idempotency-Key: ([^"]*)`).FindStringSubmatch(curl); key != nil {
-				require.Empty(t, keys[key[1]], o.Anchor)
-				keys[key[1]] = o.Anchor
+			for _, sample := range o.Samples {
+				if key := regexp.MustCompile(`Idempotency-Key\W*([0-9a-f-]{36})`).FindStringSubmatch(sample.Code); key != nil {
+					require.Empty(t, keys[key[1]], o.Anchor)
+					keys[key[1]] = o.Anchor
+				}
 			}
 			_, body, found := strings.Cut(curl, "-d '")
 			if !found || g.Name == "network" || g.Name == "mcp" {
@@ -121,6 +123,25 @@ func TestFieldsOfNestedObjectsHaveTheirPath(t *testing.T) {
 	require.True(t, names["merchant.mcc"].Required)
 	require.False(t, names["merchant.country"].Required)
 	require.Equal(t, "0 to 1000000000000", names["amountCents"].Bounds)
+}
+
+// A body with variants lists the members of each with the value that selects it.
+func TestFieldsOfVariantsSayWhenTheyAreThere(t *testing.T) {
+	rest, _, _ := descriptions(t)
+	of := map[string][]string{}
+	for _, g := range rest {
+		for _, o := range g.Operations {
+			for _, f := range o.Body {
+				require.NotContains(t, f.Bounds, "nil", o.Anchor)
+				of[o.Anchor+" "+f.Name] = append(of[o.Anchor+" "+f.Name], f.When+": "+f.Bounds)
+			}
+		}
+	}
+	require.Equal(t, []string{"source is bank_fiat: always bank_fiat", "source is partner_stablecoin: always partner_stablecoin"},
+		of["createDeposit source"])
+	require.Len(t, of["createDeposit chain"], 1)
+	require.Contains(t, of["createDeposit chain"][0], "source is partner_stablecoin: ")
+	require.Contains(t, of["createKey scopes"][0], "each one of read:treasury, ")
 }
 
 func TestDescriptionsThatCannotBeShownAreRefused(t *testing.T) {

@@ -97,7 +97,7 @@ func (d *description) exampleOf(parameter, operation map[string]any) string {
 		return name
 	}
 	if parameter["name"] == "Idempotency-Key" {
-		return uuid.NewSHA1(uuid.NameSpaceURL, []byte(asText(operation["operationId"]))).String()
+		return keyOf(asText(operation["operationId"]))
 	}
 	if example := parameter["example"]; example != nil {
 		return secretVariable(plainNumber(example))
@@ -166,9 +166,21 @@ func (r *request) writeSamples() ([]Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Sample{{"curl", "sh", r.curlSample()}, {"Python", "python", r.pythonSample()},
-		{"TypeScript", "typescript", r.typeScriptSample()}, {"Go", "go", string(program)}}, nil
+	samples := []Sample{{"curl", "sh", r.curlSample()}, {"Python", "python", r.pythonSample()},
+		{"TypeScript", "typescript", r.typeScriptSample()}, {"Go", "go", string(program)}}
+	for i, sample := range samples {
+		for _, h := range r.headers {
+			if h[0] == "Idempotency-Key" {
+				samples[i].Code = strings.ReplaceAll(sample.Code, h[1], keyOf(h[1]+sample.Language))
+			}
+		}
+	}
+	return samples, nil
 }
+
+// keyOf returns an idempotency key of an operation or of its sample. The bodies of an operation's
+// samples differ in their spaces, so each has a key of its own.
+func keyOf(name string) string { return uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).String() }
 
 // curlSample quotes with double quotes where a variable is, else with single ones.
 func (r *request) curlSample() string {
