@@ -2,9 +2,11 @@ package actors_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"purser/actors"
 	"purser/actors/decision"
+	"purser/actors/fault"
 	"purser/persistence"
 	"purser/persistence/ident"
 )
@@ -68,4 +71,47 @@ func TestStreamsBeginInTheOrderOfTheirTimes(t *testing.T) {
 		require.True(t, i == 0 || shown.Total <= newer.Total, "%d is newer than the one before it", i)
 		newer = shown
 	}
+}
+
+// A new stream whose decisions have no events yet fills its share of a lane while the journal
+// stalls. It and the streams that begin beside it are answered once the journal is back.
+func TestAFullLaneLetsStreamsBegin(t *testing.T) {
+	r := newCounterSystem(t, nil)
+	id := counterID(1)
+	appends, load := make(chan struct{}), make(chan struct{})
+	var loading, asked atomic.Int64
+	r.journal.configure(func(f *faultyJournal) {
+		f.appendGate = appends
+		f.onRecord = func() error { loading.Add(1); <-load; return nil }
+	})
+	var refused atomic.Int64
+	ask := func(stream string, command any) {
+		_, err := r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: stream, Workspace: id, Command: command})
+		if fault.Is(err, fault.Unavailable) {
+			refused.Add(1)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	var asking sync.WaitGroup
+	for i := range 4_000 { // more than a workspace's share of a lane
+		asking.Go(func() {
+			asked.Add(1)
+			ask(id, writeNote{Name: fmt.Sprint("note ", i)})
+		})
+	}
+	require.Eventually(t, func() bool { return loading.Load() == 1 && asked.Load() == 4_000 }, eventuallyWithin, pollEvery)
+	close(load)
+	slot, err := ident.SlotOf(id)
+	require.NoError(t, err)
+	other := ident.Derive(slot, r.clock.now(), "beside").Format(ident.Workspace)
+	require.Eventually(t, func() bool {
+		asking.Go(func() { ask(other, add{By: 1}) })
+		return refused.Load() > 0
+	}, eventuallyWithin, pollEvery)
+	close(appends)
+	asking.Wait()
+	refused.Store(0)
+	ask(other, add{By: 1})
+	require.Zero(t, refused.Load())
 }

@@ -353,6 +353,7 @@ func (n *entity) stageAndSubmit(r *request, d decision.Decision) {
 	n.appendStaged(o)
 	if !n.shard.lane.submit(o) {
 		o.settled, o.outcome.Err = true, persistence.ErrUnavailable
+		n.failed, n.phase = true, draining // as above
 		n.settleStaged()
 	}
 }

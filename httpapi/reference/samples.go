@@ -114,6 +114,12 @@ func bodyOf(example any, operation map[string]any, place string) any {
 	switch v := example.(type) {
 	case string:
 		return cmp.Or(recordVariable(operation, place), secretVariable(v))
+	case []any:
+		var list []any
+		for _, item := range v {
+			list = append(list, bodyOf(item, operation, place+"[]"))
+		}
+		return list
 	case map[string]any:
 		body := map[string]any{}
 		for name, member := range v {
@@ -281,8 +287,7 @@ func (r *request) goSample() string {
 	body := "nil"
 	if r.body != nil {
 		imports = append(imports, "strings")
-		text := variable.ReplaceAllString(rawString(indentedJSON(r.body, "\t")), "` + "+goVariable+" + `")
-		body = "strings.NewReader(" + text + ")"
+		body = "strings.NewReader(" + rawString(indentedJSON(r.body, "\t")) + ")"
 	}
 	var b strings.Builder
 	b.WriteString("package main\n\nimport (\n")
@@ -302,12 +307,13 @@ func (r *request) goSample() string {
 	return b.String()
 }
 
-// rawString quotes a text with backquotes, or with double quotes when it has a backquote.
+// rawString quotes a text with backquotes, or with double quotes when it has a backquote, and joins
+// it with its variables.
 func rawString(s string) string {
 	if strings.Contains(s, "`") {
-		return strconv.Quote(s)
+		return joinVariables(s, goVariable)
 	}
-	return "`" + s + "`"
+	return "`" + variable.ReplaceAllString(s, "` + "+goVariable+" + `") + "`"
 }
 
 // maxLine is how many characters an object or a list takes on one line.
