@@ -67,12 +67,22 @@ async function business(page, variant, script) {
   };
   const fill = async (fields) => { for (const [label, value] of Object.entries(fields)) await enter(page.getByLabel(label, { exact: true }), value); };
   // press activates a button from the keyboard.
-  const press = async (name) => { await activate(page.getByRole("button", { name, exact: true }).first()); };
+  const press = async (name) => {
+    if (name === "Sign out") await account();
+    await activate(page.getByRole("button", { name, exact: true }).first());
+  };
+  // account opens the menu of the person and the workspaces.
+  const account = async () => { if (!(await page.locator(".switch[open]").count())) await activate(page.locator(".switch summary")); };
   const confirm = async (name) => {
     await press(name);
     if (script) await page.getByRole("dialog").getByRole("button", { name, exact: true }).press("Enter");
   };
-  const open = async (name) => { await page.getByRole("navigation").getByRole("link", { name, exact: true }).press("Enter"); };
+  // open follows the navigation, which is behind a button on a phone.
+  const open = async (name) => {
+    const menu = page.getByRole("button", { name: "Menu", exact: true });
+    if (await menu.isVisible()) await activate(menu);
+    await page.getByRole("navigation").getByRole("link", { name, exact: true }).press("Enter");
+  };
   const told = async (text) => { await page.getByText(text).first().waitFor(); };
   const reloadUntil = async (text) => {
     for (let i = 0; i < tries && !(await page.getByText(text).count()); i++) { await page.waitForTimeout(500); await page.reload(); }
@@ -141,7 +151,7 @@ async function business(page, variant, script) {
   await see("payouts");
   await treasury(step);
   await abroad(step);
-  await open("Get paid");
+  await open("Checkout links");
   await fill({ Amount: "25.00", For: "Tea", "Address after the payment": "https://shop.example/thanks" });
   await press("Create the link");
   await told("The customer's page");
@@ -151,19 +161,19 @@ async function business(page, variant, script) {
   await press("Simulate the payment");
   await told("The payment is simulated.");
   await see("link-paid");
-  await open("Get paid");
+  await open("Checkout links");
   await see("links");
   await links(step);
   await currencies(step);
   await ramp(step);
-  await open("Keys");
+  await open("API keys");
   await fill({ Label: "Shop" });
   await tick(page.getByRole("checkbox", { name: /read:cards/ }));
   await see("keys");
   await press("Create the key");
   await told("Copy the secret now");
   await see("key-secret");
-  await open("Keys");
+  await open("API keys");
   await page.getByRole("link", { name: "Shop" }).press("Enter");
   await see("key");
   await confirm("Revoke the key");
@@ -177,6 +187,7 @@ async function business(page, variant, script) {
   await see("home");
   await page.goto(`${page.url()}/nothing`);
   await see("missing", /status of 404/);
+  await account();
   await page.getByRole("link", { name: "Account" }).press("Enter");
   await sessions(step, base, `ada-${variant}@example.com`);
   await secondFactor(step, base, `ada-${variant}@example.com`);

@@ -37,14 +37,14 @@ export async function sessions({ page, see, confirm, told }, base, email) {
 
 // team invites a person and withdraws the invitation, then invites another, who joins, and removes that one.
 export async function team({ page, variant, see, fill, press, confirm, told, open }) {
-  await open("Team");
+  await open("Members");
   await see("team");
   await fill({ Email: "bob@example.com" });
   await press("Invite");
   await told("Pass the link on now");
   await see("invited");
   const link = await page.locator("#link").innerText();
-  await page.getByRole("link", { name: "Team" }).first().press("Enter");
+  await page.getByRole("link", { name: "Members" }).first().press("Enter");
   await page.getByRole("link", { name: "bob@example.com" }).press("Enter");
   await see("invitation-sent");
   await confirm("Withdraw");
@@ -59,12 +59,12 @@ export async function team({ page, variant, see, fill, press, confirm, told, ope
   await see("invitation-refused", /status of 4\d\d/);
   await page.goto(back);
   const joining = `cyd-${variant}@example.com`;
-  await open("Team");
+  await open("Members");
   await fill({ Email: joining });
   await press("Invite");
   await told("Pass the link on now");
   await join(page, joining, new URL(new URL(await page.locator("#link").innerText()).pathname + "?" + (await page.locator("#link").innerText()).split("?")[1], back).href);
-  await open("Team");
+  await open("Members");
   await page.getByRole("link", { name: joining }).press("Enter");
   await see("member");
   await confirm("Remove from the workspace");

@@ -2,7 +2,7 @@
 import { choose } from "./browser.mjs";
 
 export async function links({ page, script, see, fill, press, confirm, open, told }) {
-  await open("Get paid");
+  await open("Checkout links");
   const form = page.locator("form", { has: page.getByRole("button", { name: "Create the link" }) });
   await form.getByLabel("Your reference").fill("order-<b>7</b>");
   await fill({ Amount: "12.00", For: "A second pot", "Address after the payment": "https://shop.example/thanks" });
@@ -17,7 +17,7 @@ export async function links({ page, script, see, fill, press, confirm, open, tol
   await told("The link is cancelled.");
   await see("link-cancelled");
   const filters = page.locator("form.filters");
-  await open("Get paid");
+  await open("Checkout links");
   await filters.getByLabel("Your reference").fill("order-<b>7</b>");
   await choose(filters.getByLabel("State"), "expired");
   await press("Filter");

@@ -29,7 +29,7 @@ export async function webhooks({ page, see, fill, press, confirm, open, told }) 
 
 // requests looks through the log of requests, narrows it, and reads why a wrong filter is refused.
 export async function requests({ page, see, press, open, told }) {
-  await open("Requests");
+  await open("Request log");
   await told("Requests, newest first");
   await see("requests");
   await choose(page.getByLabel("Status"), "4xx");

@@ -3,7 +3,7 @@ import { choose } from "./browser.mjs";
 
 // treasury narrows the ledger by its address and saves a statement.
 export async function treasury({ page, see, press, open, told }) {
-  await open("Treasury");
+  await open("Dollars");
   await see("treasury");
   await choose(page.getByLabel("Source", { exact: true }), "bank_deposit");
   await press("Filter");
@@ -17,7 +17,7 @@ export async function treasury({ page, see, press, open, told }) {
   const saved = page.waitForEvent("download");
   await press("Download");
   if (!(await saved).suggestedFilename().endsWith(".csv")) throw new Error("a statement is not a CSV file");
-  await open("Treasury");
+  await open("Dollars");
 }
 
 // abroad saves a recipient abroad, and orders two wires at firm rates: one that is cancelled, one that is released.

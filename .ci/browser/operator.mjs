@@ -24,7 +24,11 @@ for (const [width, colorScheme, javaScriptEnabled] of some([[1280, "light", true
     page.removeAllListeners("pageerror");
   };
   const press = async (name) => { await page.getByRole("button", { name, exact: true }).press("Enter"); };
-  const open = async (name) => { await page.getByRole("navigation").getByRole("link", { name, exact: true }).press("Enter"); };
+  const open = async (name) => {
+    const menu = page.getByRole("button", { name: "Menu", exact: true });
+    if (await menu.isVisible()) await menu.press("Enter");
+    await page.getByRole("navigation").getByRole("link", { name, exact: true }).press("Enter");
+  };
 
   await page.goto(`http://${admin}/`);
   await page.getByLabel("Operator secret").fill("not the secret");

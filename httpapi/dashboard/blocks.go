@@ -5,6 +5,7 @@ type View struct {
 	Title  string
 	Lead   string // a sentence below the title, or ""
 	Up     *Link  // the list that the page belongs to, or nil
+	Ways   []Link // beside the title, to what one does next: the last one is the usual
 	Notice *Notice
 	Blocks []Block
 	Live   bool // the script fetches the page again when the workspace changes
@@ -36,8 +37,12 @@ type Notice struct {
 // Link leads to another page.
 type Link struct{ Text, Href string }
 
-// Stat is a figure with its name; Href leads to the list behind it, or is "".
-type Stat struct{ Name, Value, Note, Href string }
+// Stat is a figure with its name; Href leads to the list behind it, or is "". A page has at most one
+// Total.
+type Stat struct {
+	Name, Value, Note, Href string
+	Total                   bool
+}
 
 // Table is a list. Without rows its Empty sentence is shown.
 type Table struct {

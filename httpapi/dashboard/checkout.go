@@ -55,7 +55,7 @@ type checkoutList struct {
 // checkoutPages are the list of checkout links and the page of one link.
 func checkoutPages() []page {
 	return []page{
-		{path: "checkout", access: member, section: "Get paid", show: showCheckouts, actions: []action{
+		{path: "checkout", access: member, section: "Checkout links", show: showCheckouts, actions: []action{
 			{name: "create", method: "POST", path: checkoutsPath, title: "New payment link",
 				submit: "Create the link",
 				then:   afterCheckout, fields: []Field{
@@ -68,7 +68,7 @@ func checkoutPages() []page {
 					{Name: "successUrl", Label: "Address after the payment", Kind: fieldText, Required: true,
 						Hint: "The customer goes there, such as https://shop.example/thanks."}}},
 		}},
-		{path: "checkout/{id}", access: member, section: "Get paid", show: showCheckout, actions: []action{
+		{path: "checkout/{id}", access: member, section: "Checkout links", show: showCheckout, actions: []action{
 			{name: "pay", method: "POST", path: checkoutPath + "/simulate", submit: "Simulate the payment",
 				sandbox: true,
 				done:    "The payment is simulated."},
@@ -106,7 +106,7 @@ func showCheckouts(v *visit) (*View, error) {
 		{Name: "reference", Label: "Your reference", Kind: fieldText},
 	})}
 	forms, err := v.drawForms("create")
-	return &View{Title: "Get paid", Live: v.Query.Get("cursor") == "", Blocks: append([]Block{{Table: t}}, forms...)}, err
+	return &View{Title: "Checkout links", Live: v.Query.Get("cursor") == "", Blocks: append([]Block{{Table: t}}, forms...)}, err
 }
 
 // showCheckout shows one link, its address, its payments on chains, and advice on refunds.
@@ -116,7 +116,7 @@ func showCheckout(v *visit) (*View, error) {
 		return nil, err
 	}
 	c := &shown.Session
-	view := &View{Title: "Payment link", Lead: c.Description, Up: &Link{"Get paid", v.addressOf("checkout")},
+	view := &View{Title: "Payment link", Lead: c.Description, Up: &Link{"Checkout links", v.addressOf("checkout")},
 		Live: true, Blocks: refundNotes(c)}
 	facts := []Fact{{"State", stateCell(c.Status)}, {"Amount", dollarCell(c.AmountUsdCents)},
 		{"Received", c.receivedCell()}, {"Your reference", plainCell(c.MerchantReference)}, {"Created (UTC)", timeCell(c.CreatedAt)},

@@ -83,7 +83,7 @@ async function refresh() {
   const blocks = [...main.querySelectorAll(":scope > .block")], newer = [...(fresh?.querySelectorAll(":scope > .block") ?? [])];
   if (newer.length === 0) return 0;
   const notice = main.querySelector(":scope > .notice");
-  const head = (part) => part.querySelector(":scope > h1").textContent + part.querySelector(":scope > .lead")?.textContent;
+  const head = (part) => part.querySelector(":scope > .page-header").textContent + part.querySelector(":scope > .lead")?.textContent;
   if (newer.length !== blocks.length || head(main) !== head(fresh)) main.replaceChildren(...fresh.childNodes);
   else blocks.forEach((block, i) => { if (keyless(block) !== keyless(newer[i])) block.replaceChildren(...newer[i].childNodes); });
   if (performance.now() > noticeFor) notice?.remove();
@@ -153,8 +153,6 @@ document.addEventListener("submit", (event) => {
 const address = new URL(location.href);
 for (const name of ["done", "changed"]) address.searchParams.delete(name);
 history.replaceState(null, "", address);
-// On a phone the sections are one row that scrolls sideways.
-document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 enhance();
 setInterval(countDown, 500);
 document.addEventListener("visibilitychange", follow);

@@ -25,7 +25,7 @@ func showHome(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &View{Title: v.Name, Live: true, Blocks: []Block{{Stats: dollarsHeld.dollarStats(v)}}}
+	view := &View{Title: "Home", Ways: homeWays(v), Live: true, Blocks: []Block{{Stats: dollarsHeld.dollarStats(v)}}}
 	var cards cardList
 	if v.API.May("GET", "/api/cards") {
 		if err := v.readInto(&cards, "/api/cards", "limit", "1"); err != nil {
@@ -47,6 +47,18 @@ func showHome(v *visit) (*View, error) {
 	swipes, err := recentSwipes(v)
 	view.Blocks = append(view.Blocks, swipes...)
 	return view, err
+}
+
+// homeWays leads to what the role may begin: paying somebody, and a new card.
+func homeWays(v *visit) (ways []Link) {
+	for _, way := range []struct{ path, text, list string }{
+		{"/api/treasury/payouts", "Pay someone", "recipients"}, {"/api/cards", "New card", "cards"},
+	} {
+		if v.API.May("POST", way.path) {
+			ways = append(ways, Link{way.text, v.addressOf(way.list)})
+		}
+	}
+	return ways
 }
 
 // firstSteps offers a new sandbox workspace its test dollars and its first card.
@@ -111,7 +123,7 @@ func recentSwipes(v *visit) ([]Block, error) {
 func (t *treasury) dollarStats(v *visit) []Stat {
 	b := t.dollarAccount()
 	return []Stat{
-		{Name: "Available", Value: web.Dollars(b.AvailableCents), Href: v.addressOf("treasury")},
+		{Name: "Dollars available", Value: web.Dollars(b.AvailableCents), Href: v.addressOf("treasury"), Total: true},
 		{Name: "Held", Value: web.Dollars(b.HeldCents), Note: "by swipes and payouts"},
 		{Name: "Incoming", Value: web.Dollars(b.IncomingCents), Note: "deposits on their way"},
 		{Name: "Spent on cards this month", Value: web.Dollars(t.Snapshot.MonthSpendUsdCents)},

@@ -33,7 +33,7 @@ func invitationPages() []page {
 				danger: "Decline the invitation? Its link ends.",
 				then:   func(*visit, []byte) (string, error) { return Root + "/invitation?" + doneParameter + "=decline", nil },
 				done:   "The invitation is declined.", missing: noInvitation, fields: shown}}},
-		{path: "team/invitations/{id}", access: member, section: "Team", show: showPending, actions: []action{
+		{path: "team/invitations/{id}", access: member, section: "Members", show: showPending, actions: []action{
 			{name: "withdraw", method: "DELETE", path: invitationsPath + "/{id}", submit: "Withdraw",
 				danger: "Withdraw the invitation? Its link ends.",
 				then:   func(v *visit, _ []byte) (string, error) { return v.addressOf("team"), nil }}}},
@@ -148,7 +148,7 @@ func showPending(v *visit) (*View, error) {
 		buttons, err := v.drawButtons("withdraw")
 		facts := []Fact{{"Email", plainCell(i.Email)}, {"Role", plainCell(inWords(i.Role))},
 			{"Invited (UTC)", timeCell(i.CreatedAt)}, {"Expires (UTC)", timeCell(i.ExpiresAt)}}
-		return &View{Title: "Invitation", Up: &Link{"Team", v.addressOf("team")},
+		return &View{Title: "Invitation", Up: &Link{"Members", v.addressOf("team")},
 			Blocks: append([]Block{{Facts: facts}}, buttons...)}, err
 	}
 	return nil, notHere()

@@ -49,13 +49,13 @@ func keyPages() []page {
 		options = append(options, Option{Value: s.name, Label: s.name, Hint: s.grants})
 	}
 	return []page{
-		{path: "keys", access: member, section: "Keys", show: showKeys, actions: []action{
+		{path: "keys", access: member, section: "API keys", show: showKeys, actions: []action{
 			{name: "create", method: "POST", path: "/api/auth/keys", title: "New key",
 				submit: "Create the key", show: showSecret,
 				fields: []Field{{Name: "label", Label: "Label", Kind: fieldText, Required: true},
 					{Name: "scopes", Label: "Scopes", Kind: fieldChecks, Required: true, Options: options}}},
 		}},
-		{path: "keys/{id}", access: member, section: "Keys", show: showKey, actions: []action{
+		{path: "keys/{id}", access: member, section: "API keys", show: showKey, actions: []action{
 			{name: "revoke", method: "DELETE", path: keysPath, submit: "Revoke the key",
 				danger: "Revoke the key and all keys that it made? They stop working at once.",
 				then:   func(v *visit, _ []byte) (string, error) { return v.addressOf("keys"), nil }},
@@ -75,7 +75,7 @@ func showKeys(v *visit) (*View, error) {
 		return nil, err
 	}
 	forms, err := v.drawForms("create")
-	return &View{Title: "Keys", Lead: "A program uses the REST interface with a key.",
+	return &View{Title: "API keys", Lead: "A program uses the REST interface with a key.",
 		Blocks: append(append([]Block{{Table: v.addPaging(keyTable(v, list.Data, "API keys, newest first"),
 			list.NextCursor)}}, forms...), developerLinks("quickstart", "Quickstart"))}, err
 }
@@ -105,7 +105,7 @@ func showSecret(v *visit, body []byte) (*View, error) {
 	if err := json.Unmarshal(body, &made); err != nil {
 		return nil, err
 	}
-	return &View{Title: "The key is created", Up: &Link{"Keys", v.addressOf("keys")},
+	return &View{Title: "The key is created", Up: &Link{"API keys", v.addressOf("keys")},
 		Notice: &Notice{Text: "Copy the secret now. It is shown only this once."},
 		Blocks: []Block{{Code: &Code{ID: "secret", Label: made.APIKey.Label, Text: made.Secret}}}}, nil
 }
@@ -129,7 +129,7 @@ func showKey(v *visit) (*View, error) {
 	if !k.RevokedAt.IsZero() {
 		facts = append([]Fact{{"State", stateCell("revoked")}, {"Revoked (UTC)", timeCell(k.RevokedAt)}}, facts...)
 	}
-	view := &View{Title: k.Label, Up: &Link{"Keys", v.addressOf("keys")}, Blocks: []Block{{Facts: facts},
+	view := &View{Title: k.Label, Up: &Link{"API keys", v.addressOf("keys")}, Blocks: []Block{{Facts: facts},
 		{Table: scopeTable(k.Scopes)}}}
 	if !k.RevokedAt.IsZero() {
 		return view, nil

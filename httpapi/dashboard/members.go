@@ -27,7 +27,7 @@ var roles = []Option{{Value: "member", Label: "Member: sees"}, {Value: "admin", 
 // member leaves.
 func memberPages() []page {
 	return []page{
-		{path: "team/members/{userId}", access: member, section: "Team", show: showMember, actions: []action{
+		{path: "team/members/{userId}", access: member, section: "Members", show: showMember, actions: []action{
 			{name: "role", method: "PATCH", path: membersPath + "/{userId}", title: "Role", submit: "Change the role",
 				show:    showRole,
 				confirm: "Change the role? A person who becomes a member loses the keys beyond it.",
@@ -72,7 +72,7 @@ func showMember(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &View{Title: m.Email, Up: &Link{"Team", v.addressOf("team")}, Blocks: []Block{{Facts: []Fact{
+	view := &View{Title: m.Email, Up: &Link{"Members", v.addressOf("team")}, Blocks: []Block{{Facts: []Fact{
 		{"Role", plainCell(inWords(m.Role))}, {"Since (UTC)", timeCell(m.Since)}, {"Id", codeCell(m.UserID)}}}}}
 	if m.EmailChangedAt != nil {
 		view.Blocks[0].Facts = append(view.Blocks[0].Facts, Fact{"Email changed (UTC)", timeCell(*m.EmailChangedAt)})
@@ -148,7 +148,7 @@ func showRole(v *visit, body []byte) (*View, error) {
 	if err := json.Unmarshal(body, &changed); err != nil {
 		return nil, err
 	}
-	return &View{Title: "The role is changed", Up: &Link{"Team", v.addressOf("team")}, Blocks: []Block{{Facts: []Fact{
+	return &View{Title: "The role is changed", Up: &Link{"Members", v.addressOf("team")}, Blocks: []Block{{Facts: []Fact{
 		{"Email", plainCell(changed.Member.Email)}, {"Role", plainCell(inWords(changed.Member.Role))},
 		{"Revoked keys", plainCell(strings.Join(changed.RevokedKeys, ", "))}}}}}, nil
 }

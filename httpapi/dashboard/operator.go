@@ -177,10 +177,12 @@ func (s *Site) drawOperatorSignIn(v *OperatorVisit) (Response, error) {
 func (s *Site) drawOperator(v *OperatorVisit, current *operatorPage, status int, view *View) (Response, error) {
 	f := frame{View: view, Visit: &Visit{}, Home: OperatorRoot, Operator: true, SignedIn: v.SignedIn}
 	if v.SignedIn {
+		var pages navigationGroup
 		for i := range operatorPages {
 			p := &operatorPages[i]
-			f.Sections = append(f.Sections, navigation{Link{p.name, operatorAddress(p.path)}, p == current})
+			pages.Entries = append(pages.Entries, navigation{Link: Link{p.name, operatorAddress(p.path)}, Current: p == current})
 		}
+		f.Sections = []navigationGroup{pages}
 	}
 	var body bytes.Buffer
 	if err := s.templates.ExecuteTemplate(&body, "page", f); err != nil {

@@ -22,7 +22,7 @@ type requestList struct {
 
 // requestPages is the log of the workspace's requests.
 func requestPages() []page {
-	return []page{{path: "requests", access: member, section: "Requests", show: showRequests}}
+	return []page{{path: "requests", access: member, section: "Request log", show: showRequests}}
 }
 
 // showRequests lists the newest requests, of all statuses or of one class.
@@ -47,7 +47,7 @@ func showRequests(v *visit) (*View, error) {
 			{Value: "4xx", Label: "4xx, refused"}, {Value: "5xx", Label: "5xx, failed"}}}
 	status.markChosen(nil)
 	t.Filters = &Filters{Action: v.ownAddress(), Fields: []Field{status}}
-	return &View{Title: "Requests", Live: v.Query.Get("cursor") == "",
+	return &View{Title: "Request log", Live: v.Query.Get("cursor") == "",
 		Lead:   "The last 1,000 requests with a key or a session of the workspace, without their bodies.",
 		Blocks: []Block{{Table: v.addPaging(t, list.NextCursor)}, developerLinks("limits", "Limits and errors")}}, nil
 }

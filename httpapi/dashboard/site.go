@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"purser/httpapi/web"
 )
@@ -63,26 +64,46 @@ type page struct {
 	actions []action
 }
 
-// section is an entry of the navigation. It is shown to a role that may read its operation.
-type section struct{ name, path, reads string }
+// section is an entry of the navigation. It is shown to a role that may read its operation. Entries of
+// one group stand below its name.
+type section struct{ group, name, path, reads, icon string }
 
 var sections = []section{
-	{"Home", "", "/api/treasury"},
-	{"Swipes", "swipes", "/api/authorizations"},
-	{"Cards", "cards", "/api/cards"},
-	{"Cardholders", "cardholders", cardholdersPath},
-	{"Agents", "agents", agentsPath},
-	{"Treasury", "treasury", "/api/treasury"},
-	{"Payouts", "payouts", "/api/treasury/payouts"},
-	{"Recipients", "recipients", "/api/treasury/counterparties"},
-	{"Currencies", "currencies", currenciesPath},
-	{"Ramp", "ramp", rampOrdersPath},
-	{"Get paid", "checkout", "/api/v1/checkout/sessions"},
-	{"Keys", "keys", "/api/dashboard/keys"},
-	{webhookSection, "webhooks", endpointsPath},
-	{"Requests", "requests", requestsPath},
-	{"Team", "team", "/api/dashboard/members"},
-	{"Settings", "settings", workspacePath},
+	{"", "Home", "", "/api/treasury", "home"},
+	{"Cards", "Swipes", "swipes", "/api/authorizations", "swap"},
+	{"Cards", "Cards", "cards", "/api/cards", "card"},
+	{"Cards", "Cardholders", "cardholders", cardholdersPath, "people"},
+	{"Cards", "Agents", "agents", agentsPath, "agent"},
+	{"Treasury", "Dollars", "treasury", "/api/treasury", "ledger"},
+	{"Treasury", "Payouts", "payouts", "/api/treasury/payouts", "out"},
+	{"Treasury", "Recipients", "recipients", "/api/treasury/counterparties", "person"},
+	{"Treasury", "Currencies", "currencies", currenciesPath, "globe"},
+	{"Treasury", "Ramp", "ramp", rampOrdersPath, "ramp"},
+	{"Get paid", "Checkout links", "checkout", "/api/v1/checkout/sessions", "link"},
+	{"Developers", "API keys", "keys", "/api/dashboard/keys", "key"},
+	{"Developers", webhookSection, "webhooks", endpointsPath, "hook"},
+	{"Developers", "Request log", "requests", requestsPath, "log"},
+	{"Workspace", "Members", "team", "/api/dashboard/members", "people"},
+	{"Workspace", "Settings", "settings", workspacePath, "gear"},
+}
+
+// icons are the drawings of the navigation: paths of a square of 16.
+var icons = map[string]string{
+	"home":   "M2.5 7.5 8 3l5.5 4.5V13h-4V9.5h-3V13h-4z",
+	"swap":   "M2.5 5.5h10M10 3l2.5 2.5L10 8M13.5 10.5h-10M6 8l-2.5 2.5L6 13",
+	"card":   "M2 4h12v8.5H2zM2 7h12",
+	"people": "M6 7.5A2.2 2.2 0 1 0 6 3a2.2 2.2 0 0 0 0 4.5zM2 13c0-2.2 1.8-3.5 4-3.5s4 1.3 4 3.5M10.5 3.3a2.2 2.2 0 0 1 0 4M11.5 9.7c1.5.4 2.5 1.6 2.5 3.3",
+	"agent":  "M4 6h8v6H4zM8 6V3.5M6.5 8.8v.4M9.5 8.8v.4M2.5 8v2M13.5 8v2",
+	"ledger": "M3.5 2.5h9v11h-9zM5.5 5.5h5M5.5 8h5M5.5 10.5h3",
+	"out":    "M4 12 12 4M6 4h6v6",
+	"person": "M8 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5zM3 13.5c0-2.5 2.2-4 5-4s5 1.5 5 4",
+	"globe":  "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM2 8h12M8 2c-3.5 4-3.5 8 0 12M8 2c3.5 4 3.5 8 0 12",
+	"ramp":   "M5 13V3M2.5 5.5 5 3l2.5 2.5M11 3v10M8.5 10.5 11 13l2.5-2.5",
+	"link":   "M6.5 9.5l3-3M7 4.7 8.5 3.2a3 3 0 0 1 4.3 4.3L11.3 9M9 11.3l-1.5 1.5a3 3 0 0 1-4.3-4.3L4.7 7",
+	"key":    "M6 12.5a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM8 7.5l5-5M11 4.5l2 2",
+	"hook":   "M8 6.5a2 2 0 1 0-2-2c0 .8.4 1.4 1 1.8L4.5 10.5M4 13.5a1.7 1.7 0 1 0 0-3.4 1.7 1.7 0 0 0 0 3.4zM5.7 11.8h4.6M12 13.5a1.7 1.7 0 1 0 0-3.4 1.7 1.7 0 0 0 0 3.4zM9 6.3l2.2 3.9",
+	"log":    "M3 4h10M3 8h10M3 12h6",
+	"gear":   "M8 10a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM8 2v2M8 12v2M2 8h2M12 8h2M3.8 3.8l1.4 1.4M10.8 10.8l1.4 1.4M12.2 3.8l-1.4 1.4M5.2 10.8l-1.4 1.4",
 }
 
 // Site renders the dashboard. It is safe for concurrent use.
@@ -100,7 +121,8 @@ func New() (*Site, error) {
 	}
 	s := &Site{Files: loaded, pages: allPages()}
 	s.templates, err = template.New("dashboard.html").Funcs(template.FuncMap{"file": s.PathOf, "inline": s.Inline,
-		"qr": web.QR, "favicon": func() string { return web.FaviconPath }}).ParseFS(files, "dashboard.html")
+		"qr": web.QR, "favicon": func() string { return web.FaviconPath }, "initials": initials,
+		"last": func(i int, of []Link) bool { return i == len(of)-1 }}).ParseFS(files, "dashboard.html")
 	return s, err
 }
 
@@ -174,17 +196,24 @@ func notHere() *refusal { return &refusal{status: statusNotFound, code: "not_fou
 type frame struct {
 	*View
 	Visit    *Visit
-	Sections []navigation
+	Sections []navigationGroup
 	Home     string
 	Operator bool // an operator's page
 	SignedIn bool // an operator has signed in
 	Alone    bool // a limit or a fault has refused the page, so it brings its style
 }
 
-// navigation is an entry of the navigation as it is drawn.
+// navigation is an entry of the navigation as it is drawn. Icon is the path of its drawing.
 type navigation struct {
 	Link
+	Icon    string
 	Current bool
+}
+
+// navigationGroup is the entries of a group, whose name is "" for those on top.
+type navigationGroup struct {
+	Name    string
+	Entries []navigation
 }
 
 // Serve answers a visit. It fails only for a defect of the program, without entropy, and with an
@@ -474,22 +503,43 @@ func (s *Site) drawRefusal(v *visit, r *refusal) (Response, error) {
 func (s *Site) renderView(v *visit, status int, view *View) (Response, error) {
 	f := frame{View: view, Visit: v.Visit, Home: Root, Alone: status == statusTooMany || status >= statusInternal}
 	if v.Workspace != "" && v.Role != "" {
-		f.Home = v.addressOf()
-		for _, sec := range sections {
-			if !v.API.May("GET", sec.reads) {
-				continue
-			}
-			address := v.addressOf()
-			if sec.path != "" {
-				address = v.addressOf(sec.path)
-			}
-			f.Sections = append(f.Sections, navigation{Link{sec.name, address},
-				v.page != nil && v.page.section == sec.name})
-		}
+		f.Home, f.Sections = v.addressOf(), v.navigation()
 	}
 	var body bytes.Buffer
 	if err := s.templates.ExecuteTemplate(&body, "page", f); err != nil {
 		return Response{}, fmt.Errorf("page: %w", err)
 	}
 	return Response{Status: status, Body: body.Bytes()}, nil
+}
+
+// initials returns the first letters of the first two words of a name.
+func initials(name string) string {
+	var letters []rune
+	for word := range strings.FieldsSeq(name) {
+		if len(letters) == 2 {
+			break
+		}
+		letters = append(letters, unicode.ToUpper([]rune(word)[0]))
+	}
+	return string(letters)
+}
+
+// navigation returns the entries of the navigation that the visit's role may read.
+func (v *visit) navigation() (groups []navigationGroup) {
+	for _, sec := range sections {
+		if !v.API.May("GET", sec.reads) {
+			continue
+		}
+		address := v.addressOf()
+		if sec.path != "" {
+			address = v.addressOf(sec.path)
+		}
+		if len(groups) == 0 || groups[len(groups)-1].Name != sec.group {
+			groups = append(groups, navigationGroup{Name: sec.group})
+		}
+		last := &groups[len(groups)-1]
+		last.Entries = append(last.Entries, navigation{Link{sec.name, address}, icons[sec.icon],
+			v.page != nil && v.page.section == sec.name})
+	}
+	return groups
 }

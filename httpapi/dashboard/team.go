@@ -5,7 +5,7 @@ import "encoding/json"
 // teamPages are the members of a workspace and its invitations.
 func teamPages() []page {
 	return append(append([]page{
-		{path: "team", access: member, section: "Team", show: showTeam, actions: []action{
+		{path: "team", access: member, section: "Members", show: showTeam, actions: []action{
 			{name: "invite", method: "POST", path: membersPath, title: "Invite a person", submit: "Invite",
 				show: showInvited, fields: []Field{
 					{Name: "email", Label: "Email", Kind: fieldEmail, Required: true},
@@ -30,7 +30,7 @@ func showTeam(v *visit) (*View, error) {
 		return nil, err
 	}
 	forms, err := v.drawForms("invite")
-	return &View{Title: "Team", Blocks: append([]Block{{Table: t}, {Table: invitationTable(v, pending)}}, forms...)}, err
+	return &View{Title: "Members", Blocks: append([]Block{{Table: t}, {Table: invitationTable(v, pending)}}, forms...)}, err
 }
 
 // showInvited shows the link of an invitation, which no later answer shows.
@@ -39,7 +39,7 @@ func showInvited(v *visit, body []byte) (*View, error) {
 	if err := json.Unmarshal(body, &invited); err != nil {
 		return nil, err
 	}
-	return &View{Title: "The person is invited", Up: &Link{"Team", v.addressOf("team")},
+	return &View{Title: "The person is invited", Up: &Link{"Members", v.addressOf("team")},
 		Notice: &Notice{Text: "Pass the link on now. It is shown only this once."},
 		Blocks: []Block{{Code: &Code{ID: "link", Label: "The person opens it, with an account of the invited email",
 			Text: invited.URL}}}}, nil

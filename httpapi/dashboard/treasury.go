@@ -39,7 +39,7 @@ const statementMonths = 24
 // treasuryPages are the page of the dollars and their ledger, and the file of a statement.
 func treasuryPages() []page {
 	return []page{
-		{path: "treasury", access: member, section: "Treasury", show: showTreasury, actions: []action{
+		{path: "treasury", access: member, section: "Dollars", show: showTreasury, actions: []action{
 			{name: "deposit", method: "POST", path: "/api/treasury/deposits", title: "Test deposit",
 				submit: "Deposit", sandbox: true,
 				done:  "The deposit is on its way. It arrives in about two seconds.",
@@ -49,7 +49,7 @@ func treasuryPages() []page {
 						{Value: "fednow", Label: "FedNow"}, {Value: "ach", Label: "ACH"}, {Value: "wire",
 							Label: "Wire"}}}}},
 		}},
-		{path: "treasury/statement", access: member, section: "Treasury", show: saveStatement},
+		{path: "treasury/statement", access: member, section: "Dollars", show: saveStatement},
 	}
 }
 
@@ -108,7 +108,7 @@ func showTreasury(v *visit) (*View, error) {
 	})}
 	blocks := []Block{{Table: t.accountTable()}, {Table: table}}
 	forms, err := v.drawForms("deposit")
-	return &View{Title: "Treasury", Live: v.Query.Get("cursor") == "",
+	return &View{Title: "Dollars", Live: v.Query.Get("cursor") == "",
 		Blocks: append(append(blocks, forms...), v.statementChoices()...)}, err
 }
 
