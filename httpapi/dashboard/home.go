@@ -124,8 +124,8 @@ func (t *treasury) dollarStats(v *visit) []Stat {
 	b := t.dollarAccount()
 	return []Stat{
 		{Name: "Dollars available", Value: web.Dollars(b.AvailableCents), Href: v.addressOf("treasury"), Total: true},
-		{Name: "Held", Value: web.Dollars(b.HeldCents), Note: "by swipes and payouts"},
-		{Name: "Incoming", Value: web.Dollars(b.IncomingCents), Note: "deposits on their way"},
+		{Name: "Held for swipes and payouts", Value: web.Dollars(b.HeldCents)},
+		{Name: "Incoming deposits", Value: web.Dollars(b.IncomingCents)},
 		{Name: "Spent on cards this month", Value: web.Dollars(t.Snapshot.MonthSpendUsdCents)},
 	}
 }
