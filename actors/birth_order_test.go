@@ -53,8 +53,8 @@ func TestStreamsBeginInTheOrderOfTheirTimes(t *testing.T) {
 		asking.Go(func() {
 			for i := first; i < streams; i += together {
 				id := ident.Derive(slot, time.UnixMilli(int64(i)), "dated").Format(ident.Workspace)
-				if _, err := r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id, Workspace: workspace,
-					Command: add{By: 1}}); err != nil {
+				if _, err := r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: id,
+					Workspace: workspace, Command: add{By: 1}}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -86,7 +86,8 @@ func TestAFullLaneLetsStreamsBegin(t *testing.T) {
 	})
 	var refused atomic.Int64
 	ask := func(stream string, command any) {
-		_, err := r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: stream, Workspace: id, Command: command})
+		_, err := r.system.Ask(t.Context(), actors.Envelope{Kind: "counter", Stream: stream,
+			Workspace: id, Command: command})
 		if fault.Is(err, fault.Unavailable) {
 			refused.Add(1)
 		} else if err != nil {
@@ -100,7 +101,8 @@ func TestAFullLaneLetsStreamsBegin(t *testing.T) {
 			ask(id, writeNote{Name: fmt.Sprint("note ", i)})
 		})
 	}
-	require.Eventually(t, func() bool { return loading.Load() == 1 && asked.Load() == 4_000 }, eventuallyWithin, pollEvery)
+	require.Eventually(t, func() bool { return loading.Load() == 1 && asked.Load() == 4_000 },
+		eventuallyWithin, pollEvery)
 	close(load)
 	slot, err := ident.SlotOf(id)
 	require.NoError(t, err)

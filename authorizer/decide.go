@@ -167,7 +167,8 @@ func (d *decider) concludeTicket(t *ticket) (queued bool, err error) {
 func (d *decider) judgeTicket(t *ticket) (err error) {
 	switch t.act {
 	case actDecide:
-		// Messages that arrived at once are decided in any order. Their times are in the order of the log.
+		// Messages that arrived at once are decided in any order. Their times are in the order of
+		// the log.
 		t.view.Now = max(t.view.Now, t.shard.at)
 		t.shard.at = t.view.Now
 		if t.view.NewID, err = d.newID(t); err != nil {

@@ -14,7 +14,8 @@ import (
 const (
 	recordsAtOnce = 128 // records that a filtered list reads at a time
 	// maxClockStep is how far an operator may have set the trusted clock back without a filter of
-	// times missing a record. Without such a step the times of a list are in the order of its places.
+	// times missing a record. Without such a step the times of a list are in the order of its
+	// places.
 	maxClockStep = 10 * time.Minute
 )
 

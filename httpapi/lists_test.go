@@ -157,7 +157,8 @@ func requireNewestFirst(t testing.TB, list string, entries []any) {
 	t.Helper()
 	newer := ""
 	for _, entry := range entries {
-		for _, name := range []string{"bookedAt", "createdAt", "receivedAt", "received_at", "joinedAt", "since", "invitedAt", "orderedAt", "at"} {
+		for _, name := range []string{"bookedAt", "createdAt", "receivedAt", "received_at", "joinedAt",
+			"since", "invitedAt", "orderedAt", "at"} {
 			if at, dated := entry.(map[string]any)[name].(string); dated {
 				require.True(t, newer == "" || at <= newer, "%s: %s is behind %s", list, at, newer)
 				newer = at

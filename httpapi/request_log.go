@@ -21,7 +21,7 @@ const (
 // loggedRequest is an answered request. It holds the row of the route table, and neither the
 // requested path nor a part of the query or of a body.
 type loggedRequest struct {
-	at        time.Time // of its answer
+	at        time.Time // the time of its answer
 	route     *route
 	status    int
 	code      fault.Code

@@ -37,8 +37,8 @@ type Notice struct {
 // Link leads to another page.
 type Link struct{ Text, Href string }
 
-// Stat is a figure with its name; Href leads to the list behind it, or is "". A page has at most one
-// Total.
+// Stat is a figure with its name; Href leads to the list behind it, or is "". A page has at most
+// one Total.
 type Stat struct {
 	Name, Value, Note, Href string
 	Total                   bool

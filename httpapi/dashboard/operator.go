@@ -180,7 +180,8 @@ func (s *Site) drawOperator(v *OperatorVisit, current *operatorPage, status int,
 		var pages navigationGroup
 		for i := range operatorPages {
 			p := &operatorPages[i]
-			pages.Entries = append(pages.Entries, navigation{Link: Link{p.name, operatorAddress(p.path)}, Current: p == current})
+			pages.Entries = append(pages.Entries, navigation{Link: Link{p.name, operatorAddress(p.path)},
+				Current: p == current})
 		}
 		f.Sections = []navigationGroup{pages}
 	}

@@ -64,8 +64,8 @@ type page struct {
 	actions []action
 }
 
-// section is an entry of the navigation. It is shown to a role that may read its operation. Entries of
-// one group stand below its name.
+// section is an entry of the navigation. It is shown to a role that may read its operation. Entries
+// of one group stand below its name.
 type section struct{ group, name, path, reads, icon string }
 
 var sections = []section{
@@ -121,7 +121,7 @@ func New() (*Site, error) {
 	}
 	s := &Site{Files: loaded, pages: allPages()}
 	s.templates, err = template.New("dashboard.html").Funcs(template.FuncMap{"file": s.PathOf, "inline": s.Inline,
-		"qr": web.QR, "favicon": func() string { return web.FaviconPath }, "initials": initials,
+		"qr": web.QR, "favicon": func() string { return web.FaviconPath }, "initials": initialsOf,
 		"last": func(i int, of []Link) bool { return i == len(of)-1 }}).ParseFS(files, "dashboard.html")
 	return s, err
 }
@@ -503,7 +503,7 @@ func (s *Site) drawRefusal(v *visit, r *refusal) (Response, error) {
 func (s *Site) renderView(v *visit, status int, view *View) (Response, error) {
 	f := frame{View: view, Visit: v.Visit, Home: Root, Alone: status == statusTooMany || status >= statusInternal}
 	if v.Workspace != "" && v.Role != "" {
-		f.Home, f.Sections = v.addressOf(), v.navigation()
+		f.Home, f.Sections = v.addressOf(), v.drawNavigation()
 	}
 	var body bytes.Buffer
 	if err := s.templates.ExecuteTemplate(&body, "page", f); err != nil {
@@ -512,8 +512,8 @@ func (s *Site) renderView(v *visit, status int, view *View) (Response, error) {
 	return Response{Status: status, Body: body.Bytes()}, nil
 }
 
-// initials returns the first letters of the first two words of a name.
-func initials(name string) string {
+// initialsOf returns the first letters of the first two words of a name.
+func initialsOf(name string) string {
 	var letters []rune
 	for word := range strings.FieldsSeq(name) {
 		if len(letters) == 2 {
@@ -524,8 +524,8 @@ func initials(name string) string {
 	return string(letters)
 }
 
-// navigation returns the entries of the navigation that the visit's role may read.
-func (v *visit) navigation() (groups []navigationGroup) {
+// drawNavigation returns the entries of the navigation that the visit's role may read.
+func (v *visit) drawNavigation() (groups []navigationGroup) {
 	for _, sec := range sections {
 		if !v.API.May("GET", sec.reads) {
 			continue

@@ -130,8 +130,8 @@ func TestMembersHaveNoDefault(t *testing.T) {
 	})
 }
 
-// A generator takes an alternative without a scheme for credentials that must be given. An operation
-// without credentials has no alternatives.
+// A generator takes an alternative without a scheme for credentials that must be given. An
+// operation without credentials has no alternatives.
 func TestAlternativesOfCredentialsNameAScheme(t *testing.T) {
 	tree, _, err := fromYAML(source)
 	require.NoError(t, err)

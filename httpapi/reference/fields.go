@@ -25,14 +25,14 @@ type Field struct {
 // describeParameter describes a parameter of a path, query or header.
 func (d *description) describeParameter(source map[string]any) Field {
 	schema := d.resolveRef(asObject(source["schema"]))
-	f := Field{Name: asText(source["name"]), In: asText(source["in"]), Type: d.typeOf(schema), Bounds: d.describeBounds(schema),
-		Description: renderInline(asText(source["description"]))}
+	f := Field{Name: asText(source["name"]), In: asText(source["in"]), Type: d.typeOf(schema),
+		Bounds: d.describeBounds(schema), Description: renderInline(asText(source["description"]))}
 	f.Required, _ = source["required"].(bool)
 	return f
 }
 
-// listFields lists the members of an object, depth first. Variants that a member selects follow each
-// other whole; of others, a member that two share is listed once.
+// listFields lists the members of an object, depth first. Variants that a member selects follow
+// each other whole; of others, a member that two share is listed once.
 func (d *description) listFields(schema map[string]any) []Field {
 	var fields []Field
 	d.collectFields(&fields, schema, fieldPlace{})
@@ -55,7 +55,7 @@ func (d *description) collectFields(fields *[]Field, schema map[string]any, at f
 	for _, keyword := range []string{"allOf", "oneOf", "anyOf"} {
 		for _, variant := range asList(schema[keyword]) {
 			of := at
-			of.when = cmp.Or(selects(schema, asObject(variant)), at.when)
+			of.when = cmp.Or(variantCondition(schema, asObject(variant)), at.when)
 			d.collectFields(fields, asObject(variant), of)
 		}
 	}
@@ -73,15 +73,15 @@ func (d *description) collectFields(fields *[]Field, schema map[string]any, at f
 		if slices.ContainsFunc(*fields, func(f Field) bool { return f.Name == full && f.When == at.when }) {
 			continue
 		}
-		*fields = append(*fields, Field{Name: full, Type: d.typeOf(member), Bounds: d.describeBounds(member), When: at.when,
-			Required: slices.Contains(required, any(name)), Description: renderInline(describeMember(member))})
+		*fields = append(*fields, Field{Name: full, Type: d.typeOf(member), Bounds: d.describeBounds(member),
+			When: at.when, Required: slices.Contains(required, any(name)), Description: renderInline(describeMember(member))})
 		d.collectFields(fields, member, fieldPlace{full, at.depth + 1, at.when})
 	}
 }
 
-// selects returns the value of the discriminator that selects a variant, such as "source is
-// bank_fiat", or "".
-func selects(schema, variant map[string]any) string {
+// variantCondition returns the value of the discriminator that selects a variant, such as "source
+// is bank_fiat", or "".
+func variantCondition(schema, variant map[string]any) string {
 	discriminator := asObject(schema["discriminator"])
 	mapping := asObject(discriminator["mapping"])
 	for _, value := range sortedKeys(mapping) {

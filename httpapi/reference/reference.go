@@ -150,7 +150,8 @@ func (d *description) successfulAnswers(source map[string]any) []Answer {
 			continue
 		}
 		response := d.resolveRef(asObject(responses[status]))
-		answer := Answer{Status: status, Description: renderInline(strings.TrimSuffix(asText(response["description"]), "."))}
+		answer := Answer{Status: status}
+		answer.Description = renderInline(strings.TrimSuffix(asText(response["description"]), "."))
 		content := asObject(response["content"])
 		if len(content) == 0 {
 			answers = append(answers, answer)

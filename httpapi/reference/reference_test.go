@@ -55,6 +55,8 @@ func TestReferenceHasEveryOperationOnce(t *testing.T) {
 	require.Len(t, network[0].Operations, 4)
 }
 
+var keyOfSample = regexp.MustCompile(`Idempotency-Key\W*([0-9a-f-]{36})`)
+
 // Each sample in Go is a program, and the body of each sample in curl is the description's example,
 // with variables for ids and secrets.
 func TestEverySampleIsWellFormed(t *testing.T) {
@@ -69,7 +71,7 @@ func TestEverySampleIsWellFormed(t *testing.T) {
 			address, _, _ := strings.Cut(curl, " \\\n")
 			require.NotRegexp(t, `//|[^L]/"|=["&]|[{]`, strings.TrimSpace(address), o.Anchor)
 			for _, sample := range o.Samples {
-				if key := regexp.MustCompile(`Idempotency-Key\W*([0-9a-f-]{36})`).FindStringSubmatch(sample.Code); key != nil {
+				if key := keyOfSample.FindStringSubmatch(sample.Code); key != nil {
 					require.Empty(t, keys[key[1]], o.Anchor)
 					keys[key[1]] = o.Anchor
 				}
@@ -100,12 +102,18 @@ func TestSamplesTakeIdsFromTheEnvironment(t *testing.T) {
 		}
 	}
 	for anchor, want := range map[string][]string{
-		"getCard": {`"$PURSER_URL/api/cards/$PURSER_CARD_ID"`, `os.environ["PURSER_URL"] + "/api/cards/" + os.environ["PURSER_CARD_ID"],`,
-			"`${process.env.PURSER_URL}/api/cards/${process.env.PURSER_CARD_ID}`", `os.Getenv("PURSER_URL")+"/api/cards/"+os.Getenv("PURSER_CARD_ID"),`},
-		"renameWorkspace": {`-H "X-Workspace-Id: $PURSER_WORKSPACE_ID"`, `"X-Workspace-Id": os.environ["PURSER_WORKSPACE_ID"],`,
-			"\"X-Workspace-Id\": `${process.env.PURSER_WORKSPACE_ID}`,", `req.Header.Set("X-Workspace-Id", os.Getenv("PURSER_WORKSPACE_ID"))`},
-		"createConversion": {`-d '{"quoteId": "'"$PURSER_CONVERSION_QUOTE_ID"'"}'`, `json={"quoteId": os.environ["PURSER_CONVERSION_QUOTE_ID"]},`,
-			`JSON.stringify({"quoteId": process.env.PURSER_CONVERSION_QUOTE_ID})`, "`{\"quoteId\": \"`+os.Getenv(\"PURSER_CONVERSION_QUOTE_ID\")+`\"}`"},
+		"getCard": {`"$PURSER_URL/api/cards/$PURSER_CARD_ID"`,
+			`os.environ["PURSER_URL"] + "/api/cards/" + os.environ["PURSER_CARD_ID"],`,
+			"`${process.env.PURSER_URL}/api/cards/${process.env.PURSER_CARD_ID}`",
+			`os.Getenv("PURSER_URL")+"/api/cards/"+os.Getenv("PURSER_CARD_ID"),`},
+		"renameWorkspace": {`-H "X-Workspace-Id: $PURSER_WORKSPACE_ID"`,
+			`"X-Workspace-Id": os.environ["PURSER_WORKSPACE_ID"],`,
+			"\"X-Workspace-Id\": `${process.env.PURSER_WORKSPACE_ID}`,",
+			`req.Header.Set("X-Workspace-Id", os.Getenv("PURSER_WORKSPACE_ID"))`},
+		"createConversion": {`-d '{"quoteId": "'"$PURSER_CONVERSION_QUOTE_ID"'"}'`,
+			`json={"quoteId": os.environ["PURSER_CONVERSION_QUOTE_ID"]},`,
+			`JSON.stringify({"quoteId": process.env.PURSER_CONVERSION_QUOTE_ID})`,
+			"`{\"quoteId\": \"`+os.Getenv(\"PURSER_CONVERSION_QUOTE_ID\")+`\"}`"},
 	} {
 		for i, sample := range samples[anchor] {
 			require.Contains(t, sample.Code, want[i], sample.Language)
@@ -137,8 +145,8 @@ func TestFieldsOfVariantsSayWhenTheyAreThere(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, []string{"source is bank_fiat: always bank_fiat", "source is partner_stablecoin: always partner_stablecoin"},
-		of["createDeposit source"])
+	require.Equal(t, []string{"source is bank_fiat: always bank_fiat",
+		"source is partner_stablecoin: always partner_stablecoin"}, of["createDeposit source"])
 	require.Len(t, of["createDeposit chain"], 1)
 	require.Contains(t, of["createDeposit chain"][0], "source is partner_stablecoin: ")
 	require.Contains(t, of["createKey scopes"][0], "each one of read:treasury, ")

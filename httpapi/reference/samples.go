@@ -130,8 +130,8 @@ func bodyOf(example any, operation map[string]any, place string) any {
 	return example
 }
 
-// addParameter puts a parameter into the request. Of those that may be left out, the idempotency key
-// is sent, and the workspace of a session.
+// addParameter puts a parameter into the request. Of those that may be left out, the idempotency
+// key is sent, and the workspace of a session.
 func (r *request) addParameter(parameter map[string]any, value string) {
 	name := asText(parameter["name"])
 	required, _ := parameter["required"].(bool)
@@ -146,7 +146,8 @@ func (r *request) addParameter(parameter map[string]any, value string) {
 			r.query.Set(name, value)
 		}
 	case "header":
-		if required || name == "Idempotency-Key" || name == workspaceHeader && slices.Equal(r.security, []string{"session"}) {
+		ofSession := name == workspaceHeader && slices.Equal(r.security, []string{"session"})
+		if required || name == "Idempotency-Key" || ofSession {
 			r.headers = append(r.headers, [2]string{name, value})
 		}
 	}
@@ -207,8 +208,8 @@ func (r *request) curlSample() string {
 	return b.String() + "\n"
 }
 
-// joinVariables writes a text as an expression: quoted parts and the values of variables, joined by +.
-// value has $1 for the variable's name.
+// joinVariables writes a text as an expression: quoted parts and the values of variables, joined by
+// +. value has $1 for the variable's name.
 func joinVariables(text, value string) string {
 	joined := variable.ReplaceAllString(strconv.Quote(text), `" + `+value+` + "`)
 	return strings.TrimSuffix(strings.TrimPrefix(joined, `"" + `), ` + ""`)
