@@ -15,6 +15,7 @@ type View struct {
 type Block struct {
 	Heading string
 	Stats   []Stat
+	Waits   []Stat // a count that waits for a person each, and in Note what to do
 	Table   *Table
 	Facts   []Fact
 	Form    *Form
@@ -147,7 +148,6 @@ type Step struct {
 	Name string
 	Note string
 	At   *Cell
-	Done bool
 }
 
 // newBars scales the bars to the longest.

@@ -22,7 +22,7 @@ func waitingFor(v *visit) ([]Block, error) {
 	if len(stats) == 0 {
 		return nil, nil
 	}
-	return []Block{{Heading: "Waits for a person", Stats: stats}}, nil
+	return []Block{{Heading: "Waits for you", Waits: stats}}, nil
 }
 
 // readConnected reads a GET like readInto, and reports whether the server has a partner for it.
@@ -53,8 +53,8 @@ func waitingPayouts(v *visit) (stats []Stat, err error) {
 			return nil, err
 		}
 		if len(list.Data) > 0 {
-			stats = append(stats, Stat{Name: "Payouts: " + inWords(state), Value: countText(len(list.Data), list.NextCursor),
-				Href: v.addressOf("payouts") + "?status=" + state})
+			stats = append(stats, Stat{Name: "Payouts: " + inWords(state), Note: payoutMeaning(state),
+				Value: countText(len(list.Data), list.NextCursor), Href: v.addressOf("payouts") + "?status=" + state})
 		}
 	}
 	return stats, nil
@@ -78,7 +78,8 @@ func unprovenWallets(v *visit) ([]Stat, error) {
 	if unproven == 0 {
 		return nil, nil
 	}
-	return []Stat{{Name: "Unproven wallets", Value: strconv.Itoa(unproven), Href: v.addressOf("wallets")}}, nil
+	return []Stat{{Name: "Unproven wallets", Note: "Sign the challenge of a wallet before USDC can leave to it.",
+		Value: strconv.Itoa(unproven), Href: v.addressOf("wallets")}}, nil
 }
 
 // failingEndpoints counts the webhook endpoints whose newest delivery got no 2xx answer. A
@@ -104,7 +105,8 @@ func failingEndpoints(v *visit) ([]Stat, error) {
 	if failing == 0 {
 		return nil, nil
 	}
-	return []Stat{{Name: "Failing webhook endpoints", Value: strconv.Itoa(failing), Href: v.addressOf("webhooks")}}, nil
+	return []Stat{{Name: "Failing webhook endpoints", Note: "The newest delivery got no 2xx answer.",
+		Value: strconv.Itoa(failing), Href: v.addressOf("webhooks")}}, nil
 }
 
 // hasFailed reports whether the newest attempt of a delivery got no 2xx answer, or the delivery

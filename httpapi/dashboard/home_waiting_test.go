@@ -38,10 +38,10 @@ func TestHomeShowsWhatWaitsForAPerson(t *testing.T) {
 	waiting, err := waitingFor(v)
 	require.NoError(t, err)
 	require.Equal(t, []Stat{
-		{Name: "Payouts: Held", Value: "2 or more", Href: v.addressOf("payouts") + "?status=held"},
-		{Name: "Unproven wallets", Value: "1", Href: v.addressOf("wallets")},
-		{Name: "Failing webhook endpoints", Value: "2", Href: v.addressOf("webhooks")},
-	}, waiting[0].Stats)
+		{Name: "Payouts: Held", Note: payoutMeaning("held"), Value: "2 or more", Href: v.addressOf("payouts") + "?status=held"},
+		{Name: "Unproven wallets", Note: "Sign the challenge of a wallet before USDC can leave to it.", Value: "1", Href: v.addressOf("wallets")},
+		{Name: "Failing webhook endpoints", Note: "The newest delivery got no 2xx answer.", Value: "2", Href: v.addressOf("webhooks")},
+	}, waiting[0].Waits)
 	others, err := currencyStats(v)
 	require.NoError(t, err)
 	require.Equal(t, []Stat{{Name: "EUR", Value: "10.50 EUR", Href: v.addressOf("currencies", "EUR")}}, others[0].Stats)
@@ -50,7 +50,7 @@ func TestHomeShowsWhatWaitsForAPerson(t *testing.T) {
 	api.documents[endpointPath+"/deliveries"] = `{"data":[{"status":"pending","attempts":[{"statusCode":503},{"statusCode":204}]}]}`
 	waiting, err = waitingFor(v)
 	require.NoError(t, err)
-	require.Len(t, waiting[0].Stats, 1)
+	require.Len(t, waiting[0].Waits, 1)
 	others, err = currencyStats(v)
 	require.NoError(t, err)
 	require.Empty(t, others)

@@ -164,7 +164,7 @@ func showPayout(v *visit) (*View, error) {
 	life := Block{Heading: "Life (UTC)"}
 	for _, step := range p.History {
 		at := timeCell(step.At)
-		life.Steps = append(life.Steps, Step{Name: inWords(step.Status), At: &at, Done: true})
+		life.Steps = append(life.Steps, Step{Name: inWords(step.Status), At: &at})
 	}
 	view.Blocks = append(view.Blocks, life)
 	if p.Status != "held" {
@@ -172,9 +172,10 @@ func showPayout(v *visit) (*View, error) {
 	}
 	buttons, err := v.drawButtons("release", "cancel")
 	if len(buttons) > 0 {
+		buttons[0].Heading = "Waits for you to release or cancel it"
 		buttons[0].Buttons[0].Confirm = fmt.Sprintf("Release %s%s to %s?", web.Dollars(p.AmountCents), arrives, recipient.Text)
 	}
-	view.Blocks = append(view.Blocks, buttons...)
+	view.Blocks = append(buttons, view.Blocks...)
 	return view, err
 }
 

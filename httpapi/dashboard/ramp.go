@@ -237,7 +237,7 @@ func showRampOrder(v *visit) (*View, error) {
 	life := Block{Heading: "Life (UTC)"}
 	for _, step := range o.History {
 		at := timeCell(step.At)
-		life.Steps = append(life.Steps, Step{Name: inWords(step.Status), At: &at, Done: true})
+		life.Steps = append(life.Steps, Step{Name: inWords(step.Status), At: &at})
 	}
 	return &View{Title: "Order", Lead: nameOf(rampDirections, o.Direction), Live: true,
 		Up: &Link{"Ramp", v.addressOf("ramp")}, Blocks: []Block{{Facts: facts}, life}}, nil

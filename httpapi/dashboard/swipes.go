@@ -210,7 +210,7 @@ func (v *visit) readSwipe() (*authorization, string, error) {
 func (a *authorization) lifeSteps() []Step {
 	at := timeCell(a.At)
 	if a.Decision == "declined" {
-		return []Step{{Name: "Declined", Note: web.Dollars(a.AmountCents), At: &at, Done: true}}
+		return []Step{{Name: "Declined", Note: web.Dollars(a.AmountCents), At: &at}}
 	}
 	first := a.AmountCents
 	if a.Checked != nil {
@@ -223,17 +223,17 @@ func (a *authorization) lifeSteps() []Step {
 	case a.ResponseCode == partialApproval:
 		name = "Authorized in part"
 	}
-	steps := []Step{{Name: name, Note: web.Dollars(first), At: &at, Done: true}}
+	steps := []Step{{Name: name, Note: web.Dollars(first), At: &at}}
 	add := func(name string, known bool, cents money.Cents) {
 		if known {
-			steps = append(steps, Step{Name: name, Note: web.Dollars(cents), Done: true})
+			steps = append(steps, Step{Name: name, Note: web.Dollars(cents)})
 		}
 	}
 	add("Incremented", a.AmountCents > first, a.AmountCents-first)
 	add("Cleared", a.ClearedCents > 0 && a.Reason != "forced_post", a.ClearedCents)
 	switch a.Status {
 	case "reversed", "expired":
-		steps = append(steps, Step{Name: inWords(a.Status), Done: true})
+		steps = append(steps, Step{Name: inWords(a.Status)})
 	}
 	add("Refunded", a.RefundedCents > 0, a.RefundedCents)
 	add("Still held", a.HeldCents > 0, a.HeldCents)
