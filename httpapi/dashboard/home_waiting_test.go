@@ -38,9 +38,12 @@ func TestHomeShowsWhatWaitsForAPerson(t *testing.T) {
 	waiting, err := waitingFor(v)
 	require.NoError(t, err)
 	require.Equal(t, []Stat{
-		{Name: "Payouts: Held", Note: payoutMeaning("held"), Value: "2 or more", Href: v.addressOf("payouts") + "?status=held"},
-		{Name: "Unproven wallets", Note: "Sign the challenge of a wallet before USDC can leave to it.", Value: "1", Href: v.addressOf("wallets")},
-		{Name: "Failing webhook endpoints", Note: "The newest delivery got no 2xx answer.", Value: "2", Href: v.addressOf("webhooks")},
+		{Name: "Payouts: Held", Note: payoutMeaning("held"),
+			Value: "2 or more", Href: v.addressOf("payouts") + "?status=held"},
+		{Name: "Unproven wallets", Note: "Sign the challenge of a wallet before USDC can leave to it.",
+			Value: "1", Href: v.addressOf("wallets")},
+		{Name: "Failing webhook endpoints", Note: "The newest delivery got no 2xx answer.",
+			Value: "2", Href: v.addressOf("webhooks")},
 	}, waiting[0].Waits)
 	others, err := currencyStats(v)
 	require.NoError(t, err)

@@ -74,7 +74,8 @@ func (d *description) collectFields(fields *[]Field, schema map[string]any, at f
 			continue
 		}
 		*fields = append(*fields, Field{Name: full, Type: d.typeOf(member), Bounds: d.describeBounds(member),
-			When: at.when, Required: slices.Contains(required, any(name)), Description: renderInline(describeMember(member))})
+			When: at.when, Required: slices.Contains(required, any(name)),
+			Description: renderInline(describeMember(member))})
 		d.collectFields(fields, member, fieldPlace{full, at.depth + 1, at.when})
 	}
 }
