@@ -76,7 +76,7 @@ func TestStreamsBeginInTheOrderOfTheirTimes(t *testing.T) {
 // A new stream whose decisions have no events yet fills its share of a lane while the journal
 // stalls. It and the streams that begin beside it are answered once the journal is back.
 func TestAFullLaneLetsStreamsBegin(t *testing.T) {
-	r := newCounterSystem(t, nil)
+	r := newCounterSystem(t, func(c *actors.Config) { c.Slack = 1_000 }) // the stall has no end of its own
 	id := counterID(1)
 	appends, load := make(chan struct{}), make(chan struct{})
 	var loading, asked atomic.Int64
@@ -95,13 +95,13 @@ func TestAFullLaneLetsStreamsBegin(t *testing.T) {
 		}
 	}
 	var asking sync.WaitGroup
-	for i := range 4_000 { // more than a workspace's share of a lane
+	for i := range 8_000 { // more than a workspace's share of a lane and a batch that waits
 		asking.Go(func() {
 			asked.Add(1)
 			ask(id, writeNote{Name: fmt.Sprint("note ", i)})
 		})
 	}
-	require.Eventually(t, func() bool { return loading.Load() == 1 && asked.Load() == 4_000 },
+	require.Eventually(t, func() bool { return loading.Load() == 1 && asked.Load() == 8_000 },
 		eventuallyWithin, pollEvery)
 	close(load)
 	slot, err := ident.SlotOf(id)
