@@ -39,14 +39,14 @@ func TestAConversionByForm(t *testing.T) {
 	w.opened(tn, "EUR", "JPY")
 	require.Contains(t, page("/currencies/EUR"), "IBAN")
 	paid := w.sendForm(tn, "/currencies/EUR", "payin", url.Values{"amountMinor": {"1,000.5"}, "reference": {"Invoice 9"}})
-	require.Contains(t, paid.text, "1,000.50 EUR", "it is incoming")
+	require.Contains(t, paid.text, "€1,000.50", "it is incoming")
 	w.clock.turn(3 * time.Second)
 	w.awaitCondition(func() bool { return w.available(tn, "EUR") == "100050" })
 	require.Contains(t, page("/currencies/EUR"), "Invoice 9")
 
 	quote := w.sendForm(tn, "/currencies/EUR", "quote", url.Values{"buyCurrency": {"JPY"}, "fixedSide": {"buy"},
 		"amountMinor": {"16253"}})
-	require.Contains(t, quote.text, "100.00 EUR into 16,253 JPY")
+	require.Contains(t, quote.text, "€100.00 into ¥16,253")
 	require.Contains(t, quote.text, `data-left="30"`)
 	address := regexp.MustCompile(`/conversion-quotes/mcq_\w+`).FindString(quote.text)
 	done := w.sendForm(tn, address, "convert", url.Values{})

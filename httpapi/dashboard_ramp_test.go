@@ -31,7 +31,7 @@ func TestTheRampByForm(t *testing.T) {
 	address := regexp.MustCompile(`/ramp-quotes/rq_\w+`).FindString(quote.text)
 	order := w.sendForm(tn, address, "order", url.Values{})
 	require.Contains(t, order.text, "Dollars into USDC")
-	require.Contains(t, order.text, `<ol class="steps"><li>Created`)
+	require.Contains(t, order.text, `<ol class="steps"><li><p><span>Created`)
 	require.Contains(t, page(address), "This quote is ordered.")
 
 	k := solanaKey("cold")

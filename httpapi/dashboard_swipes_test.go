@@ -40,33 +40,32 @@ func TestASwipesPageShowsItsLife(t *testing.T) {
 	}
 	steps := func(page string) (all []string) {
 		list := page[strings.Index(page, `<ol class="steps">`):strings.Index(page, "</ol>")]
-		for _, item := range strings.Split(list, "<li>")[1:] {
-			name, rest, _ := strings.Cut(item, ` <span class="number">`)
-			amount, _, _ := strings.Cut(rest, "<")
-			name, _, _ = strings.Cut(name, "</li>")
-			all = append(all, strings.TrimSpace(name+" "+amount))
+		for _, item := range strings.Split(list, "<p><span>")[1:] {
+			line, _, _ := strings.Cut(item, "</p>")
+			line = strings.TrimSuffix(strings.ReplaceAll(line, `</span> <span class="number">`, " "), "</span>")
+			all = append(all, strings.ReplaceAll(line, "&#43;", "+"))
 		}
 		return all
 	}
 	page := w.visit(session(tn.cookie), address, nil)
 	require.Equal(t, 200, page.status, page.text)
 	require.Contains(t, page.text, "The amount is held.")
-	require.Contains(t, page.text, "Approved (00)")
+	require.Contains(t, page.text, "00 Approved")
 	require.Contains(t, page.text, `href="`+home+"/cards/"+card+`"`)
 	require.Contains(t, page.text, "&#34;networkId&#34;: &#34;sim-")
 	require.Equal(t, []string{"Authorized $10.00", "Still held $10.00"}, steps(page.text))
 	incremented := send("increment", "5.00")
 	require.Contains(t, incremented, "The swipe is incremented.")
-	require.Equal(t, []string{"Authorized $10.00", "Incremented $5.00", "Still held $15.00"}, steps(incremented))
+	require.Equal(t, []string{"Authorized $10.00", "Incremented +$5.00", "Still held $15.00"}, steps(incremented))
 	declined := send("increment", "5000.00")
 	require.Contains(t, declined,
 		"The increment was declined. The amount is above the card&#39;s limit of one transaction.")
 	require.Equal(t, steps(incremented), steps(declined))
-	require.Equal(t, []string{"Authorized $10.00", "Incremented $5.00", "Cleared $4.00", "Still held $11.00"},
+	require.Equal(t, []string{"Authorized $10.00", "Incremented +$5.00", "Cleared in part −$4.00", "Still held $11.00"},
 		steps(send("clear-part", "4")))
-	require.Equal(t, []string{"Authorized $10.00", "Incremented $5.00", "Cleared $15.00"}, steps(send("clear", "")))
+	require.Equal(t, []string{"Authorized $10.00", "Incremented +$5.00", "Cleared −$15.00"}, steps(send("clear", "")))
 	refunded := send("refund", "2.50")
-	require.Equal(t, []string{"Authorized $10.00", "Incremented $5.00", "Cleared $15.00", "Refunded $2.50"},
+	require.Equal(t, []string{"Authorized $10.00", "Incremented +$5.00", "Cleared −$15.00", "Refunded +$2.50"},
 		steps(refunded))
 	require.NotContains(t, refunded, `action="`+address+`/clear`, "nothing is held")
 	require.Contains(t, refunded, `action="`+address+`/refund`)

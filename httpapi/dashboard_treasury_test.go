@@ -21,8 +21,8 @@ func TestTheLedgersPageIsNarrowedByItsAddress(t *testing.T) {
 	shown := func(address string) (references []string, next string) {
 		page := w.visit(who, address, nil)
 		require.Equal(t, 200, page.status, page.text)
-		for _, part := range strings.Split(page.text, `data-label="Reference"><code>`)[1:] {
-			reference, _, _ := strings.Cut(part, "<")
+		for _, part := range strings.Split(page.text, `data-label="Reference"><code class="id" title="`)[1:] {
+			reference, _, _ := strings.Cut(part, `"`)
 			references = append(references, reference)
 		}
 		for _, href := range attributesOf(w.parsePage(page.text), "a", "href") {
@@ -126,12 +126,12 @@ func TestAWireAbroadIsQuotedAndOrderedOnPages(t *testing.T) {
 	require.Contains(t, wrong.text, "must be a plain amount in EUR")
 	first, late := quote(1), quote(2)
 	page := w.visit(who, first, nil)
-	require.Contains(t, page.text, "100.50 EUR")
+	require.Contains(t, page.text, "€100.50")
 	require.Contains(t, page.text, `data-left="120"`)
 	require.Contains(t, page.text, w.clock.now().Add(2*time.Minute).Format("15:04:05"), "its end without the script")
 	ordered := w.visit(who, first+"/pay", url.Values{"key": {newUUID(3)}, "description": {"Invoice 7"}})
 	require.Equal(t, 303, ordered.status, ordered.text)
-	require.Contains(t, w.visit(who, ordered.location, nil).text, "Held")
+	require.Contains(t, w.visit(who, ordered.location, nil).text, "Waits for release")
 	require.NotContains(t, w.visit(who, first, nil).text, `/pay"`)
 	id := first[strings.LastIndex(first, "/")+1:]
 	require.Equal(t, "used", w.ok(w.get(tn.all, "/api/treasury/fx-quotes/"+id)).text("quote", "status"))

@@ -6,7 +6,7 @@
 import { join } from "node:path";
 import { mkdirSync } from "node:fs";
 import { email, forgotten, secondFactor, sessions, settings, team } from "./dashboard_account.mjs";
-import { activate, enter, faults, judge, launch, some, tabThrough, tick, tries, within } from "./browser.mjs";
+import { activate, choose, enter, faults, judge, launch, some, tabThrough, tick, tries, within } from "./browser.mjs";
 import { links } from "./dashboard_checkout.mjs";
 import { currencies } from "./dashboard_currencies.mjs";
 import { ramp } from "./dashboard_ramp.mjs";
@@ -66,22 +66,32 @@ async function business(page, variant, script) {
     page.removeAllListeners("pageerror");
   };
   const fill = async (fields) => { for (const [label, value] of Object.entries(fields)) await enter(page.getByLabel(label, { exact: true }), value); };
+  // narrow opens a filter, fills it by fields or a choice, and applies it.
+  const narrow = async (chip, fields, choice = {}) => {
+    const form = page.locator(".chip").filter({ has: page.getByText(chip, { exact: true }) });
+    await activate(form.locator("summary"));
+    for (const [label, value] of Object.entries(fields)) await enter(form.getByLabel(label, { exact: true }), value);
+    for (const [label, value] of Object.entries(choice)) await choose(form.getByLabel(label, { exact: true }), value);
+    await activate(form.getByRole("button", { name: "Apply" }));
+  };
+  // segment follows a link of a list's segments.
+  const segment = async (name) => { await activate(page.locator(".segments").getByRole("link", { name, exact: true })); };
   // press activates a button from the keyboard.
   const press = async (name) => {
     if (name === "Sign out") await account();
-    await activate(page.getByRole("button", { name, exact: true }).first());
+    await activate(page.getByRole("button", { name, exact: typeof name === "string" }).first());
   };
   // account opens the menu of the person and the workspaces.
   const account = async () => { if (!(await page.locator(".switch[open]").count())) await activate(page.locator(".switch summary")); };
   const confirm = async (name) => {
     await press(name);
-    if (script) await page.getByRole("dialog").getByRole("button", { name, exact: true }).press("Enter");
+    if (script) await page.getByRole("dialog").getByRole("button", { name, exact: typeof name === "string" }).press("Enter");
   };
   // open follows the navigation, which is behind a button on a phone.
   const open = async (name) => {
     const menu = page.getByRole("button", { name: "Menu", exact: true });
     if (await menu.isVisible()) await activate(menu);
-    await page.getByRole("navigation").getByRole("link", { name, exact: true }).press("Enter");
+    await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: new RegExp(`^${name}( \\d+ waiting)?$`) }).press("Enter");
   };
   const told = async (text) => { await page.getByText(text).first().waitFor(); };
   const reloadUntil = async (text) => {
@@ -89,7 +99,7 @@ async function business(page, variant, script) {
     await told(text);
   };
   // step is what the file of another resource's pages gets.
-  const step = { page, script, variant, see, fill, press, confirm, open, told, reloadUntil };
+  const step = { page, script, variant, see, fill, press, confirm, open, told, reloadUntil, narrow, segment };
 
   await page.goto(`${base}/dashboard`);
   await page.getByRole("link", { name: "Create an account" }).press("Enter");
@@ -124,7 +134,7 @@ async function business(page, variant, script) {
     await told(text);
   };
   await swipe("The swipe was approved.");
-  await swipe("The swipe was declined: per transaction limit", { Amount: "999.00", Merchant: "<script>alert(1)</script>" });
+  await swipe("The swipe was declined: over the limit per swipe", { Amount: "999.00", Merchant: "<script>alert(1)</script>" });
   await see("card-declined");
   await press("Freeze");
   await told("The card is frozen");
@@ -145,7 +155,7 @@ async function business(page, variant, script) {
   await see("recipient");
   await fill({ Amount: "20.00", Description: "Rent" });
   await press("Order the payout");
-  await told("Life");
+  await told("Life of this payout");
   await see("payout");
   await open("Payouts");
   await see("payouts");
@@ -183,7 +193,7 @@ async function business(page, variant, script) {
   await team(step);
   await settings(step);
   await open("Home");
-  await told("Swipes of the last day");
+  await told("Declines, last 24 hours");
   await see("home");
   await page.goto(`${page.url()}/nothing`);
   await see("missing", /status of 404/);

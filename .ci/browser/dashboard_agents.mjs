@@ -9,7 +9,7 @@ export async function agents({ page, see, fill, press, confirm, open, told }) {
   await press("Register the agent");
   await told("Copy the private key now");
   await see("agent-secret");
-  await page.getByRole("link", { name: "← The agent" }).press("Enter");
+  await page.getByRole("link", { name: "The agent" }).press("Enter");
   await told("Fingerprint, SHA-256");
   await see("agent");
   await press("Create the card");

@@ -1,7 +1,6 @@
 // Payment links in the dashboard: found by reference and by state, copied, and one cancelled after a question.
-import { choose } from "./browser.mjs";
 
-export async function links({ page, script, see, fill, press, confirm, open, told }) {
+export async function links({ page, script, see, fill, press, confirm, open, told, narrow }) {
   await open("Checkout links");
   const form = page.locator("form", { has: page.getByRole("button", { name: "Create the link" }) });
   await form.getByLabel("Your reference").fill("order-<b>7</b>");
@@ -16,14 +15,12 @@ export async function links({ page, script, see, fill, press, confirm, open, tol
   await confirm("Cancel the link");
   await told("The link is cancelled.");
   await see("link-cancelled");
-  const filters = page.locator("form.filters");
   await open("Checkout links");
-  await filters.getByLabel("Your reference").fill("order-<b>7</b>");
-  await choose(filters.getByLabel("State"), "expired");
-  await press("Filter");
+  await narrow("Your reference", { "Your reference": "order-<b>7</b>" });
+  await narrow("State", {}, { State: "expired" });
   await told("A second pot");
   await see("links-filtered");
-  await choose(filters.getByLabel("State"), "completed");
-  await press("Filter");
+  await page.getByRole("link", { name: "Clear" }).press("Enter");
+  await narrow("State", {}, { State: "failed" });
   await told("Nothing matches.");
 }

@@ -1,5 +1,5 @@
 // The pages of developers: webhook endpoints with their deliveries, and the log of requests.
-import { choose, tick } from "./browser.mjs";
+import { tick } from "./browser.mjs";
 
 // webhooks makes an endpoint, copies its secret, sends a ping, and deletes the endpoint.
 export async function webhooks({ page, see, fill, press, confirm, open, told }) {
@@ -20,7 +20,7 @@ export async function webhooks({ page, see, fill, press, confirm, open, told }) 
   await press("Send a ping");
   await told("The JSON that is posted");
   await see("webhook-delivery");
-  await page.getByRole("link", { name: "← The endpoint" }).press("Enter");
+  await page.getByRole("link", { name: "The endpoint" }).press("Enter");
   await told("Deliveries, newest first");
   await see("webhook");
   await confirm("Delete the endpoint");
@@ -28,12 +28,11 @@ export async function webhooks({ page, see, fill, press, confirm, open, told }) 
 }
 
 // requests looks through the log of requests, narrows it, and reads why a wrong filter is refused.
-export async function requests({ page, see, press, open, told }) {
+export async function requests({ page, see, open, told, segment }) {
   await open("Request log");
   await told("Requests, newest first");
   await see("requests");
-  await choose(page.getByLabel("Status"), "4xx");
-  await press("Filter");
+  await segment("4xx, refused");
   await page.waitForURL(/status=4xx/);
   await see("requests-refused");
   await page.goto(page.url().replace("4xx", "maybe"));

@@ -75,7 +75,7 @@ export async function ramp({ page, script, see, fill, press, confirm, open, told
   await told("The wallet is proven.");
   await reloadUntil("Approved");
   await see("wallet");
-  await page.getByRole("link", { name: "← Wallets" }).press("Enter");
+  await page.getByRole("link", { name: "Wallets" }).press("Enter");
   await see("wallets");
   await open("Ramp");
   const form = page.locator("form", { has: page.getByRole("button", { name: "Quote the withdrawal" }) });

@@ -1,8 +1,7 @@
 // The pages of swipes: the list with its filters, and the life of one swipe.
-import { choose } from "./browser.mjs";
 
 // swipes filters the list, opens an approved swipe, and sends what the card network sends next.
-export async function swipes({ page, see, fill, press, open, told }) {
+export async function swipes({ page, see, press, open, told, narrow, segment }) {
   // A machine that stands still for a while makes the authorizer refuse a message, and the page says to press again.
   const send = async (button, text) => {
     const done = page.getByText(text), again = page.getByText("Press the button again");
@@ -16,18 +15,17 @@ export async function swipes({ page, see, fill, press, open, told }) {
   };
   await open("Swipes");
   await see("swipes");
-  await choose(page.getByLabel("Decision"), "declined");
-  await press("Filter");
-  await told("Per transaction limit exceeded (61)");
+  await segment("Declined");
+  await page.waitForURL(/decision=declined/);
+  await page.getByRole("cell", { name: "Over the limit per swipe" }).first().waitFor();
   await see("swipes-declined");
-  await fill({ "Merchant begins with": "nobody" });
-  await press("Filter");
+  await narrow("Merchant", { "Merchant begins with": "nobody" });
   await told("No swipe matches");
   await see("swipes-none");
   await open("Swipes");
-  await choose(page.getByLabel("Decision"), "approved");
-  await fill({ "Amount from": "12.50" });
-  await press("Filter");
+  await segment("Approved");
+  await page.waitForURL(/decision=approved/);
+  await narrow("Amount", { "Amount from": "12.50" });
   await page.waitForURL(/amountFromCents=1250/);
   await page.getByRole("link", { name: "Cafe Aroma" }).first().press("Enter");
   await told("Simulate the card network");

@@ -1,17 +1,14 @@
 // The pages of the dollars: the ledger with its filters, statements, payouts and recipients.
-import { choose } from "./browser.mjs";
 
 // treasury narrows the ledger by its address and saves a statement.
-export async function treasury({ page, see, press, open, told }) {
+export async function treasury({ page, see, press, open, told, narrow, segment }) {
   await open("Dollars");
   await see("treasury");
-  await choose(page.getByLabel("Source", { exact: true }), "bank_deposit");
-  await press("Filter");
+  await narrow("Source", {}, { Source: "bank_deposit" });
   await page.waitForURL(/source=bank_deposit/);
   await page.getByRole("cell", { name: "Bank deposit" }).first().waitFor();
   await see("treasury-deposits");
-  await choose(page.getByLabel("Direction", { exact: true }), "debit");
-  await press("Filter");
+  await segment("Out");
   await told("Nothing matches.");
   await see("treasury-none");
   const saved = page.waitForEvent("download");
@@ -21,7 +18,7 @@ export async function treasury({ page, see, press, open, told }) {
 }
 
 // abroad saves a recipient abroad, and orders two wires at firm rates: one that is cancelled, one that is released.
-export async function abroad({ page, script, see, fill, press, confirm, open, told, reloadUntil }) {
+export async function abroad({ page, script, see, fill, press, confirm, open, told, reloadUntil, narrow }) {
   await open("Recipients");
   await fill({ "Legal name": "Grace GmbH", BIC: "DEUTDEFF500", IBAN: "DE89370400440532013000", "Street and number": "Hauptstr. 5", City: "Berlin",
     "Postal code": "10115", Country: "DE" });
@@ -46,18 +43,16 @@ export async function abroad({ page, script, see, fill, press, confirm, open, to
   await see("payout-cancelled");
   await page.goto(recipient);
   await order("Invoice 8");
-  await confirm("Release");
+  await confirm(/^Release/);
   await told("The payout is released.");
   await reloadUntil("Settled");
   await see("payout-released");
   await open("Recipients");
-  await fill({ "Name begins with": "grace" });
-  await press("Filter");
+  await narrow("Name", { "Name begins with": "grace" });
   await page.waitForURL(/name=grace/);
   await see("recipients-filtered");
   await open("Payouts");
-  await choose(page.getByLabel("State", { exact: true }), "cancelled");
-  await press("Filter");
+  await narrow("State", {}, { State: "cancelled" });
   await told("Invoice 7");
   await see("payouts-cancelled");
 }

@@ -58,7 +58,7 @@ func showSignIn(v *visit) (*View, error) {
 	}
 	blocks = append(blocks, Block{Facts: []Fact{{"No account yet?", linkCell("Create an account", withNext(v, signUpPath))},
 		{"Password forgotten?", linkCell("Reset it", Root+"/forgot")}}})
-	return &View{Title: "Sign in", Blocks: blocks}, nil
+	return &View{Title: "Sign in", Blocks: blocks, Door: firstSwipe()}, nil
 }
 
 func showSignUp(v *visit) (*View, error) {
@@ -67,8 +67,20 @@ func showSignUp(v *visit) (*View, error) {
 		return nil, err
 	}
 	blocks = append(blocks, Block{Facts: []Fact{{"Have an account?", linkCell("Sign in", withNext(v, SignInPath))}}})
-	return &View{Title: "Create an account", Blocks: blocks,
-		Lead: "No route of this server moves real money: its bank, ramp, chains and card issuer are simulated."}, nil
+	return &View{Title: "Create your account", Blocks: blocks, Door: firstSwipe(),
+		Lead: "You start in the sandbox. No real money moves."}, nil
+}
+
+// firstSwipe says beside the door what happens behind it.
+func firstSwipe() []Block {
+	return []Block{{Heading: "From here to an approved swipe in three steps", Steps: []Step{
+		{Name: "Your workspace opens", Text: "It has its own ledger, cards and keys."},
+		{Name: "Add test dollars", Text: "A simulated bank deposit arrives in about two seconds."},
+		{Name: "Create a card and swipe it", Text: "The authorizer answers with a decision, its reason and the amounts that it compared."}}},
+		{Table: &Table{Caption: "Decisions, for example", Columns: []Column{{Name: "Merchant", Role: rolePrimary},
+			{Name: "Decision", Role: roleStatus}, {Name: "Amount", Number: true, Role: roleAmount}}, Rows: [][]Cell{
+			{plainCell("Harbor Cloud Hosting"), stateCell("approved"), plainCell("$42.00")},
+			{plainCell("Meridian Air Tickets"), stateCell("declined"), plainCell("$1,260.00")}}}}}
 }
 
 // afterSignIn returns the address of the page that asks for the code of a second factor, when the

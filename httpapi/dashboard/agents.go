@@ -79,15 +79,16 @@ func showAgents(v *visit) (*View, error) {
 		strconv.Itoa(rowsWithButton)); err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Agents, newest first", Empty: "No agents yet.", Columns: []Column{{Name: "Agent"},
-		{Name: "Description"}, {Name: "State"}, {Name: "Protocols"}, {Name: "Created (UTC)"}, {Name: "Change"}}}
+	t := &Table{Caption: "Agents, newest first", Empty: "No agents yet.", Columns: []Column{{Name: "Agent",
+		Role: rolePrimary}, {Name: "Description", Role: roleSecond}, {Name: "State", Role: roleAmount}, {Name: "Protocols"},
+		{Name: "Created"}, {Name: "Change", Number: true, Role: roleStatus}}}
 	for _, a := range list.Data {
 		change, err := v.drawChange(agentStates(), a.State, v.addressOf("agents", a.ID), a.AgentName)
 		if err != nil {
 			return nil, err
 		}
 		t.Rows = append(t.Rows, []Cell{linkCell(a.AgentName, v.addressOf("agents", a.ID)), plainCell(a.Description),
-			stateCell(a.State), plainCell(strings.Join(a.Protocols, ", ")), timeCell(a.CreatedAt), change})
+			stateCell(a.State), plainCell(strings.Join(a.Protocols, ", ")), v.dateCell(a.CreatedAt), change})
 	}
 	forms, err := v.drawForms("register")
 	return &View{Title: "Agents", Lead: "AI agents that sign payment intents with a key of their own.",
@@ -212,8 +213,8 @@ func intentTable(v *visit) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{Caption: "Intents, newest first, accepted or refused", Empty: "The agent has sent no intent yet.",
-		Columns: []Column{{Name: "Time (UTC)"}, {Name: "Intent"}, {Name: "Result"}, {Name: "Reason"},
-			{Name: "Merchant"}, {Name: "Amount", Number: true}, {Name: "Protocol"}}}
+		Columns: []Column{{Name: "Time (UTC)", Role: roleSecond}, {Name: "Merchant", Role: rolePrimary}, {Name: "Intent"},
+			{Name: "Protocol"}, {Name: "Result", Role: roleStatus}, {Name: "Reason"}, {Name: "Amount", Number: true, Role: roleAmount}}}
 	for i := range log.Data {
 		e := &log.Data[i]
 		result, merchant, amount, protocol := "refused", "", "", ""
@@ -224,8 +225,8 @@ func intentTable(v *visit) (*Table, error) {
 			merchant, protocol = signed.Merchant.Name, signed.Protocol
 			amount = signed.amountText()
 		}
-		t.Rows = append(t.Rows, []Cell{timeCell(e.ReceivedAt), codeCell(e.IntentID), stateCell(result),
-			plainCell(inWords(e.RejectionReason)), plainCell(merchant), plainCell(amount), plainCell(protocol)})
+		t.Rows = append(t.Rows, []Cell{timeCell(e.ReceivedAt), plainCell(merchant), codeCell(e.IntentID), plainCell(protocol),
+			stateCell(result), plainCell(inWords(e.RejectionReason)), plainCell(amount)})
 	}
 	return v.addPaging(t, log.NextCursor), nil
 }

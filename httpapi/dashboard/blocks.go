@@ -1,26 +1,45 @@
 package dashboard
 
+import (
+	"slices"
+	"time"
+
+	"purser/persistence/money"
+)
+
 // View is the content of a page: blocks, one below the other.
 type View struct {
 	Title  string
-	Lead   string // a sentence below the title, or ""
-	Up     *Link  // the list that the page belongs to, or nil
-	Ways   []Link // beside the title, to what one does next: the last one is the usual
+	Amount bool    // the title is an amount
+	Badges []Cell  // states beside the title
+	Lead   string  // a sentence below the title, or ""
+	Up     *Link   // the list that the page belongs to, or nil
+	Ways   []Way   // beside the title, to what one does next
+	Forms  []*Form // buttons beside the title
 	Notice *Notice
 	Blocks []Block
-	Live   bool // the script fetches the page again when the workspace changes
+	Door   []Block // beside the form of a page without navigation: what happens next
+	Live   bool    // the script fetches the page again when the workspace changes
 }
 
 // Block is a part of a page. Exactly one of its kinds is set; Heading may stand above it.
 type Block struct {
 	Heading string
+	More    *Link // beside the heading
+	Panel   bool  // the block stands apart, in a box
+	Columns *Columns
 	Stats   []Stat
-	Waits   []Stat // a count that waits for a person each, and in Note what to do
+	Strip   []Stat // figures of one row, in one box
+	Waits   *Waiting
+	Card    *PaymentCard
+	Limit   *LimitBar
+	Sum     []SumLine
+	Stepper []StepperStep
 	Table   *Table
 	Facts   []Fact
 	Form    *Form
-	Choices *Filters // a form that leads to another address
-	Buttons []*Form  // forms without fields, in one row
+	Choices *Choices
+	Buttons []*Form // forms without fields, in one row
 	Bars    *Bars
 	Chart   *Chart
 	Code    *Code
@@ -28,6 +47,67 @@ type Block struct {
 	Steps   []Step
 	Text    string
 }
+
+// Layouts of Columns.
+const (
+	MainSide  = "main-side"  // wide, narrow
+	SideMain  = "side-main"  // narrow, wide
+	AsideMain = "aside-main" // the narrow one comes first for screen readers and on a phone, and stands to the right
+)
+
+// Columns are two columns of blocks. Below 1120 px the first stands above the second.
+type Columns struct {
+	Layout        string
+	First, Second []Block
+}
+
+// Waiting lists what waits for a person.
+type Waiting struct{ Items []Stat }
+
+// PaymentCard is a drawn card.
+type PaymentCard struct {
+	Label, Kind, Last4 string
+	Human, Frozen      bool
+}
+
+// LimitBar draws how much of a limit is used. Left says what is left.
+type LimitBar struct {
+	Name, Used, Limit, Left string
+	Share                   Share
+}
+
+// Share is the used part of a limit in thousandths. It is drawn as a bar.
+type Share struct{ Width int }
+
+// Tone names the part: near from 80 % on, over from the limit on.
+func (s Share) Tone() string {
+	switch {
+	case s.Width >= 1000:
+		return "over"
+	case s.Width >= 800:
+		return "near"
+	}
+	return ""
+}
+
+// shareOf returns the used part of a limit, at most all of it.
+func shareOf(used, limit money.Cents) Share {
+	if limit <= 0 || used >= limit {
+		return Share{1000}
+	}
+	return Share{int(float64(max(used, 0)) / float64(limit) * 1000)}
+}
+
+// SumLine is a line of a sum. Ruled lines have a line above.
+type SumLine struct {
+	Name, Amount  string
+	Ruled, Result bool
+	Bad           bool
+}
+
+// StepperStep is a step of a record on its way. State is "done", "current", "waits", "failed" or
+// "" for a step to come.
+type StepperStep struct{ Name, Note, State string }
 
 // Notice shows the result of the last action. A refusal is an alert.
 type Notice struct {
@@ -38,34 +118,102 @@ type Notice struct {
 // Link leads to another page.
 type Link struct{ Text, Href string }
 
+// Way is a Link with an icon. The primary one is the usual next step.
+type Way struct {
+	Link
+	Icon    string
+	Primary bool
+}
+
 // Stat is a figure with its name; Href leads to the list behind it, or is "". A page has at most
 // one Total.
 type Stat struct {
 	Name, Value, Note, Href string
+	Icon                    string // of an item that waits
+	Count                   int    // of an item that waits: the records that were counted
 	Total                   bool
 }
 
 // Table is a list. Without rows its Empty sentence is shown.
 type Table struct {
-	Caption string
-	Columns []Column
-	Rows    [][]Cell
-	Empty   string
-	Filters *Filters
-	Next    string // the address of the next page, or ""
-	First   string // the address of the first page when this is a later one, or ""
-	Oldest  bool   // the pages begin with another row than the newest
+	Caption  string
+	Columns  []Column
+	Rows     [][]Cell
+	Named    bool           // a heading above says the caption
+	Days     map[int]string // headings above rows, by the row's index
+	Empty    string
+	Filters  *Filters
+	Next     string // the address of the next page, or ""
+	First    string // the address of the first page when this is a later one, or ""
+	Oldest   bool   // the pages begin with another row than the newest
+	EmptyWay *Link  // below Empty, to make the first
+	lastDay  string
 }
 
 // Column heads the cells of a table. Numbers are set flush right.
 type Column struct {
 	Name   string
 	Number bool
+	Role   string // the place of the cell on a phone; "" shows it on wide screens alone
 }
 
-// Filters is a form of choices that narrows a table. It changes the address. Submit is the text of
-// its button, or "" for Filter.
+// Roles of columns. On a phone a row with a primary cell has two lines: primary and amount, then
+// second and status. A table without a primary column becomes a list of names and values.
+const (
+	rolePrimary = "primary"
+	roleAmount  = "amount"
+	roleSecond  = "detail"
+	roleStatus  = "status"
+	roleAction  = "action" // a button below both lines
+)
+
+// Records reports whether the rows have two lines on a phone.
+func (t *Table) Records() bool {
+	return slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Role == rolePrimary })
+}
+
+// addDay puts a heading above the next row when its day, in UTC, is another than that of the row
+// before. It returns the cell of the time within the day.
+func (t *Table) addDay(now, at time.Time) Cell {
+	day, today := at.UTC().Format("2 January 2006"), now.UTC()
+	switch day {
+	case today.Format("2 January 2006"):
+		day = "Today, " + at.UTC().Format("2 January")
+	case today.AddDate(0, 0, -1).Format("2 January 2006"):
+		day = "Yesterday, " + at.UTC().Format("2 January")
+	}
+	if t.lastDay != day {
+		if t.Days == nil {
+			t.Days = map[int]string{}
+		}
+		t.Days[len(t.Rows)], t.lastDay = day, day
+	}
+	return Cell{Text: at.UTC().Format("15:04:05"), Stamp: at.UTC().Format(time.RFC3339)}
+}
+
+// Filters narrow a table by the page's address.
 type Filters struct {
+	Segments []Segment // links that exclude each other
+	Chips    []Chip
+	Clear    string // the address without a filter, or "" when none is set
+}
+
+// Segment is a link of Filters.
+type Segment struct {
+	Link
+	Current bool
+}
+
+// Chip is a filter. Set is its value in words, or "".
+type Chip struct {
+	Name, Set, Remove string
+	Action            string
+	Fields            []Field
+	Kept              []Field // hidden fields: the other filters of the address
+}
+
+// Choices is a form that leads to another address.
+type Choices struct {
 	Action, Submit string
 	Fields         []Field
 }
@@ -78,21 +226,25 @@ type Fact struct {
 
 // Cell is a value in a table or a fact.
 type Cell struct {
-	Text    string
-	Href    string // the page that the text leads to, or ""
-	Tone    string // "good", "bad", "warn" or "soft" draws the text as a badge; "" does not
-	Stamp   string // the time in RFC 3339 when the text is a time, or ""
-	Left    int64  // the seconds until Stamp, which the script counts down; 0 counts nothing
-	Code    bool   // an id or another text for programs
-	Limit   int64  // the cents of a limit, drawn as a bar beside the text; 0 draws none
-	Used    int64  // the cents of the limit that are used
-	Limited string // the bar in words, for screen readers
-	Form    *Form  // a button
+	Text   string
+	Href   string // the page that the text leads to, or ""
+	Tone   string // "good", "bad", "warn", "info" or "soft" draws the text as a badge; "" does not
+	Icon   string // of the badge
+	Mark   string // "soft" for an amount that never moved, "void" for one that was taken back
+	Tags   []Tag
+	Dashes []StepperStep // a short stepper
+	Copy   string        // the whole of a shortened id, which the script copies
+	Stamp  string        // the time in RFC 3339 when the text is a time, or ""
+	Left   int64         // the seconds until Stamp, which the script counts down; 0 counts nothing
+	Code   bool          // an id or another text for programs
+	Share  *Share        // drawn as a bar below the text
+	Form   *Form         // a button
 }
 
 // Bars is a chart of named counts. The counts stand beside the bars as text.
 type Bars struct {
 	Caption string
+	Note    string // a sentence below
 	Empty   string
 	Bars    []Bar
 }
@@ -105,49 +257,26 @@ type Bar struct {
 	Width int
 }
 
+// Tag is a word with its code.
+type Tag struct{ Code, Text string }
+
 // QR is a text that a phone's camera reads. Label is for screen readers.
 type QR struct{ Text, Label string }
 
-// Chart is a chart of amounts over time, with a table of them beside it. Text is the chart in
-// words.
-type Chart struct {
-	Text, First, Last string // First and Last are the ends of its axis
-	Width             int
-	Columns           []ChartColumn
-	Table             *Table
+// Code is a text that a person copies. A folded one opens by its label.
+type Code struct {
+	ID, Label, Text string
+	Folded          bool
 }
-
-// ChartColumn is one amount of a Chart. Its base is at chartHeight.
-type ChartColumn struct {
-	X, Y, Height int
-	Name         string // the amount in words
-}
-
-// Sizes of a Chart. A column has the width columnWidth of every columnStep.
-const (
-	chartHeight = 200
-	columnStep  = 30
-)
-
-// addColumn adds an amount of at most most to the chart.
-func (c *Chart) addColumn(amount, most int64, name string) {
-	height := 0
-	if most > 0 && amount > 0 {
-		height = max(1, int(float64(amount)/float64(most)*chartHeight))
-	}
-	c.Columns = append(c.Columns, ChartColumn{X: len(c.Columns) * columnStep, Y: chartHeight - height, Height: height,
-		Name: name})
-	c.Width = len(c.Columns) * columnStep
-}
-
-// Code is a text that a person copies.
-type Code struct{ ID, Label, Text string }
 
 // Step is a state in the life of a record.
 type Step struct {
-	Name string
-	Note string
-	At   *Cell
+	Name   string
+	Amount string // at the end of its line, or ""
+	Text   string // a sentence below, or ""
+	At     *Cell
+	Bad    bool
+	Next   bool // will come
 }
 
 // newBars scales the bars to the longest.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"purser/httpapi/web"
 	"purser/persistence/money"
 )
 
@@ -28,10 +29,8 @@ type cardList struct {
 // cardPages are the list of cards and the page of one card.
 func cardPages() []page {
 	limits := []Field{
-		{Name: "monthlyLimitUsdCents", Label: "Monthly limit", Kind: fieldDollars, Required: true,
-			Hint: "In dollars."},
-		{Name: "perTxnLimitUsdCents", Label: "Limit of one swipe", Kind: fieldDollars, Required: true,
-			Hint: "In dollars."},
+		{Name: "monthlyLimitUsdCents", Label: "Monthly limit", Kind: fieldDollars, Required: true},
+		{Name: "perTxnLimitUsdCents", Label: "Limit of one swipe", Kind: fieldDollars, Required: true},
 	}
 	return []page{
 		{path: "cards", access: member, section: "Cards", show: showCards, actions: []action{mintAction("")}},
@@ -82,11 +81,9 @@ func mintAction(label string) action {
 				{Value: "agent", Label: "An AI agent"}, {Value: "human", Label: "A person"}}},
 			{Name: "holderLabel", Label: "Label", Kind: fieldText, Required: true, Default: label},
 			{Name: "monthlyLimitUsdCents", Label: "Monthly limit", Kind: fieldDollars, Required: true,
-				Default: "500.00",
-				Hint:    "In dollars."},
+				Default: "500.00"},
 			{Name: "perTxnLimitUsdCents", Label: "Limit of one swipe", Kind: fieldDollars, Required: true,
-				Default: "200.00",
-				Hint:    "In dollars."},
+				Default: "200.00"},
 		}}
 }
 
@@ -101,38 +98,52 @@ func showCards(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	blocks := []Block{{Table: v.addPaging(t, list.NextCursor)}}
-	if v.API.May("GET", physicalPath) {
-		blocks = append(blocks, Block{Facts: []Fact{{"Cards by post", linkCell("Physical cards",
-			v.addressOf("physical-cards"))}}})
-	}
 	forms, err := v.drawForms("mint")
-	return &View{Title: "Cards", Notice: v.changeNotice(cardStates()), Blocks: append(blocks, forms...)}, err
+	view := &View{Title: "Cards", Notice: v.changeNotice(cardStates()),
+		Blocks: append([]Block{{Table: v.addPaging(t, list.NextCursor)}}, forms...)}
+	if v.API.May("GET", physicalPath) {
+		view.Ways = append(view.Ways, Way{Link: Link{"Physical cards", v.addressOf("physical-cards")}})
+	}
+	if len(forms) > 0 {
+		view.Ways = append(view.Ways, Way{Link: Link{"New card", "#f-holderLabel"}, Icon: "plus", Primary: true})
+	}
+	return view, err
 }
 
 // cardTable draws cards, each with a button that freezes it or makes it active again.
 func cardTable(v *visit, cards []card, caption string) (*Table, error) {
-	t := &Table{Caption: caption, Empty: "No cards yet.", Columns: []Column{{Name: "Card"}, {Name: "Label"},
-		{Name: "State"}, {Name: "Spent this month"}, {Name: "Limit of one swipe", Number: true},
-		{Name: "Created (UTC)"}, {Name: "Change"}}}
+	t := &Table{Caption: caption, Empty: "No cards yet.", Columns: []Column{{Name: "Card", Role: rolePrimary},
+		{Name: "For", Role: roleSecond}, {Name: "Spent this month", Role: roleAction}, {Name: "Limit of one swipe", Number: true},
+		{Name: "Created"}, {Name: "State", Role: roleAmount}, {Name: "Change", Number: true, Role: roleStatus}}}
 	for i := range cards {
 		c := &cards[i]
-		change, err := v.drawChange(cardStates(), c.State, v.addressOf("cards", c.ID), cardName(c.Last4))
+		change, err := v.drawChange(cardStates(), c.State, v.addressOf("cards", c.ID), c.name())
 		if err != nil {
 			return nil, err
 		}
-		t.Rows = append(t.Rows, []Cell{linkCell(cardName(c.Last4), v.addressOf("cards", c.ID)),
-			plainCell(c.HolderLabel), stateCell(c.State), limitCell(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents),
-			dollarCell(c.PerTxnLimitUsdCents), timeCell(c.CreatedAt), change})
+		t.Rows = append(t.Rows, []Cell{linkCell(c.name(), v.addressOf("cards", c.ID)), plainCell(c.kindName()),
+			limitCell(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents), dollarCell(c.PerTxnLimitUsdCents),
+			v.dateCell(c.CreatedAt), stateCell(c.State), change})
 	}
 	return t, nil
+}
+
+// name is a card's label and last digits.
+func (c *card) name() string { return c.HolderLabel + " ··\u00a0" + c.Last4 }
+
+// kindName says who holds a card.
+func (c *card) kindName() string {
+	if c.HolderKind == "human" {
+		return "Person"
+	}
+	return "Agent"
 }
 
 // cardCell is a cell of a card's last digits and label, which leads to its page.
 func (v *visit) cardCell(id string) (Cell, error) {
 	var shown struct{ Card card }
 	err := v.readInto(&shown, cardPath, "id", id)
-	return linkCell(cardName(shown.Card.Last4)+" "+shown.Card.HolderLabel, v.addressOf("cards", id)), err
+	return linkCell(shown.Card.name(), v.addressOf("cards", id)), err
 }
 
 // showCard shows one card: its limits, its newest swipes and its forms.
@@ -145,51 +156,89 @@ func showCard(v *visit) (*View, error) {
 		return nil, err
 	}
 	c := &shown.Card
-	view := &View{Title: "Card " + cardName(c.Last4), Lead: c.HolderLabel, Up: &Link{"Cards",
-		v.addressOf("cards")}, Live: true,
+	view := &View{Title: c.name(), Badges: []Cell{stateCell(c.State)}, Up: &Link{"Cards", v.addressOf("cards")}, Live: true,
 		Notice: swipeNotice(v, shown.RecentAuthorizations)}
-	view.Blocks = append(view.Blocks, Block{Facts: []Fact{
-		{"State", stateCell(c.State)},
-		{"Spent this month", limitCell(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents)},
-		{"Limit of one swipe", dollarCell(c.PerTxnLimitUsdCents)},
-		{"Category codes", plainCell(allowlistText(c.AllowedMccs))}, {"Merchants",
-			plainCell(allowlistText(c.AllowedMerchants))},
-		{"Held by", plainCell(inWords(c.HolderKind))}, {"Created (UTC)", timeCell(c.CreatedAt)},
-		{"Swipes", linkCell("All swipes of the card", v.addressOf("swipes")+"?cardId="+c.ID)},
-		{"Id", codeCell(c.ID)}, {"Network token", codeCell(c.PartnerCardToken)},
-	}})
-	change := "freeze"
-	if c.State == "frozen" {
-		change = "unfreeze"
+	change := map[string]string{"active": "freeze", "frozen": "unfreeze"}[c.State]
+	if change != "" {
+		form, err := v.drawForm(change)
+		if err != nil {
+			return nil, err
+		}
+		if form != nil {
+			view.Forms = []*Form{form}
+		}
 	}
-	buttons, err := v.drawButtons(change)
-	if err != nil {
-		return nil, err
-	}
-	view.Blocks = append(view.Blocks, buttons...)
 	swipe, err := v.drawForms("swipe")
 	if err != nil {
 		return nil, err
 	}
-	view.Blocks = append(view.Blocks, swipe...)
-	view.Blocks = append(view.Blocks, Block{Table: swipeTable(v, shown.RecentAuthorizations, "Newest swipes")})
+	swipes, err := swipeTable(v, shown.RecentAuthorizations, "Swipes with this card", false, true)
+	if err != nil {
+		return nil, err
+	}
 	v.prefillForm("limits", "monthlyLimitUsdCents", asEntered(c.MonthlyLimitUsdCents), "perTxnLimitUsdCents",
 		asEntered(c.PerTxnLimitUsdCents))
 	v.prefillAllowlists(c)
 	changes, err := v.drawForms("limits", "merchants")
-	view.Blocks = append(view.Blocks, changes...)
-	return view, err
+	if err != nil {
+		return nil, err
+	}
+	main := append([]Block{{Heading: swipes.Caption, Table: swipes, More: &Link{"All swipes", v.addressOf("swipes") +
+		"?cardId=" + c.ID}}, c.scopeBlock()}, changes...)
+	view.Blocks = []Block{{Columns: &Columns{SideMain, append(c.limitBlocks(v.Now), swipe...), append(main, c.detailsBlock())}}}
+	return view, nil
 }
 
-// allowlistText writes an allowlist in words.
-func allowlistText(list *[]string) string {
+// limitBlocks draw the card, and what it may still spend.
+func (c *card) limitBlocks(now time.Time) []Block {
+	left := "Nothing is left"
+	if room := c.MonthlyLimitUsdCents - c.MonthSpendUsdCents; room > 0 {
+		left = web.Dollars(room) + " left"
+	}
+	next := monthOf(now).AddDate(0, 1, 0)
+	return []Block{
+		{Card: &PaymentCard{Label: c.HolderLabel, Kind: c.kindName(), Last4: c.Last4, Human: c.HolderKind == "human",
+			Frozen: c.State == "frozen"}},
+		{Limit: &LimitBar{Name: "This month", Used: web.Dollars(c.MonthSpendUsdCents), Limit: web.Dollars(c.MonthlyLimitUsdCents),
+			Left: left + " until " + next.Format("2 January, 15:04") + " UTC", Share: shareOf(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents)},
+			Sum: []SumLine{{Name: "Per swipe", Amount: web.Dollars(c.PerTxnLimitUsdCents), Ruled: false}}},
+	}
+}
+
+// scopeBlock shows where the card may be used.
+func (c *card) scopeBlock() Block {
+	b := Block{Heading: "Where it may be used", Panel: true, Facts: []Fact{{"Categories", tagCell(c.AllowedMccs)},
+		{"Merchants", tagCell(c.AllowedMerchants)}}}
+	if c.AllowedMccs != nil || c.AllowedMerchants != nil {
+		b.Text = "Any other category or merchant is declined."
+	}
+	return b
+}
+
+// detailsBlock shows the ids of the card.
+func (c *card) detailsBlock() Block {
+	kind := "Virtual"
+	if c.Physical {
+		kind = "Physical"
+	}
+	return Block{Heading: "Details", Panel: true, Facts: []Fact{{"Holder", plainCell(c.kindName() + ", " + c.HolderLabel)},
+		{"Type", plainCell(kind)}, {"Id", idCell(c.ID)}, {"Network token", idCell(c.PartnerCardToken)},
+		{"Created", timeCell(c.CreatedAt)}}}
+}
+
+// tagCell is a cell of an allowlist.
+func tagCell(list *[]string) Cell {
 	switch {
 	case list == nil:
-		return "All"
+		return plainCell("All")
 	case len(*list) == 0:
-		return "None"
+		return plainCell("None")
 	}
-	return strings.Join(*list, ", ")
+	var cell Cell
+	for _, text := range *list {
+		cell.Tags = append(cell.Tags, Tag{Text: text})
+	}
+	return cell
 }
 
 // Choices of an allowlist.
@@ -267,7 +316,7 @@ const unstoredParameter = "unstored"
 func swipeNotice(v *visit, swipes []authorization) *Notice {
 	reason := v.Query.Get(unstoredParameter)
 	if reason != "" && strings.Trim(reason, "abcdefghijklmnopqrstuvwxyz_") == "" {
-		return &Notice{Text: "The swipe was declined: " + strings.ToLower(inWords(reason)) +
+		return &Notice{Text: "The swipe was declined: " + strings.ToLower(reasonName(reason)) +
 			". The card network gets this answer, and no swipe is kept.", Refused: true}
 	}
 	for _, a := range swipes {
@@ -276,7 +325,7 @@ func swipeNotice(v *visit, swipes []authorization) *Notice {
 		case a.Decision == "approved":
 			return &Notice{Text: "The swipe was approved."}
 		default:
-			return &Notice{Text: "The swipe was declined: " + strings.ToLower(inWords(a.Reason)) + ".", Refused: true}
+			return &Notice{Text: "The swipe was declined: " + strings.ToLower(reasonName(a.Reason)) + ".", Refused: true}
 		}
 	}
 	return nil

@@ -59,8 +59,7 @@ func checkoutPages() []page {
 			{name: "create", method: "POST", path: checkoutsPath, title: "New payment link",
 				submit: "Create the link",
 				then:   afterCheckout, fields: []Field{
-					{Name: "amountUsdCents", Label: "Amount", Kind: fieldDollars, Required: true,
-						Hint: "In dollars."},
+					{Name: "amountUsdCents", Label: "Amount", Kind: fieldDollars, Required: true},
 					{Name: "description", Label: "For", Kind: fieldText, Hint: "The customer sees it."},
 					{Name: "merchantReference", Label: "Your reference", Kind: fieldText},
 					{Name: "acceptedAssets", Label: "Coins", Kind: fieldList, Required: true, Default: "USDC",
@@ -89,22 +88,23 @@ func showCheckouts(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := v.addPaging(&Table{Caption: "Payment links, newest first", Columns: []Column{{Name: "Created (UTC)"},
-		{Name: "For"}, {Name: "Your reference"}, {Name: "State"}, {Name: "Amount", Number: true},
+	t := v.addPaging(&Table{Caption: "Payment links, newest first", Columns: []Column{{Name: "For", Role: rolePrimary},
+		{Name: "Created (UTC)", Role: roleSecond}, {Name: "Your reference"}, {Name: "State", Role: roleStatus},
+		{Name: "Amount", Number: true, Role: roleAmount},
 		{Name: "Received", Number: true}, {Name: "Ends (UTC)"}}}, list.NextCursor)
 	t.Empty = emptyText("No payment links yet.", filtered, list.NextCursor)
 	for _, c := range list.Data {
-		t.Rows = append(t.Rows, []Cell{timeCell(c.CreatedAt), linkCell(cmp.Or(c.Description, c.ID),
-			v.addressOf("checkout", c.ID)), plainCell(c.MerchantReference), stateCell(c.Status),
+		t.Rows = append(t.Rows, []Cell{linkCell(cmp.Or(c.Description, cutID(c.ID)),
+			v.addressOf("checkout", c.ID)), timeCell(c.CreatedAt), plainCell(c.MerchantReference), stateCell(c.Status),
 			dollarCell(c.AmountUsdCents), c.receivedCell(), timeCell(c.ExpiresAt)})
 	}
-	t.Filters = &Filters{Action: v.ownAddress(), Fields: v.fillFilters([]Field{
+	t.Filters = v.drawFilters("", []Field{
 		{Name: "status", Label: "State", Kind: fieldChoice, Options: choices("pending", "awaiting_payment", "confirming",
 			"completed", "underpaid", "failed", "expired")},
-		{Name: "from", Label: "From day", Kind: fieldDate},
-		{Name: "to", Label: "To day", Kind: fieldDate},
+		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
+		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
 		{Name: "reference", Label: "Your reference", Kind: fieldText},
-	})}
+	})
 	forms, err := v.drawForms("create")
 	return &View{Title: "Checkout links", Live: v.Query.Get("cursor") == "", Blocks: append([]Block{{Table: t}}, forms...)}, err
 }

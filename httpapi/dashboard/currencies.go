@@ -99,6 +99,11 @@ func (l *currencyList) account(currency string) *currencyAccount {
 	return nil
 }
 
+// currencyNames are the names of currencies.
+var currencyNames = map[string]string{"USD": "US dollar", "EUR": "Euro", "GBP": "Pound", "JPY": "Yen", "KWD": "Kuwaiti dinar",
+	"AUD": "Australian dollar", "CAD": "Canadian dollar", "CHF": "Swiss franc", "SGD": "Singapore dollar",
+	"HKD": "Hong Kong dollar", "MXN": "Mexican peso", "BRL": "Real", "INR": "Rupee"}
+
 // minorCell is a cell of an amount that the interface gives in smallest units.
 func minorCell(currency money.Currency, minor string) (Cell, error) {
 	amount, err := strconv.ParseInt(minor, 10, 64)

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"time"
 
 	"purser/httpapi/web"
@@ -37,25 +36,26 @@ func dailySpend(v *visit) ([]Block, error) {
 	if most == 0 {
 		return nil, nil
 	}
-	chart := &Chart{Table: &Table{Caption: "Days with spend, newest first", Columns: []Column{{Name: "Day (UTC)"},
-		{Name: "Spent", Number: true}}}}
+	table := &Table{Caption: "Days with spend, newest first", Columns: []Column{{Name: "Day (UTC)"}, {Name: "Spent",
+		Number: true}}}
+	var entries []ChartEntry
 	for _, d := range totals.Days {
-		name := dayText(d.Day)
-		chart.First, chart.Last = cmp.Or(chart.First, name), name
-		chart.addColumn(int64(d.SpentCents), int64(most), name+": "+web.Dollars(d.SpentCents))
+		label := dayText(d.Day)
+		entries = append(entries, ChartEntry{d.SpentCents, label, label + ": " + web.Dollars(d.SpentCents)})
 		if d.SpentCents != 0 {
-			row := []Cell{linkCell(name, v.addressOf("treasury")+"?from="+d.Day+"&to="+d.Day),
-				dollarCell(d.SpentCents)}
-			chart.Table.Rows = append([][]Cell{row}, chart.Table.Rows...)
+			row := []Cell{linkCell(label, v.addressOf("treasury")+"?from="+d.Day+"&to="+d.Day), dollarCell(d.SpentCents)}
+			table.Rows = append([][]Cell{row}, table.Rows...)
 		}
 	}
-	chart.Text = "Spent by day from " + chart.First + " to " + chart.Last + ": " + web.Dollars(sum) + ", at most " +
-		web.Dollars(most) + " on a day."
-	block := Block{Heading: "Spend by day", Chart: chart, Text: "Cleared swipes, payouts and fees, less refunds and returned payouts."}
+	chart := newChart(entries)
+	chart.Total, chart.Note, chart.Table = web.Dollars(sum), "in "+countOf(len(entries), "day")+
+		": swipes, payouts and fees, less refunds and returns", table
+	chart.Text = "Spent by day from " + entries[0].Label + " to " + entries[len(entries)-1].Label + ": " + web.Dollars(sum) +
+		", at most " + web.Dollars(most) + " on a day."
 	if !totals.Complete {
-		block.Text += " Earlier days have too many entries to add up here."
+		chart.Note += ". Earlier days have too many entries to add up here"
 	}
-	return []Block{block}, nil
+	return []Block{{Heading: "Spend by day", Chart: chart}}, nil
 }
 
 // dayText writes a day of the interface for people.

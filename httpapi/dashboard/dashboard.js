@@ -7,7 +7,8 @@ const said = document.getElementById("said");
 const say = (text) => { said.textContent = ""; setTimeout(() => { said.textContent = text; }, 50); };
 
 function enhance() {
-  for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
+  for (const button of document.querySelectorAll("[data-copy], [data-whole]")) button.hidden = false;
+  showLive(true);
   countDown();
 }
 
@@ -21,7 +22,8 @@ function countDown() {
 }
 
 async function copy(button) {
-  const text = document.getElementById(button.dataset.copy);
+  const text = document.getElementById(button.dataset.copy) ?? button.previousElementSibling;
+  if (button.dataset.whole) text.textContent = button.dataset.whole;
   try {
     await navigator.clipboard.writeText(text.textContent);
     say("Copied");
@@ -31,11 +33,25 @@ async function copy(button) {
   }
 }
 
+// showLive says beside the title whether the page follows the workspace.
+function showLive(live) {
+  for (const mark of document.querySelectorAll(".live")) {
+    mark.hidden = false;
+    mark.classList.toggle("paused", !live);
+    mark.textContent = live ? "Live" : "Paused";
+  }
+}
+
+// markNew marks the rows whose record was not there before.
+function markNew(block, known) {
+  for (const link of block.querySelectorAll(".records .primary a")) if (!known.has(link.href)) link.closest("tr").classList.add("new");
+}
+
 // ask shows the question of a form in a dialog, and sends the form when it is confirmed.
 function ask(form) {
-  const dialog = document.createElement("dialog");
-  const question = document.createElement("p");
-  question.textContent = form.dataset.confirm;
+  const dialog = document.createElement("dialog"), question = document.createElement("h2"), consequence = document.createElement("p");
+  const end = form.dataset.confirm.indexOf("?") + 1;
+  [question.textContent, consequence.textContent] = [form.dataset.confirm.slice(0, end), form.dataset.confirm.slice(end).trim()];
   const row = document.createElement("div");
   row.className = "buttons";
   for (const [label, style, confirmed] of [["Go back", "button second", false], [form.querySelector("button").textContent, form.querySelector("button").className, true]]) {
@@ -46,7 +62,7 @@ function ask(form) {
     button.addEventListener("click", () => { dialog.close(); if (confirmed) form.submit(); });
     row.append(button);
   }
-  dialog.append(question, row);
+  dialog.append(question, consequence, row);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
@@ -55,7 +71,7 @@ function ask(form) {
 // busy reports whether a person is in the middle of something that a fresh page would end.
 function busy() {
   const focus = document.activeElement;
-  return document.hidden || document.querySelector("dialog[open]") !== null || !getSelection().isCollapsed ||
+  return document.hidden || document.querySelector("dialog[open], .chip details[open]") !== null || !getSelection().isCollapsed ||
     (focus !== null && focus.closest("main .block") !== null) || [...document.querySelectorAll("main input, main textarea, main select")].some(changed);
 }
 
@@ -83,9 +99,11 @@ async function refresh() {
   const blocks = [...main.querySelectorAll(":scope > .block")], newer = [...(fresh?.querySelectorAll(":scope > .block") ?? [])];
   if (newer.length === 0) return 0;
   const notice = main.querySelector(":scope > .notice");
-  const head = (part) => part.querySelector(":scope > .page-header").textContent + part.querySelector(":scope > .lead")?.textContent;
+  const head = (part) => part.querySelector(":scope > .page-header h1").firstChild.textContent + part.querySelector(":scope > .page-header .lead")?.textContent;
+  const known = new Set([...main.querySelectorAll(".records .primary a")].map((link) => link.href));
   if (newer.length !== blocks.length || head(main) !== head(fresh)) main.replaceChildren(...fresh.childNodes);
   else blocks.forEach((block, i) => { if (keyless(block) !== keyless(newer[i])) block.replaceChildren(...newer[i].childNodes); });
+  if (known.size > 0) markNew(main, known);
   if (performance.now() > noticeFor) notice?.remove();
   else if (notice?.isConnected === false) main.querySelector(":scope > .block").before(notice);
   enhance();
@@ -95,7 +113,9 @@ async function refresh() {
 function keyless(block) {
   const copied = block.cloneNode(true);
   for (const field of copied.querySelectorAll("[name=key]")) field.setAttribute("value", "");
-  for (const button of copied.querySelectorAll("[data-copy]")) button.hidden = true;
+  for (const button of copied.querySelectorAll("[data-copy], [data-whole]")) button.hidden = true;
+  for (const row of copied.querySelectorAll("tr.new")) row.removeAttribute("class");
+  for (const row of copied.querySelectorAll("details")) row.open = false;
   for (const timer of copied.querySelectorAll("[data-left]")) timer.replaceChildren();
   return copied.innerHTML;
 }
@@ -117,6 +137,7 @@ function follow() {
 // showOutage says above a live page that the server does not answer, and takes that away when it does.
 function showOutage(out) {
   const shown = document.getElementById("outage");
+  showLive(!out);
   if (!out) shown?.remove();
   if (!out || shown) return;
   const warning = document.createElement("p");
@@ -141,8 +162,13 @@ async function live() {
 }
 
 document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-copy]");
+  const button = event.target.closest("[data-copy], [data-whole]");
   if (button) copy(button);
+  for (const open of document.querySelectorAll(".switch[open], .chip details[open]")) if (!open.contains(event.target)) open.open = false;
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  for (const open of document.querySelectorAll(".switch[open], .chip details[open]")) { open.open = false; open.querySelector("summary").focus(); }
 });
 document.addEventListener("submit", (event) => {
   if (!event.target.dataset.confirm) return;

@@ -159,8 +159,13 @@ func TestAListOfFiftyRowsIsBelow60KB(t *testing.T) {
 		list.Data = append(list.Data, a)
 	}
 	v := &visit{Visit: newVisit(&scriptedAPI{may: true}, "GET", "ws_1/swipes", nil), page: &page{}}
-	r, err := s.renderView(v, 200, &View{Title: "Swipes", Blocks: []Block{{Table: swipeTable(v, list.Data,
-		"Swipes")}}})
+	table, err := swipeTable(v, list.Data, "Swipes", false, false)
+	require.NoError(t, err)
+	for i := range table.Rows {
+		table.Rows[i] = append(table.Rows[i], linkCell(strings.Repeat("c", 60), v.addressOf("cards", "card_01m7wd7tg0ewcaydxa69av0j61")))
+	}
+	table.Columns = append(table.Columns, Column{Name: "Card", Role: roleSecond})
+	r, err := s.renderView(v, 200, &View{Title: "Swipes", Blocks: []Block{{Table: table}}})
 	require.NoError(t, err)
 	require.Less(t, len(r.Body), 60<<10)
 }
@@ -224,8 +229,8 @@ func TestListsWithButtonsAreBelow60KB(t *testing.T) {
 }
 
 func TestAmountsAndDaysForPeople(t *testing.T) {
-	for amount, want := range map[string]string{"0.05 EUR": "0.05 EUR", "999 JPY": "999 JPY", "1000 JPY": "1,000 JPY",
-		"-1234567.50 EUR": "-1,234,567.50 EUR", "": ""} {
+	for amount, want := range map[string]string{"0.05 EUR": "€0.05", "999 JPY": "¥999", "1000 JPY": "¥1,000",
+		"-1234567.50 EUR": "−€1,234,567.50", "1234.500 KWD": "1,234.500 KWD", "": ""} {
 		require.Equal(t, want, grouped(amount))
 	}
 	require.Equal(t, "7 Dec 2026", dayCell("2026-12-07").Text)

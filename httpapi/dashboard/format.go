@@ -22,9 +22,6 @@ func linkCell(text, href string) Cell { return Cell{Text: text, Href: href} }
 // codeCell is a cell of a text for programs.
 func codeCell(text string) Cell { return Cell{Text: text, Code: true} }
 
-// shortID returns the end of an id, which differs between ids of one list.
-func shortID(id string) string { return "…" + id[max(0, len(id)-6):] }
-
 // dollarCell is a cell of an amount in cents.
 func dollarCell(cents money.Cents) Cell { return Cell{Text: web.Dollars(cents)} }
 
@@ -34,6 +31,19 @@ func timeCell(at time.Time) Cell {
 		return Cell{}
 	}
 	return Cell{Text: at.UTC().Format("2 Jan 2006 15:04:05"), Stamp: at.UTC().Format(time.RFC3339)}
+}
+
+// dateCell is a cell of a time in a list, of which the day is shown, with its year when it is not
+// this one.
+func (v *visit) dateCell(at time.Time) Cell {
+	if at.IsZero() {
+		return Cell{}
+	}
+	form := "2 Jan"
+	if at.UTC().Year() != v.Now.UTC().Year() {
+		form = "2 Jan 2006"
+	}
+	return Cell{Text: at.UTC().Format(form), Stamp: at.UTC().Format(time.RFC3339)}
 }
 
 // usedCell is a cell of the time of a last use, or "Never".
@@ -53,14 +63,25 @@ func dayCell(day string) Cell {
 	return plainCell(at.Format("2 Jan 2006"))
 }
 
-// grouped separates the thousands of an amount such as "-12345.50 EUR" by commas.
+// symbols are the signs of currencies that stand before an amount. Another currency has its code
+// behind it.
+var symbols = map[string]string{"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "MXN": "MX$", "AUD": "A$",
+	"CAD": "CA$", "SGD": "S$", "HKD": "HK$", "BRL": "R$"}
+
+// grouped writes an amount of the interface such as "-12345.50 EUR" for people: −€12,345.50.
 func grouped(amount string) string {
-	begin := len(amount) - len(strings.TrimPrefix(amount, "-"))
-	end := begin + len(amount[begin:]) - len(strings.TrimLeft(amount[begin:], "0123456789"))
-	for i := end - 3; i > begin; i -= 3 {
-		amount = amount[:i] + "," + amount[i:]
+	number, isNegative := strings.CutPrefix(amount, "-")
+	end := len(number) - len(strings.TrimLeft(number, "0123456789"))
+	for i := end - 3; i > 0; i -= 3 {
+		number = number[:i] + "," + number[i:]
 	}
-	return amount
+	if value, code, _ := strings.Cut(number, " "); symbols[code] != "" {
+		number = symbols[code] + value
+	}
+	if isNegative {
+		return "\u2212" + number
+	}
+	return number
 }
 
 // asEntered writes cents as a person enters them, such as 1234.50.
@@ -68,8 +89,26 @@ func asEntered(cents money.Cents) string { return fmt.Sprintf("%d.%02d", cents/1
 
 // limitCell is a cell of an amount and its limit, both in cents.
 func limitCell(spent, limit money.Cents) Cell {
-	text := web.Dollars(spent) + " of " + web.Dollars(limit)
-	return Cell{Text: text, Limit: max(int64(limit), 1), Used: min(int64(spent), int64(limit)), Limited: text}
+	share := shareOf(spent, limit)
+	return Cell{Text: web.Dollars(spent) + " of " + web.Dollars(limit), Share: &share}
+}
+
+// idCell is a cell of an id, cut in its middle, with a button that copies the whole.
+func idCell(id string) Cell { return Cell{Text: cutID(id), Code: true, Copy: id} }
+
+// Lengths of the parts of a cut id.
+const (
+	idBegin = 4
+	idEnd   = 5
+)
+
+// cutID returns an id such as card_01m7…x2y3t: its prefix, four characters and the last five.
+func cutID(id string) string {
+	begin := strings.IndexByte(id, '_') + 1 + idBegin
+	if strings.ContainsFunc(id, func(c rune) bool { return c > '~' }) || len(id) <= begin+idEnd+1 {
+		return id
+	}
+	return id[:begin] + "…" + id[len(id)-idEnd:]
 }
 
 // nameOf returns the name of a value of the interface in a table of names, or the value in words.
@@ -80,27 +119,44 @@ func nameOf(names map[string]string, value string) string {
 	return inWords(value)
 }
 
-// tones are the colours of states. A state that is not listed has none.
-var tones = map[string]string{
-	"active": "good", "approved": "good", "completed": "good", "settled": "good", "sent": "good", "cleared": "good",
-	"delivered": "good", "proven": "good", "credit": "good", "accepted": "good", "released": "good",
-	"frozen": "warn", "held": "warn", "pending": "warn", "pending_review": "warn", "confirming": "warn",
-	"submitting": "warn", "processing": "warn", "underpaid": "warn", "awaiting_payment": "warn",
-	"partially_cleared": "warn", "opening": "warn", "suspended": "warn", "locked": "good", "linked": "good",
-	"provider_submitted": "warn", "outcome_unknown": "warn", "rejected": "bad", "abandoned": "bad",
-	"confirmed": "good", "withdrawn": "bad", "unproven": "warn", "pending_approval": "warn", "created": "warn",
-	"declined": "bad", "failed": "bad", "cancelled": "soft", "closed": "soft", "expired": "soft",
-	"revoked":  "soft",
-	"reversed": "soft", "returned": "bad", "removed": "soft",
+// look is how a state is drawn: its tone, and its icon.
+type look struct{ tone, icon string }
+
+// looks are the looks of states. A state that is not listed is soft.
+var looks = looksByState(map[look]string{
+	{"good", "check"}: "active approved completed settled sent delivered proven credit accepted released locked linked confirmed enabled",
+	{"soft", "check"}: "cleared paid",
+	{"soft", "minus"}: "cancelled closed expired revoked removed",
+	{"soft", "back"}:  "reversed refunded",
+	{"soft", "snow"}:  "frozen",
+	{"info", "ring"}:  "held authorized",
+	{"info", "half"}:  "submitted submitting processing confirming partially_cleared partially_refunded provider_submitted reserved",
+	{"warn", "clock"}: "pending pending_review awaiting_payment opening created pending_approval waits_for_release",
+	{"warn", "alert"}: "underpaid suspended outcome_unknown unproven disabled",
+	{"bad", "cross"}:  "declined failed rejected abandoned withdrawn refused",
+	{"bad", "back"}:   "returned",
+})
+
+func looksByState(states map[look]string) map[string]look {
+	byState := map[string]look{}
+	for l, names := range states {
+		for name := range strings.FieldsSeq(names) {
+			byState[name] = l
+		}
+	}
+	return byState
 }
 
 // stateCell is a cell of a state.
-func stateCell(state string) Cell {
-	tone := tones[state]
-	if tone == "" {
-		tone = "soft"
+func stateCell(state string) Cell { return namedState(state, inWords(state)) }
+
+// namedState is a cell of a state with a name of its own.
+func namedState(state, name string) Cell {
+	l, known := looks[state]
+	if !known {
+		l = look{"soft", "ring"}
 	}
-	return Cell{Text: inWords(state), Tone: tone}
+	return Cell{Text: name, Tone: l.tone, Icon: l.icon}
 }
 
 // inWords turns a name of the interface, such as per_transaction_limit_exceeded, into words.
@@ -111,9 +167,6 @@ func inWords(name string) string {
 	text := strings.ReplaceAll(name, "_", " ")
 	return strings.ToUpper(text[:1]) + text[1:]
 }
-
-// cardName writes the last four digits of a card, on one line.
-func cardName(last4 string) string { return "••••\u00a0" + last4 }
 
 // centsText writes cents as a parameter of the interface.
 func centsText(cents money.Cents) string { return strconv.FormatInt(int64(cents), 10) }

@@ -62,6 +62,7 @@ type Field struct {
 	Focus        bool   // the browser begins here: the first field at fault of a refused form
 	Default      string // the value of a fresh form; of checks the chosen ones, separated by commas
 	ID           string // of the element, when its name is not its own on the page
+	Chip         string // the filter that the field belongs to, when it has several
 }
 
 // Option is a choice of a field.
@@ -76,6 +77,7 @@ type Form struct {
 	Danger                                             bool   // the action takes something away
 	Of                                                 string // the record that the button of a list is about
 	Fields                                             []Field
+	Primary, Quiet                                     bool         // the usual next step, or one among others
 	Wallet                                             *WalletProof // the challenge for the browser's own wallet
 }
 
@@ -215,6 +217,7 @@ func (v *visit) drawButtons(names ...string) (blocks []Block, err error) {
 	}
 	row := Block{}
 	for _, f := range forms {
+		f.Form.Quiet = true
 		row.Buttons = append(row.Buttons, f.Form)
 	}
 	return []Block{row}, nil

@@ -37,25 +37,50 @@ func showHome(v *visit) (*View, error) {
 		return nil, err
 	}
 	view.Blocks = append(view.Blocks, first...)
-	for _, part := range []func(*visit) ([]Block, error){waitingFor, currencyStats, dailySpend} {
-		blocks, err := part(v)
+	if view.Blocks, err = appendParts(view.Blocks, v, currencyStats); err != nil {
+		return nil, err
+	}
+	main, err := appendParts(nil, v, dailySpend, newestSwipes)
+	if err != nil {
+		return nil, err
+	}
+	aside, err := appendParts(nil, v, waitingFor, declines)
+	if err != nil || len(main) == 0 && len(aside) == 0 {
+		return view, err
+	}
+	// The chart stands beside what waits, and the swipes beside the reasons of declines.
+	for len(main) > 1 && len(aside) > 0 {
+		view.Blocks = append(view.Blocks, Block{Columns: &Columns{AsideMain, aside[:1], main[:1]}})
+		main, aside = main[1:], aside[1:]
+	}
+	layout := Block{Columns: &Columns{MainSide, main, aside}}
+	if len(view.Blocks) == 1 || len(aside) > 1 {
+		layout.Columns = &Columns{AsideMain, aside, main}
+	}
+	view.Blocks = append(view.Blocks, layout)
+	return view, nil
+}
+
+// appendParts appends the blocks of parts of a page.
+func appendParts(blocks []Block, v *visit, parts ...func(*visit) ([]Block, error)) ([]Block, error) {
+	for _, part := range parts {
+		more, err := part(v)
 		if err != nil {
 			return nil, err
 		}
-		view.Blocks = append(view.Blocks, blocks...)
+		blocks = append(blocks, more...)
 	}
-	swipes, err := recentSwipes(v)
-	view.Blocks = append(view.Blocks, swipes...)
-	return view, err
+	return blocks, nil
 }
 
-// homeWays leads to what the role may begin: paying somebody, and a new card.
-func homeWays(v *visit) (ways []Link) {
-	for _, way := range []struct{ path, text, list string }{
-		{"/api/treasury/payouts", "Pay someone", "recipients"}, {"/api/cards", "New card", "cards"},
+// homeWays leads to what the role may begin: adding dollars, paying somebody, and a new card.
+func homeWays(v *visit) (ways []Way) {
+	for _, way := range []struct{ method, path, text, list, icon string }{
+		{"POST", "/api/treasury/deposits", "Add dollars", "treasury", "in"},
+		{"POST", "/api/treasury/payouts", "Pay someone", "recipients", "out"}, {"POST", "/api/cards", "New card", "cards", "plus"},
 	} {
-		if v.API.May("POST", way.path) {
-			ways = append(ways, Link{way.text, v.addressOf(way.list)})
+		if v.API.May(way.method, way.path) && (way.icon != "in" || v.Sandbox) {
+			ways = append(ways, Way{Link: Link{way.text, v.addressOf(way.list)}, Icon: way.icon, Primary: way.list == "cards"})
 		}
 	}
 	return ways
@@ -69,7 +94,7 @@ func firstSteps(v *visit, t *treasury, hasCard bool) ([]Block, error) {
 	case !t.hasMoved():
 		blocks, err := v.drawButtons("deposit")
 		if len(blocks) > 0 {
-			blocks[0].Heading = "First: dollars to spend"
+			blocks[0].Heading, blocks[0].Buttons[0].Primary = "First: dollars to spend", true
 		}
 		return blocks, err
 	}
@@ -90,9 +115,8 @@ type authorizationTotals struct {
 	Complete bool
 }
 
-// recentSwipes counts the swipes of the last day, the declined ones by reason, and shows the
-// newest.
-func recentSwipes(v *visit) ([]Block, error) {
+// declines counts the declined swipes of the last day by reason.
+func declines(v *visit) ([]Block, error) {
 	if !v.API.May("GET", authorizationsPath) {
 		return nil, nil
 	}
@@ -100,23 +124,45 @@ func recentSwipes(v *visit) ([]Block, error) {
 	if err := v.readInto(&totals, totalsPath); err != nil {
 		return nil, err
 	}
-	var list authorizationList
-	if err := v.readInto(&list, authorizationsPath, "limit", "5"); err != nil {
-		return nil, err
-	}
-	day := Block{Heading: "Swipes of the last day", Stats: []Stat{
-		{Name: "Approved", Value: strconv.Itoa(totals.Approved), Href: v.addressOf("swipes") + "?decision=approved"},
-		{Name: "Declined", Value: strconv.Itoa(totals.Declined), Href: v.addressOf("swipes") + "?decision=declined"}}}
-	if !totals.Complete {
-		day.Text = "Among the newest " + strconv.Itoa(totals.Approved+totals.Declined) + " swipes."
-	}
 	var bars []Bar
 	for _, r := range totals.Reasons {
-		bars = append(bars, Bar{Name: inWords(r.Reason), Count: r.Count,
+		bars = append(bars, Bar{Name: reasonName(r.Reason), Count: r.Count,
 			Href: v.addressOf("swipes") + "?decision=declined&reason=" + url.QueryEscape(r.Reason)})
 	}
-	return []Block{day, {Bars: newBars("Declined, by reason", "No swipe was declined.", bars)},
-		{Table: swipeTable(v, list.Data, "Newest swipes")}}, nil
+	drawn := newBars("Declines, last 24 hours", "No swipe was declined.", bars)
+	drawn.Note = totals.text()
+	return []Block{{Bars: drawn}}, nil
+}
+
+// text writes the counts of the last day.
+func (t *authorizationTotals) text() string {
+	text := countOf(t.Approved+t.Declined, "swipe") + ": " + strconv.Itoa(t.Approved) + " approved, " +
+		strconv.Itoa(t.Declined) + " declined."
+	if !t.Complete {
+		text += " These are the newest."
+	}
+	return text
+}
+
+// countOf writes a count of things, such as 1 swipe or 2 swipes.
+func countOf(count int, thing string) string {
+	if count == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(count) + " " + thing + "s"
+}
+
+// newestSwipes shows the newest swipes.
+func newestSwipes(v *visit) ([]Block, error) {
+	if !v.API.May("GET", authorizationsPath) {
+		return nil, nil
+	}
+	var list authorizationList
+	if err := v.readInto(&list, authorizationsPath, "limit", "6"); err != nil {
+		return nil, err
+	}
+	t, err := swipeTable(v, list.Data, "Newest swipes", true, true)
+	return []Block{{Heading: "Newest swipes", More: &Link{"All swipes", v.addressOf("swipes")}, Table: t}}, err
 }
 
 // dollarStats are the figures of the dollar balance.
@@ -125,7 +171,7 @@ func (t *treasury) dollarStats(v *visit) []Stat {
 	return []Stat{
 		{Name: "Dollars available", Value: web.Dollars(b.AvailableCents), Href: v.addressOf("treasury"), Total: true},
 		{Name: "Held for swipes and payouts", Value: web.Dollars(b.HeldCents)},
-		{Name: "Incoming deposits", Value: web.Dollars(b.IncomingCents)},
+		{Name: "Incoming", Value: web.Dollars(b.IncomingCents)},
 		{Name: "Spent on cards this month", Value: web.Dollars(t.Snapshot.MonthSpendUsdCents)},
 	}
 }

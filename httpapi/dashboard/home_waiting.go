@@ -12,17 +12,34 @@ const waitingRead = 25
 // whose outcome is unknown, wallets without a proof, and webhook endpoints that fail.
 func waitingFor(v *visit) ([]Block, error) {
 	var stats []Stat
-	for _, count := range []func(*visit) ([]Stat, error){waitingPayouts, unprovenWallets, failingEndpoints} {
-		more, err := count(v)
+	for _, sec := range sections {
+		more, err := v.waitingIn(sec.name)
 		if err != nil {
 			return nil, err
 		}
 		stats = append(stats, more...)
 	}
-	if len(stats) == 0 {
-		return nil, nil
+	return []Block{{Waits: &Waiting{stats}}}, nil
+}
+
+// waiting are the sections that hold records which wait for a person, and what counts them.
+var waiting = map[string]func(*visit) ([]Stat, error){"Payouts": waitingPayouts, "Ramp": unprovenWallets,
+	webhookSection: failingEndpoints}
+
+// waitingIn reads once what waits in a section.
+func (v *visit) waitingIn(section string) (stats []Stat, err error) {
+	count := waiting[section]
+	if stats, read := v.waits[section]; read || count == nil {
+		return stats, nil
 	}
-	return []Block{{Heading: "Waits for you", Waits: stats}}, nil
+	if stats, err = count(v); err != nil {
+		return nil, err
+	}
+	if v.waits == nil {
+		v.waits = map[string][]Stat{}
+	}
+	v.waits[section] = stats
+	return stats, nil
 }
 
 // readConnected reads a GET like readInto, and reports whether the server has a partner for it.
@@ -42,6 +59,12 @@ func countText(count int, next *string) string {
 	return strconv.Itoa(count)
 }
 
+// payoutsWaiting and payoutIcons name and draw the states of payouts that need a decision.
+var (
+	payoutsWaiting = map[string]string{"held": "Payouts to release", "outcome_unknown": "Payouts without an outcome"}
+	payoutIcons    = map[string]string{"held": "clock", "outcome_unknown": "alert"}
+)
+
 // waitingPayouts counts the payouts of each state that needs a decision.
 func waitingPayouts(v *visit) (stats []Stat, err error) {
 	if !v.API.May("GET", payoutsPath) {
@@ -53,7 +76,8 @@ func waitingPayouts(v *visit) (stats []Stat, err error) {
 			return nil, err
 		}
 		if len(list.Data) > 0 {
-			stats = append(stats, Stat{Name: "Payouts: " + inWords(state), Note: payoutMeaning(state),
+			stats = append(stats, Stat{Name: payoutsWaiting[state], Note: payoutMeaning(state), Icon: payoutIcons[state],
+				Count: len(list.Data),
 				Value: countText(len(list.Data), list.NextCursor), Href: v.addressOf("payouts") + "?status=" + state})
 		}
 	}
@@ -78,8 +102,8 @@ func unprovenWallets(v *visit) ([]Stat, error) {
 	if unproven == 0 {
 		return nil, nil
 	}
-	return []Stat{{Name: "Unproven wallets", Note: "Sign the challenge of a wallet before USDC can leave to it.",
-		Value: strconv.Itoa(unproven), Href: v.addressOf("wallets")}}, nil
+	return []Stat{{Icon: "key", Name: "Wallets to prove", Note: "Sign the challenge of a wallet before USDC can leave to it.",
+		Value: strconv.Itoa(unproven), Count: unproven, Href: v.addressOf("wallets")}}, nil
 }
 
 // failingEndpoints counts the webhook endpoints whose newest delivery got no 2xx answer. A
@@ -105,8 +129,8 @@ func failingEndpoints(v *visit) ([]Stat, error) {
 	if failing == 0 {
 		return nil, nil
 	}
-	return []Stat{{Name: "Failing webhook endpoints", Note: "The newest delivery got no 2xx answer.",
-		Value: strconv.Itoa(failing), Href: v.addressOf("webhooks")}}, nil
+	return []Stat{{Icon: "alert", Name: "Failing webhook endpoints", Note: "The newest delivery got no 2xx answer.",
+		Value: strconv.Itoa(failing), Count: failing, Href: v.addressOf("webhooks")}}, nil
 }
 
 // hasFailed reports whether the newest attempt of a delivery got no 2xx answer, or the delivery
@@ -137,11 +161,11 @@ func currencyStats(v *visit) ([]Block, error) {
 		if err != nil {
 			return nil, err
 		}
-		stats = append(stats, Stat{Name: string(a.Currency), Value: amount.Text,
+		stats = append(stats, Stat{Name: nameOf(currencyNames, string(a.Currency)), Value: amount.Text,
 			Href: v.addressOf("currencies", string(a.Currency))})
 	}
 	if len(stats) == 0 {
 		return nil, nil
 	}
-	return []Block{{Heading: "Other currencies", Stats: stats}}, nil
+	return []Block{{Strip: stats}}, nil
 }

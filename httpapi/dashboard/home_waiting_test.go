@@ -38,22 +38,23 @@ func TestHomeShowsWhatWaitsForAPerson(t *testing.T) {
 	waiting, err := waitingFor(v)
 	require.NoError(t, err)
 	require.Equal(t, []Stat{
-		{Name: "Payouts: Held", Note: payoutMeaning("held"),
+		{Name: "Payouts to release", Note: payoutMeaning("held"), Icon: "clock", Count: 2,
 			Value: "2 or more", Href: v.addressOf("payouts") + "?status=held"},
-		{Name: "Unproven wallets", Note: "Sign the challenge of a wallet before USDC can leave to it.",
+		{Name: "Wallets to prove", Icon: "key", Count: 1, Note: "Sign the challenge of a wallet before USDC can leave to it.",
 			Value: "1", Href: v.addressOf("wallets")},
-		{Name: "Failing webhook endpoints", Note: "The newest delivery got no 2xx answer.",
+		{Name: "Failing webhook endpoints", Icon: "alert", Count: 2, Note: "The newest delivery got no 2xx answer.",
 			Value: "2", Href: v.addressOf("webhooks")},
-	}, waiting[0].Waits)
+	}, waiting[0].Waits.Items)
 	others, err := currencyStats(v)
 	require.NoError(t, err)
-	require.Equal(t, []Stat{{Name: "EUR", Value: "10.50 EUR", Href: v.addressOf("currencies", "EUR")}}, others[0].Stats)
+	require.Equal(t, []Stat{{Name: "Euro", Value: "€10.50", Href: v.addressOf("currencies", "EUR")}}, others[0].Strip)
 	delete(api.documents, rampWalletsPath)
 	delete(api.documents, currenciesPath)
 	api.documents[endpointPath+"/deliveries"] = `{"data":[{"status":"pending","attempts":[{"statusCode":503},{"statusCode":204}]}]}`
+	v.waits = nil
 	waiting, err = waitingFor(v)
 	require.NoError(t, err)
-	require.Len(t, waiting[0].Waits, 1)
+	require.Len(t, waiting[0].Waits.Items, 1)
 	others, err = currencyStats(v)
 	require.NoError(t, err)
 	require.Empty(t, others)

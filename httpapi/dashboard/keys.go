@@ -82,18 +82,32 @@ func showKeys(v *visit) (*View, error) {
 
 // keyTable draws keys.
 func keyTable(v *visit, keys []key, caption string) *Table {
-	t := &Table{Caption: caption, Empty: "None.", Columns: []Column{{Name: "Label"}, {Name: "Key"}, {Name: "State"},
-		{Name: "Scopes", Number: true}, {Name: "Created (UTC)"}, {Name: "Last used (UTC)"}}}
+	t := &Table{Caption: caption, Empty: "None.", Columns: []Column{{Name: "Label", Role: rolePrimary}, {Name: "Key", Role: roleSecond},
+		{Name: "Scopes"}, {Name: "Created"}, {Name: "Last used (UTC)"}, {Name: "State", Role: roleAmount}}}
 	for _, k := range keys {
 		state := "active"
 		if !k.RevokedAt.IsZero() {
 			state = "revoked"
 		}
 		t.Rows = append(t.Rows, []Cell{linkCell(k.Label, v.addressOf("keys", k.ID)), codeCell(k.Prefix + "…"),
-			stateCell(state),
-			plainCell(fmt.Sprint(len(k.Scopes))), timeCell(k.CreatedAt), usedCell(k.LastUsedAt)})
+			scopeTags(k.Scopes), v.dateCell(k.CreatedAt), usedCell(k.LastUsedAt), stateCell(state)})
 	}
 	return t
+}
+
+// maxShownScopes bounds the scopes of a key in a list.
+const maxShownScopes = 2
+
+// scopeTags is a cell of the first scopes of a key.
+func scopeTags(scopes []string) (cell Cell) {
+	for i, scope := range scopes {
+		if i == maxShownScopes {
+			cell.Tags = append(cell.Tags, Tag{Text: fmt.Sprintf("+%d more", len(scopes)-i)})
+			break
+		}
+		cell.Tags = append(cell.Tags, Tag{Code: scope})
+	}
+	return cell
 }
 
 // showSecret shows a new key's secret, which no later answer shows.

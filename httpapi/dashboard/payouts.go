@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"purser/httpapi/web"
@@ -62,36 +64,39 @@ func showPayouts(v *visit) (*View, error) {
 	}
 	v.addPaging(t, list.NextCursor)
 	t.Empty = emptyText("No payouts yet.", filtered, list.NextCursor)
-	t.Filters = &Filters{Action: v.ownAddress(), Fields: v.fillFilters([]Field{
+	t.Filters = v.drawFilters("", []Field{
 		{Name: "status", Label: "State", Kind: fieldChoice, Options: payoutChoices()},
-		{Name: "from", Label: "From day", Kind: fieldDate},
-		{Name: "to", Label: "To day", Kind: fieldDate},
+		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
+		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
 		{Name: "reference", Label: "Reference", Kind: fieldText},
-		{Name: "counterpartyId", Label: "Recipient's id", Kind: fieldText},
-	})}
-	return &View{Title: "Payouts", Live: v.Query.Get("cursor") == "", Lead: "A recipient's page orders a payout.",
-		Blocks: []Block{{Table: t}}}, nil
+		{Name: "counterpartyId", Label: "Recipient's id", Kind: fieldText, Chip: "Recipient"},
+	})
+	view := &View{Title: "Payouts", Live: v.Query.Get("cursor") == "", Blocks: []Block{{Table: t}}}
+	if v.API.May("POST", payoutsPath) {
+		view.Ways = []Way{{Link: Link{"Pay someone", v.addressOf("recipients")}, Icon: "plus", Primary: true}}
+		t.EmptyWay = &Link{"Choose a recipient", v.addressOf("recipients")}
+	}
+	return view, nil
 }
 
 // payoutTable draws payouts.
 func payoutTable(v *visit, payouts []payout, caption string) (*Table, error) {
-	t := &Table{Caption: caption, Empty: "No payouts yet.", Columns: []Column{{Name: "Time (UTC)"},
-		{Name: "Description"}, {Name: "Recipient"},
-		{Name: "Rail"}, {Name: "State"}, {Name: "Amount", Number: true}, {Name: "Fee", Number: true},
-		{Name: "Expected"}}}
+	t := &Table{Caption: caption, Empty: "No payouts yet.", Columns: []Column{{Name: "Recipient",
+		Role: rolePrimary}, {Name: "For", Role: roleSecond}, {Name: "Rail"}, {Name: "Steps"}, {Name: "State", Role: roleStatus},
+		{Name: "Ordered"}, {Name: "Amount", Number: true, Role: roleAmount}}}
 	recipientOf := oncePerID(v.recipientCell)
-	for _, p := range payouts {
+	for i := range payouts {
+		p := &payouts[i]
 		recipient, err := recipientOf(p.CounterpartyID)
 		if err != nil {
 			return nil, err
 		}
-		name := p.Description
-		if name == "" {
-			name = p.ID
+		amount := dollarCell(p.AmountCents)
+		if p.isUndone() {
+			amount.Mark = "void"
 		}
-		t.Rows = append(t.Rows, []Cell{timeCell(p.CreatedAt), linkCell(name, v.addressOf("payouts", p.ID)),
-			recipient, plainCell(rails[p.Rail]), stateCell(p.Status), dollarCell(p.AmountCents), dollarCell(p.FeeCents),
-			dayCell(p.ExpectedOn)})
+		t.Rows = append(t.Rows, []Cell{linkCell(cmp.Or(recipient.Text, cutID(p.ID)), v.addressOf("payouts", p.ID)), plainCell(p.Description),
+			plainCell(rails[p.Rail]), {Dashes: p.steps()}, p.stateCell(), v.dateCell(p.CreatedAt), amount})
 	}
 	return t, nil
 }
@@ -101,7 +106,7 @@ const railAbroad = "intl_wire"
 
 // rails are the names of the rails of payouts.
 var rails = map[string]string{"ach": "ACH", "wire": "Wire", "realtime": "Real time",
-	railAbroad: "International wire"}
+	railAbroad: "Wire abroad"}
 
 // payoutStates are the states of payouts, and what each means for the bank and for the dollars.
 var payoutStates = []struct{ name, meaning string }{
@@ -136,6 +141,77 @@ func payoutMeaning(status string) string {
 	return ""
 }
 
+// payoutNames name the states of payouts that a person knows by other words.
+var payoutNames = map[string]string{"held": "Waits for release", "reserved": "Reserved", "submitting": "Being sent",
+	"submitted": "With the bank"}
+
+// stateCell is a cell of the payout's state.
+func (p *payout) stateCell() Cell {
+	if p.Status == "held" {
+		return namedState("waits_for_release", payoutNames["held"])
+	}
+	return namedState(p.Status, nameOf(payoutNames, p.Status))
+}
+
+// isUndone reports whether the dollars are available again.
+func (p *payout) isUndone() bool {
+	switch p.Status {
+	case "failed", "returned", "cancelled", "released":
+		return true
+	}
+	return false
+}
+
+// payoutWays are the states in which the stepper of a payout stands, by the payout's state: one for
+// each of ordered, released, with the bank and settled.
+var payoutWays = map[string][4]string{
+	"held":            {"done", "waits"},
+	"reserved":        {"done", "done", "current"},
+	"submitting":      {"done", "done", "current"},
+	"submitted":       {"done", "done", "done", "current"},
+	"outcome_unknown": {"done", "done", "waits"},
+	"settled":         {"done", "done", "done", "done"},
+	"failed":          {"done", "done", "done", "failed"},
+	"returned":        {"done", "done", "done", "failed"},
+	"cancelled":       {"done", "failed"},
+	"released":        {"done", "done", "failed"},
+}
+
+// steps are the steps of a payout with the times that its history has. A payout in the United
+// States needs no release.
+func (p *payout) steps() []StepperStep {
+	states := payoutWays[p.Status]
+	steps := []StepperStep{{"Ordered", p.timeOf("held", "reserved"), states[0]}, {"Release", "", states[1]},
+		{"With the bank", p.timeOf("submitted"), states[2]}, {"Settled", p.timeOf("settled"), states[3]}}
+	switch p.Status {
+	case "held":
+		steps[1].Note = "Waits for you"
+	case "cancelled", "failed", "returned", "released", "outcome_unknown":
+		i := slices.IndexFunc(steps, func(s StepperStep) bool { return s.State == "failed" || s.State == "waits" })
+		steps[i].Name, steps[i].Note = nameOf(payoutNames, p.Status), p.timeOf(p.Status)
+	case "submitted":
+		steps[3].Note = "Expected " + dayCell(p.ExpectedOn).Text
+	}
+	if steps[1].Name == "Release" && steps[1].State == "done" {
+		steps[1].Name = "Released"
+		steps[1].Note = p.timeOf("reserved")
+	}
+	if p.Rail != railAbroad && p.Status != "held" && p.Status != "cancelled" {
+		return slices.Delete(steps, 1, 2)
+	}
+	return steps
+}
+
+// timeOf returns the time at which the payout came into one of some states, or "".
+func (p *payout) timeOf(states ...string) string {
+	for _, step := range p.History {
+		if slices.Contains(states, step.Status) {
+			return step.At.UTC().Format("2 Jan, 15:04")
+		}
+	}
+	return ""
+}
+
 // showPayout shows one payout and the states that it has had, with their times. A wire abroad has
 // its amount abroad and its tracking reference besides, a held payout the buttons that release and
 // cancel it.
@@ -149,57 +225,80 @@ func showPayout(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &View{Title: "Payout", Lead: p.Description, Up: &Link{"Payouts", v.addressOf("payouts")}, Live: true}
-	view.Blocks = append(view.Blocks, Block{Facts: []Fact{
-		{"State", stateCell(p.Status)}, {"Which means", plainCell(payoutMeaning(p.Status))},
-		{"Amount", dollarCell(p.AmountCents)}, {"Fee", dollarCell(p.FeeCents)}, {"Rail", plainCell(rails[p.Rail])},
-		{"Recipient", recipient}, {"Expected", dayCell(p.ExpectedOn)}, {"Reference", codeCell(p.Reference)}, {"Id", codeCell(p.ID)},
-	}})
-	arrives := ""
+	way := Block{Heading: payoutMeaning(p.Status), Panel: true, Stepper: p.steps()}
+	details := Block{Heading: "Details", Panel: true, Facts: []Fact{{"Recipient", recipient}, {"Rail", plainCell(rails[p.Rail])},
+		{"Fee", dollarCell(p.FeeCents)}, {"Expected", dayCell(p.ExpectedOn)}, {"Id", idCell(p.ID)}}}
+	if p.Reference != p.ID {
+		details.Facts = append(details.Facts, Fact{"Reference", idCell(p.Reference)})
+	}
+	wire := &wireAbroad{}
 	if p.Rail == railAbroad {
-		if arrives, err = v.addWire(view, p); err != nil {
+		if wire, err = v.readWire(p); err != nil {
 			return nil, err
 		}
+		details.Facts = append(wire.facts(), details.Facts...)
 	}
-	life := Block{Heading: "Life (UTC)"}
+	if p.Status == "held" {
+		buttons, err := v.drawButtons("release", "cancel")
+		if err != nil {
+			return nil, err
+		}
+		if len(buttons) > 0 {
+			way.Buttons = buttons[0].Buttons
+			way.Buttons[0].Primary, way.Buttons[0].Submit = true, "Release "+web.Dollars(p.AmountCents)
+			way.Buttons[0].Confirm = fmt.Sprintf("Release %s%s to %s? The bank gets the order at once. It cannot be taken back.",
+				web.Dollars(p.AmountCents), wire.arrives(), recipient.Text)
+		}
+	}
+	life := Block{Heading: "Life of this payout (UTC)", Panel: true}
 	for _, step := range p.History {
 		at := timeCell(step.At)
-		life.Steps = append(life.Steps, Step{Name: inWords(step.Status), At: &at})
+		life.Steps = append(life.Steps, Step{Name: nameOf(payoutNames, step.Status), At: &at, Text: payoutMeaning(step.Status)})
 	}
-	view.Blocks = append(view.Blocks, life)
-	if p.Status != "held" {
-		return view, nil
+	main := []Block{way, life}
+	if wire.uetr != "" {
+		main = append(main, Block{Code: &Code{ID: "uetr", Text: wire.uetr,
+			Label: "Tracking reference (UETR), which every bank on the way knows"}})
 	}
-	buttons, err := v.drawButtons("release", "cancel")
-	if len(buttons) > 0 {
-		buttons[0].Heading = "Waits for you to release or cancel it"
-		buttons[0].Buttons[0].Confirm = fmt.Sprintf("Release %s%s to %s?", web.Dollars(p.AmountCents), arrives, recipient.Text)
-	}
-	view.Blocks = append(buttons, view.Blocks...)
-	return view, err
+	return &View{Title: web.Dollars(p.AmountCents), Amount: true, Badges: []Cell{p.stateCell()}, Live: true,
+		Lead: p.Description, Up: &Link{"Payouts", v.addressOf("payouts")},
+		Blocks: []Block{{Columns: &Columns{MainSide, main, []Block{details}}}}}, nil
 }
 
-// addWire adds what arrives by a wire abroad, its rate and its tracking reference to the payout's
-// view. arrives is the amount in the recipient's currency in parentheses, or "" once the quote is
-// deleted.
-func (v *visit) addWire(view *View, p *payout) (arrives string, err error) {
+// wireAbroad is what arrives by a wire abroad, its rate and its tracking reference. gets is "" once
+// the quote is deleted.
+type wireAbroad struct{ uetr, gets, rate string }
+
+// readWire reads the wire of a payout abroad.
+func (v *visit) readWire(p *payout) (*wireAbroad, error) {
 	var tracked struct{ UETR string }
 	if err := v.readInto(&tracked, payoutPath+"/tracking", "id", p.ID); err != nil {
-		return "", err
+		return nil, err
 	}
-	view.Blocks = append(view.Blocks, Block{Code: &Code{ID: "uetr", Text: tracked.UETR,
-		Label: "Tracking reference (UETR), which every bank on the way knows"}})
+	w := &wireAbroad{uetr: tracked.UETR}
 	if p.QuoteID == nil {
-		return "", nil
+		return w, nil
 	}
 	q, err := v.readQuoteOfPayout(*p.QuoteID)
-	if err != nil || q == nil {
-		return "", err
+	if err == nil && q != nil {
+		w.gets, w.rate = grouped(q.Buy.Currency.Display(q.Buy.AmountMinor)), q.RateDisplay
 	}
-	gets := grouped(q.Buy.Currency.Display(q.Buy.AmountMinor))
-	view.Blocks[0].Facts = append(view.Blocks[0].Facts, Fact{"The recipient gets", plainCell(gets)},
-		Fact{"Rate", plainCell(q.RateDisplay)})
-	return " (" + gets + ")", nil
+	return w, err
+}
+
+// arrives is the amount in the recipient's currency in parentheses, or "".
+func (w *wireAbroad) arrives() string {
+	if w.gets == "" {
+		return ""
+	}
+	return " (" + w.gets + ")"
+}
+
+func (w *wireAbroad) facts() []Fact {
+	if w.gets == "" {
+		return nil
+	}
+	return []Fact{{"Recipient gets", plainCell(w.gets)}, {"Rate", plainCell(w.rate)}}
 }
 
 // afterPayout returns the address of the page of a new payout.

@@ -36,9 +36,9 @@ func physicalCardPages() []page {
 					Options: []Option{{Value: "premium_99", Label: unlockNames["premium_99"]},
 						{Value: "balance_commit_5000", Label: unlockNames["balance_commit_5000"]}}},
 				{Name: "monthlyLimitUsdCents", Label: "Monthly limit", Kind: fieldDollars, Required: true,
-					Default: "500.00", Hint: "In dollars."},
+					Default: "500.00"},
 				{Name: "perTxnLimitUsdCents", Label: "Limit of one swipe", Kind: fieldDollars, Required: true,
-					Default: "200.00", Hint: "In dollars."}}, addressFields(true)...)}}}}
+					Default: "200.00"}}, addressFields(true)...)}}}}
 }
 
 // unlockNames are the names of the ways to unlock a physical card.
@@ -52,12 +52,12 @@ func showPhysicalCards(v *visit) (*View, error) {
 		return nil, err
 	}
 	t := &Table{Caption: "Physical cards, newest first", Empty: "No physical cards yet.", Columns: []Column{
-		{Name: "Card"}, {Name: "Label"}, {Name: "State"}, {Name: "Order"}, {Name: "Finish"}, {Name: "Unlocked by"},
-		{Name: "Sent to"}, {Name: "Arrives"}, {Name: "Ordered (UTC)"}}}
+		{Name: "Card", Role: rolePrimary}, {Name: "State", Role: roleAmount}, {Name: "Order", Role: roleStatus}, {Name: "Finish"}, {Name: "Unlocked by"},
+		{Name: "Sent to"}, {Name: "Arrives", Role: roleSecond}, {Name: "Ordered (UTC)"}}}
 	for i := range list.Data {
 		p := &list.Data[i]
-		t.Rows = append(t.Rows, []Cell{linkCell(cardName(p.Card.Last4), v.addressOf("cards", p.Card.ID)),
-			plainCell(p.Card.HolderLabel), stateCell(p.Card.State), stateCell(p.Order.Status),
+		t.Rows = append(t.Rows, []Cell{linkCell(p.Card.name(), v.addressOf("cards", p.Card.ID)),
+			stateCell(p.Card.State), stateCell(p.Order.Status),
 			plainCell(inWords(p.Order.Finish)), plainCell(unlockNames[p.Order.UnlockMethod]),
 			plainCell(p.Order.Shipping.City + ", " + p.Order.Shipping.Country),
 			plainCell(p.ETA.From + " to " + p.ETA.To), timeCell(p.Order.CreatedAt)})

@@ -26,6 +26,29 @@ var reasons = []reason{
 	{"system_unavailable", "The server cannot store decisions, for example on a full disk."},
 }
 
+// reasonNames name the reasons that people know by other words than the interface's.
+var reasonNames = map[string]string{"mcc_not_allowed": "Category not allowed",
+	"per_transaction_limit_exceeded": "Over the limit per swipe", "monthly_limit_exceeded": "Over the monthly limit",
+	"insufficient_funds": "Not enough dollars", "card_not_found": "Card not found", "timeout": "Not decided in time",
+	"forced_post": "Cleared without a hold", "currency_not_supported": "Not in dollars"}
+
+// reasonName names a reason in words.
+func reasonName(name string) string { return nameOf(reasonNames, name) }
+
+// reasonAdvice is what a person can do about a declined swipe.
+var reasonAdvice = map[string]string{
+	"card_frozen":                    "Make the card active again on its page.",
+	"card_terminated":                "Create another card.",
+	"mcc_not_allowed":                "Add the category on the card's page if it should be allowed.",
+	"merchant_not_allowed":           "Add the merchant on the card's page if it should be allowed.",
+	"per_transaction_limit_exceeded": "Raise the limit on the card's page if such amounts should pass.",
+	"monthly_limit_exceeded":         "Raise the limit on the card's page, or wait for the first day of the next month, UTC.",
+	"insufficient_funds":             "Add dollars to the workspace.",
+	"timeout":                        "Swipe again.",
+	"backlog_full":                   "Swipe again in a moment.",
+	"system_unavailable":             "Ask the server's operator.",
+}
+
 // reasonSentence returns the sentence that explains a reason, or "" for an unknown one.
 func reasonSentence(name string) string {
 	for _, r := range reasons {

@@ -44,7 +44,7 @@ func recipientPages() []page {
 					return map[string]any{"counterpartyId": v.recordID()}, nil
 				},
 				fields: []Field{
-					{Name: "amountCents", Label: "Amount", Kind: fieldDollars, Required: true, Hint: "In dollars."},
+					{Name: "amountCents", Label: "Amount", Kind: fieldDollars, Required: true},
 					{Name: "rail", Label: "Rail", Kind: fieldChoice, Default: "ach", Options: []Option{
 						{Value: "ach", Label: "ACH"}, {Value: "wire", Label: "Wire"}, {Value: "realtime",
 							Label: "Real time"}}},
@@ -70,21 +70,22 @@ func showRecipients(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Recipients, newest first", Empty: "No recipients yet.", Columns: []Column{{Name: "Name"},
-		{Name: "Account"}, {Name: "Bank"}, {Name: "Currency"}, {Name: "Saved (UTC)"}}}
+	t := &Table{Caption: "Recipients, newest first", Empty: "No recipients yet.", Columns: []Column{{Name: "Name",
+		Role: rolePrimary}, {Name: "Account", Role: roleSecond}, {Name: "Bank"}, {Name: "Currency", Role: roleStatus},
+		{Name: "Saved"}}}
 	for _, r := range list.Data {
 		t.Rows = append(t.Rows, []Cell{linkCell(r.Name, v.addressOf("recipients", r.ID)),
 			plainCell("•••• " + r.AccountLast4),
-			codeCell(r.RoutingNumber + r.BIC), plainCell(r.Currency), timeCell(r.CreatedAt)})
+			codeCell(r.RoutingNumber + r.BIC), plainCell(r.Currency), v.dateCell(r.CreatedAt)})
 	}
 	t.Empty = emptyText(t.Empty, filtered, list.NextCursor)
-	t.Filters = &Filters{Action: v.ownAddress(), Fields: v.fillFilters([]Field{
-		{Name: "name", Label: "Name begins with", Kind: fieldText},
+	t.Filters = v.drawFilters("kind", []Field{
+		{Name: "name", Label: "Name begins with", Kind: fieldText, Chip: "Name"},
 		{Name: "kind", Label: "Where", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
 			{Value: "us", Label: "In the United States"}, {Value: "international", Label: "Abroad"}}},
-		{Name: "from", Label: "Saved from day", Kind: fieldDate},
-		{Name: "to", Label: "Saved to day", Kind: fieldDate},
-	})}
+		{Name: "from", Label: "Saved from day", Kind: fieldDate, Chip: "Saved"},
+		{Name: "to", Label: "Saved to day", Kind: fieldDate, Chip: "Saved"},
+	})
 	forms, err := v.drawForms("save", "save-abroad")
 	return &View{Title: "Recipients", Blocks: append([]Block{{Table: v.addPaging(t, list.NextCursor)}},
 		forms...)}, err
@@ -139,10 +140,9 @@ func showRecipient(v *visit) (*View, error) {
 	view := &View{Title: r.Name, Up: &Link{"Recipients", v.addressOf("recipients")}, Blocks: []Block{{Facts: []Fact{
 		{"Account", plainCell("•••• " + r.AccountLast4)}, {"Routing number or BIC",
 			codeCell(r.RoutingNumber + r.BIC)},
-		{"Currency", plainCell(r.Currency)}, {"Country", plainCell(r.Country)}, {"Saved (UTC)",
-			timeCell(r.CreatedAt)},
+		{"Currency", plainCell(r.Currency)}, {"Country", plainCell(r.Country)}, {"Saved (UTC)", timeCell(r.CreatedAt)},
 		{"Payouts", linkCell("All payouts to the recipient", v.addressOf("payouts")+"?counterpartyId="+r.ID)},
-		{"Id", codeCell(r.ID)},
+		{"Id", idCell(r.ID)},
 	}}}}
 	form := "pay"
 	if r.Kind != "us" {

@@ -33,20 +33,19 @@ func showRequests(v *visit) (*View, error) {
 		return nil, err
 	}
 	t := &Table{Caption: "Requests, newest first", Empty: "No requests since the server started.", Columns: []Column{
-		{Name: "Time (UTC)"}, {Name: "Status"}, {Name: "Route"}, {Name: "By"}, {Name: "Error"}, {Name: "Request id"}}}
+		{Name: "Route", Role: rolePrimary}, {Name: "Status", Role: roleAmount}, {Name: "Time (UTC)", Role: roleSecond}, {Name: "By"},
+		{Name: "Error", Role: roleStatus}, {Name: "Request id"}}}
 	for _, r := range list.Data {
 		by := codeCell(r.KeyPrefix + "…")
 		if r.KeyPrefix == "" {
 			by = plainCell("Session")
 		}
-		t.Rows = append(t.Rows, []Cell{timeCell(r.At), statusCell(r.Status), codeCell(r.Method + " " + r.Route), by,
-			plainCell(inWords(r.Error)), codeCell(r.RequestID)})
+		t.Rows = append(t.Rows, []Cell{codeCell(r.Method + " " + r.Route), statusCell(r.Status), t.addDay(v.Now, r.At), by,
+			plainCell(inWords(r.Error)), idCell(r.RequestID)})
 	}
-	status := Field{Name: "status", Label: "Status", Kind: fieldChoice, Value: v.Query.Get("status"),
-		Options: []Option{{Value: "", Label: "All"}, {Value: "2xx", Label: "2xx, done"},
-			{Value: "4xx", Label: "4xx, refused"}, {Value: "5xx", Label: "5xx, failed"}}}
-	status.markChosen(nil)
-	t.Filters = &Filters{Action: v.ownAddress(), Fields: []Field{status}}
+	status := Field{Name: "status", Label: "Status", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
+		{Value: "2xx", Label: "2xx, done"}, {Value: "4xx", Label: "4xx, refused"}, {Value: "5xx", Label: "5xx, failed"}}}
+	t.Filters = v.drawFilters("status", []Field{status})
 	return &View{Title: "Request log", Live: v.Query.Get("cursor") == "",
 		Lead:   "The last 1,000 requests with a key or a session of the workspace, without their bodies.",
 		Blocks: []Block{{Table: v.addPaging(t, list.NextCursor)}, developerLinks("limits", "Limits and errors")}}, nil
@@ -54,14 +53,14 @@ func showRequests(v *visit) (*View, error) {
 
 // statusCell is a cell of the status of an answer.
 func statusCell(status int) Cell {
-	tone := "good"
+	l := look{"good", "check"}
 	switch {
 	case status >= statusInternal:
-		tone = "bad"
+		l = look{"bad", "cross"}
 	case status >= 400:
-		tone = "warn"
+		l = look{"warn", "alert"}
 	}
-	return Cell{Text: fmt.Sprint(status), Tone: tone}
+	return Cell{Text: fmt.Sprint(status), Tone: l.tone, Icon: l.icon}
 }
 
 // developerLinks leads to a guide and to the reference of the interface.

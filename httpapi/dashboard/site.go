@@ -87,25 +87,6 @@ var sections = []section{
 	{"Workspace", "Settings", "settings", workspacePath, "gear"},
 }
 
-// icons are the drawings of the navigation: paths of a square of 16.
-var icons = map[string]string{
-	"home":   "M2.5 7.5 8 3l5.5 4.5V13h-4V9.5h-3V13h-4z",
-	"swap":   "M2.5 5.5h10M10 3l2.5 2.5L10 8M13.5 10.5h-10M6 8l-2.5 2.5L6 13",
-	"card":   "M2 4h12v8.5H2zM2 7h12",
-	"people": "M6 7.5A2.2 2.2 0 1 0 6 3a2.2 2.2 0 0 0 0 4.5zM2 13c0-2.2 1.8-3.5 4-3.5s4 1.3 4 3.5M10.5 3.3a2.2 2.2 0 0 1 0 4M11.5 9.7c1.5.4 2.5 1.6 2.5 3.3",
-	"agent":  "M4 6h8v6H4zM8 6V3.5M6.5 8.8v.4M9.5 8.8v.4M2.5 8v2M13.5 8v2",
-	"ledger": "M3.5 2.5h9v11h-9zM5.5 5.5h5M5.5 8h5M5.5 10.5h3",
-	"out":    "M4 12 12 4M6 4h6v6",
-	"person": "M8 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5zM3 13.5c0-2.5 2.2-4 5-4s5 1.5 5 4",
-	"globe":  "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM2 8h12M8 2c-3.5 4-3.5 8 0 12M8 2c3.5 4 3.5 8 0 12",
-	"ramp":   "M5 13V3M2.5 5.5 5 3l2.5 2.5M11 3v10M8.5 10.5 11 13l2.5-2.5",
-	"link":   "M6.5 9.5l3-3M7 4.7 8.5 3.2a3 3 0 0 1 4.3 4.3L11.3 9M9 11.3l-1.5 1.5a3 3 0 0 1-4.3-4.3L4.7 7",
-	"key":    "M6 12.5a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM8 7.5l5-5M11 4.5l2 2",
-	"hook":   "M8 6.5a2 2 0 1 0-2-2c0 .8.4 1.4 1 1.8L4.5 10.5M4 13.5a1.7 1.7 0 1 0 0-3.4 1.7 1.7 0 0 0 0 3.4zM5.7 11.8h4.6M12 13.5a1.7 1.7 0 1 0 0-3.4 1.7 1.7 0 0 0 0 3.4zM9 6.3l2.2 3.9",
-	"log":    "M3 4h10M3 8h10M3 12h6",
-	"gear":   "M8 10a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM8 2v2M8 12v2M2 8h2M12 8h2M3.8 3.8l1.4 1.4M10.8 10.8l1.4 1.4M12.2 3.8l-1.4 1.4M5.2 10.8l-1.4 1.4",
-}
-
 // Site renders the dashboard. It is safe for concurrent use.
 type Site struct {
 	*web.Files
@@ -122,7 +103,7 @@ func New() (*Site, error) {
 	s := &Site{Files: loaded, pages: allPages()}
 	s.templates, err = template.New("dashboard.html").Funcs(template.FuncMap{"file": s.PathOf, "inline": s.Inline,
 		"qr": web.QR, "favicon": func() string { return web.FaviconPath }, "initials": initialsOf,
-		"last": func(i int, of []Link) bool { return i == len(of)-1 }}).ParseFS(files, "dashboard.html")
+		"icon": drawIcon, "cents": splitCents}).ParseFS(files, "dashboard.html")
 	return s, err
 }
 
@@ -131,7 +112,7 @@ func allPages() []page {
 	return slices.Concat(accountPages(), homePages(), swipePages(), cardPages(), physicalCardPages(), cardholderPages(),
 		agentPages(), treasuryPages(), payoutPages(), payoutQuotePages(), recipientPages(), currencyPages(),
 		conversionPages(), rampPages(), walletPages(), checkoutPages(), keyPages(), webhookPages(), requestPages(),
-		teamPages(), settingsPages())
+		teamPages(), settingsPages(), searchPages())
 }
 
 // PageAddress is a page as tables of pages list it.
@@ -203,10 +184,11 @@ type frame struct {
 	Alone    bool // a limit or a fault has refused the page, so it brings its style
 }
 
-// navigation is an entry of the navigation as it is drawn. Icon is the path of its drawing.
+// navigation is an entry of the navigation as it is drawn.
 type navigation struct {
 	Link
 	Icon    string
+	Count   int // of records that wait for a person; 0 shows none
 	Current bool
 }
 
@@ -505,11 +487,26 @@ func (s *Site) renderView(v *visit, status int, view *View) (Response, error) {
 	if v.Workspace != "" && v.Role != "" {
 		f.Home, f.Sections = v.addressOf(), v.drawNavigation()
 	}
+	nameTables(view.Title, view.Blocks)
 	var body bytes.Buffer
 	if err := s.templates.ExecuteTemplate(&body, "page", f); err != nil {
 		return Response{}, fmt.Errorf("page: %w", err)
 	}
 	return Response{Status: status, Body: body.Bytes()}, nil
+}
+
+// nameTables marks the tables whose captions a heading says: that of the block, or the page's title.
+func nameTables(title string, blocks []Block) {
+	for i := range blocks {
+		b := &blocks[i]
+		if b.Columns != nil {
+			nameTables(title, b.Columns.First)
+			nameTables(title, b.Columns.Second)
+		}
+		if b.Table != nil {
+			b.Table.Named = b.Heading != "" || strings.HasPrefix(b.Table.Caption, title)
+		}
+	}
 }
 
 // initialsOf returns the first letters of the first two words of a name.
@@ -538,8 +535,21 @@ func (v *visit) drawNavigation() (groups []navigationGroup) {
 			groups = append(groups, navigationGroup{Name: sec.group})
 		}
 		last := &groups[len(groups)-1]
-		last.Entries = append(last.Entries, navigation{Link{sec.name, address}, icons[sec.icon],
-			v.page != nil && v.page.section == sec.name})
+		last.Entries = append(last.Entries, navigation{Link: Link{sec.name, address}, Icon: sec.icon,
+			Count: v.countWaiting(sec.name), Current: v.page != nil && v.page.section == sec.name})
 	}
 	return groups
+}
+
+// countWaiting counts the records of a section that wait for a person. It is 0 when they cannot be
+// read, because a page is worth more than its counts.
+func (v *visit) countWaiting(section string) (count int) {
+	stats, err := v.waitingIn(section)
+	if err != nil {
+		return 0
+	}
+	for _, s := range stats {
+		count += s.Count
+	}
+	return count
 }

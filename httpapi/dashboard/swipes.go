@@ -73,15 +73,26 @@ func showSwipes(v *visit) (*View, error) {
 	if err := v.readInto(&list, authorizationsPath, params...); err != nil {
 		return nil, err
 	}
-	table := v.addPaging(swipeTable(v, list.Data, "Swipes, newest first"), list.NextCursor)
+	var totals authorizationTotals
+	if err := v.readInto(&totals, totalsPath); err != nil {
+		return nil, err
+	}
+	table, err := swipeTable(v, list.Data, "Swipes, newest first", true, false)
+	if err != nil {
+		return nil, err
+	}
+	v.addPaging(table, list.NextCursor)
 	switch {
 	case filtered && list.NextCursor != nil:
 		table.Empty = "None of the 1,000 swipes that were looked at matches. Go on with the older ones."
 	case filtered:
 		table.Empty = "No swipe matches."
+	default:
+		table.EmptyWay = &Link{"Go to the cards", v.addressOf("cards")}
 	}
-	table.Filters = &Filters{Action: v.ownAddress(), Fields: v.swipeFilterFields()}
-	return &View{Title: "Swipes", Live: v.Query.Get("cursor") == "", Blocks: []Block{{Table: table}}}, nil
+	table.Filters = v.drawFilters("decision", v.swipeFilterFields())
+	return &View{Title: "Swipes", Lead: "Last 24 hours: " + totals.text() + " Times are UTC.",
+		Live: v.Query.Get("cursor") == "", Blocks: []Block{{Table: table}}}, nil
 }
 
 // withCents returns the list's address with the entered dollars as cents, and without empty
@@ -105,20 +116,21 @@ func (v *visit) withCents() string {
 func (v *visit) swipeFilterFields() []Field {
 	reason := Field{Name: "reason", Label: "Reason", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"}}}
 	for _, r := range reasons {
-		reason.Options = append(reason.Options, Option{Value: r.name, Label: inWords(r.name)})
+		reason.Options = append(reason.Options, Option{Value: r.name, Label: reasonName(r.name)})
 	}
 	fields := []Field{
 		{Name: "decision", Label: "Decision", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
 			{Value: "approved", Label: "Approved"}, {Value: "declined", Label: "Declined"}}},
 		reason,
-		{Name: "merchant", Label: "Merchant begins with", Kind: fieldText},
-		{Name: "amountFrom", Label: "Amount from", Kind: fieldDollars, Value: v.enteredFilter("amountFromCents")},
-		{Name: "amountTo", Label: "Amount to", Kind: fieldDollars, Value: v.enteredFilter("amountToCents")},
-		{Name: "from", Label: "From day", Kind: fieldDate},
-		{Name: "to", Label: "To day", Kind: fieldDate},
-		{Name: "cardId", Label: "Card id", Kind: fieldText},
+		{Name: "merchant", Label: "Merchant begins with", Kind: fieldText, Chip: "Merchant"},
+		{Name: "amountFrom", Label: "Amount from", Kind: fieldDollars, Value: v.enteredFilter("amountFromCents"),
+			Chip: "Amount"},
+		{Name: "amountTo", Label: "Amount to", Kind: fieldDollars, Value: v.enteredFilter("amountToCents"), Chip: "Amount"},
+		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
+		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
+		{Name: "cardId", Label: "Card id", Kind: fieldText, Chip: "Card"},
 	}
-	return v.fillFilters(fields)
+	return fields
 }
 
 // enteredFilter returns a filter's cents in dollars, as a person enters them.
@@ -130,34 +142,80 @@ func (v *visit) enteredFilter(name string) string {
 	return asEntered(cents)
 }
 
-// swipeTable draws swipes. Each leads to its page.
-func swipeTable(v *visit, swipes []authorization, caption string) *Table {
-	t := &Table{Caption: caption, Empty: "No swipes yet.", Columns: []Column{{Name: "Time (UTC)"}, {Name: "Merchant"},
-		{Name: "Decision"}, {Name: "Reason"}, {Name: "Amount", Number: true}, {Name: "Held", Number: true},
-		{Name: "Cleared", Number: true}, {Name: "State"}}}
+// swipeTable draws swipes under headings of their days. Each leads to its page. withCard reads the
+// card of each, and short leaves the reasons out.
+func swipeTable(v *visit, swipes []authorization, caption string, withCard, short bool) (*Table, error) {
+	t := &Table{Caption: caption, Empty: "No swipes yet. A swipe appears here the moment a card is used.", Columns: []Column{
+		{Name: "Time (UTC)", Role: roleSecond}, {Name: "Merchant", Role: rolePrimary}}}
+	if withCard {
+		t.Columns = append(t.Columns, Column{Name: "Card", Role: roleSecond})
+	}
+	if !short {
+		t.Columns = append(t.Columns, Column{Name: "Decision"})
+	}
+	t.Columns = append(t.Columns, Column{Name: "State or reason", Role: roleStatus},
+		Column{Name: "Amount", Number: true, Role: roleAmount})
+	cardOf := oncePerID(v.cardCell)
 	for i := range swipes {
 		a := &swipes[i]
-		reason := ""
-		if a.Decision != "approved" {
-			reason = a.reasonText()
+		cells := []Cell{t.addDay(v.Now, a.At), linkCell(cmp.Or(a.Merchant.Name, cutID(a.ID)), v.addressOf("swipes", a.ID))}
+		if withCard {
+			id, err := v.cardOfSwipe(a.ID)
+			if err != nil {
+				return nil, err
+			}
+			cell, err := cardOf(id)
+			if err != nil {
+				return nil, err
+			}
+			cells = append(cells, cell)
 		}
-		t.Rows = append(t.Rows, []Cell{timeCell(a.At), linkCell(cmp.Or(a.Merchant.Name, a.ID), v.addressOf("swipes",
-			a.ID)), stateCell(a.Decision), plainCell(reason),
-			dollarCell(a.AmountCents), dollarCell(a.HeldCents), dollarCell(a.ClearedCents), stateCell(a.Status)})
+		amount := dollarCell(a.AmountCents)
+		state := namedState(a.Status, statusNames[a.Status])
+		switch {
+		case a.Decision == "declined" && short:
+			amount.Mark = "soft"
+		case a.Decision == "declined":
+			state, amount.Mark = plainCell(reasonName(a.Reason)), "soft"
+		case a.Status == "reversed" || a.Status == "expired" || a.RefundedCents >= a.AmountCents && a.AmountCents > 0:
+			amount.Mark = "void"
+		}
+		if a.RefundedCents > 0 && a.Status == "cleared" {
+			state = namedState("refunded", a.refundName())
+		}
+		if !short {
+			cells = append(cells, stateCell(a.Decision))
+		}
+		t.Rows = append(t.Rows, append(cells, state, amount))
 	}
-	return t
+	return t, nil
 }
 
-// reasonText returns the reason in words with its response code.
-func (a *authorization) reasonText() string {
-	if a.ResponseCode == "" {
-		return inWords(a.Reason)
+// statusNames are the names of the states of swipes.
+var statusNames = map[string]string{"held": "Held", "partially_cleared": "Partly cleared", "cleared": "Cleared",
+	"reversed": "Reversed", "expired": "Expired", "declined": "Declined"}
+
+// refundName says how much of a swipe was refunded.
+func (a *authorization) refundName() string {
+	if a.RefundedCents < a.ClearedCents {
+		return "Partly refunded"
 	}
-	return inWords(a.Reason) + " (" + a.ResponseCode + ")"
+	return "Refunded"
 }
 
-// showSwipe shows one swipe: its life, its amounts, its reason, its JSON, and in the sandbox what
-// the card network may send next.
+// cardOfSwipe reads the id of a swipe's card, which the list does not have. It is the card of the
+// filter, when the address has one.
+func (v *visit) cardOfSwipe(id string) (string, error) {
+	if v.page.path == "swipes" && v.Query.Get("cardId") != "" {
+		return v.Query.Get("cardId"), nil
+	}
+	var shown struct{ CardID string }
+	err := v.readInto(&shown, authorizationPath, "id", id)
+	return shown.CardID, err
+}
+
+// showSwipe shows one swipe: its life, the sum behind its decision, its JSON, and in the sandbox
+// what the card network may send next.
 func showSwipe(v *visit) (*View, error) {
 	a, card, err := v.readSwipe()
 	if err != nil {
@@ -167,33 +225,86 @@ func showSwipe(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &View{Title: "Swipe", Lead: a.Merchant.Name, Up: &Link{"Swipes", v.addressOf("swipes")}, Live: true,
-		Notice: v.simulationNotice()}
-	facts := []Fact{{"Decision", stateCell(a.Decision)}, {"Reason", plainCell(a.reasonText())},
-		{"State", stateCell(a.Status)}, {"Amount", dollarCell(a.AmountCents)}, {"Held", dollarCell(a.HeldCents)},
-		{"Cleared", dollarCell(a.ClearedCents)}, {"Refunded", dollarCell(a.RefundedCents)}}
-	if a.Checked != nil {
-		facts = append(facts, Fact{"Compared", plainCell(web.Dollars(a.Checked.AskedCents) + " asked, with " +
-			web.Dollars(a.Checked.SpentCents) + " spent of " + web.Dollars(a.Checked.LimitCents))})
+	view := &View{Title: web.Dollars(a.AmountCents), Amount: true, Badges: []Cell{stateCell(a.Decision)},
+		Lead: cmp.Or(a.Merchant.Name, "No merchant's name") + ", " + a.At.UTC().Format("2 January 2006 at 15:04:05") + " UTC",
+		Up:   &Link{"Swipes", v.addressOf("swipes")}, Live: true, Notice: v.simulationNotice(),
+		Ways: []Way{{Link: cellLink(cell), Icon: "card"}}}
+	if a.Decision != "declined" {
+		view.Badges = append(view.Badges, namedState(a.Status, statusNames[a.Status]))
 	}
-	facts = append(facts, Fact{"Merchant", plainCell(a.Merchant.Name)},
-		Fact{"Category code", plainCell(a.Merchant.MCC)})
+	simulations, err := v.drawSimulations(a)
+	if err != nil {
+		return nil, err
+	}
+	main := []Block{{Heading: "Life of this swipe", Steps: a.lifeSteps()}, a.whyBlock(), {Code: &Code{ID: "json",
+		Label: "JSON", Folded: true, Text: indentJSON(a.Raw)}}}
+	view.Blocks = []Block{{Columns: &Columns{MainSide, main, append([]Block{a.moneyBlock(), a.detailsBlock(cell)},
+		simulations...)}}}
+	return view, nil
+}
+
+// cellLink returns the link of a cell.
+func cellLink(c Cell) Link { return Link{c.Text, c.Href} }
+
+// moneyBlock is what was approved, cleared and refunded, and what is held.
+func (a *authorization) moneyBlock() Block {
+	approved := a.AmountCents
+	if a.Decision == "declined" {
+		approved = 0
+	}
+	return Block{Heading: "Money", Panel: true, Sum: []SumLine{{Name: "Approved", Amount: web.Dollars(approved)},
+		{Name: "Cleared", Amount: web.Dollars(a.ClearedCents)}, {Name: "Refunded", Amount: web.Dollars(a.RefundedCents)},
+		{Name: "Held now", Amount: web.Dollars(a.HeldCents), Ruled: true}}}
+}
+
+// detailsBlock is the merchant, the card and the ids of a swipe.
+func (a *authorization) detailsBlock(card Cell) Block {
+	facts := []Fact{{"Merchant", plainCell(a.Merchant.Name)}, {"Category", plainCell(a.Merchant.MCC)}}
 	if a.Merchant.Country != "" {
 		facts = append(facts, Fact{"Country", plainCell(a.Merchant.Country)})
 	}
-	facts = append(facts, Fact{"Card", cell},
-		Fact{"Network id", codeCell(a.NetworkID)}, Fact{"Id", codeCell(a.ID)})
-	first := Block{Facts: facts}
-	if a.Decision == "declined" || a.HeldCents > 0 || a.Reason != "approved" {
-		first.Text = reasonSentence(a.Reason) // an approved amount is held only until it clears or is released
-	}
-	view.Blocks = append(view.Blocks, first, Block{Heading: "Life (UTC)", Steps: a.lifeSteps()})
-	simulations, err := v.drawSimulations(a)
-	view.Blocks = append(view.Blocks, simulations...)
-	view.Blocks = append(view.Blocks, Block{Heading: "JSON", Code: &Code{ID: "json",
-		Label: "The record in the interface", Text: indentJSON(a.Raw)}})
-	return view, err
+	return Block{Heading: "Details", Panel: true, Facts: append(facts, Fact{"Card", card},
+		Fact{"Answer", plainCell(strings.TrimSpace(a.ResponseCode + " " + reasonName(a.Reason)))},
+		Fact{"Id", idCell(a.ID)}, Fact{"Network id", idCell(a.NetworkID)})}
 }
+
+// whyBlock is the sum that the decision compared, or the reason in words.
+func (a *authorization) whyBlock() Block {
+	b := Block{Heading: "Why it was approved", Panel: true, Text: reasonSentence(a.Reason)}
+	if a.Decision == "declined" {
+		b.Heading, b.Text = "Why it was declined", b.Text+" "+reasonAdvice[a.Reason]
+	}
+	c := a.Checked
+	if c == nil {
+		return b
+	}
+	room := c.LimitCents - c.SpentCents
+	b.Sum = []SumLine{{Name: sumNames[a.Reason].limit, Amount: web.Dollars(c.LimitCents)}}
+	if b.Sum[0].Name == "" {
+		b.Sum[0].Name = "Limit"
+	}
+	if a.Reason != "per_transaction_limit_exceeded" {
+		b.Sum = append(b.Sum, SumLine{Name: cmp.Or(sumNames[a.Reason].spent, "Spent and held before"), Amount: minus(c.SpentCents)},
+			SumLine{Name: "Room", Amount: web.Dollars(room), Ruled: true})
+	}
+	last := SumLine{Name: "Left after it", Amount: web.Dollars(room - c.AskedCents), Ruled: true, Result: true}
+	if c.AskedCents > room {
+		last.Name, last.Amount, last.Bad = "Over by", web.Dollars(c.AskedCents-room), true
+	}
+	b.Sum = append(b.Sum, SumLine{Name: "Asked for", Amount: minus(c.AskedCents)}, last)
+	return b
+}
+
+// sumNames name the limit of a decision, and what was spent of it.
+var sumNames = map[string]struct{ limit, spent string }{
+	"approved":                       {"Monthly limit of the card", "Spent and held before"},
+	"per_transaction_limit_exceeded": {"Limit of one swipe", ""},
+	"monthly_limit_exceeded":         {"Monthly limit of the card", "Spent and held before"},
+	"insufficient_funds":             {"Dollars of the workspace", "Held before"},
+}
+
+// minus writes cents that are taken from a sum.
+func minus(cents money.Cents) string { return "\u2212" + web.Dollars(cents) }
 
 // readSwipe reads the swipe of the page and the id of its card.
 func (v *visit) readSwipe() (*authorization, string, error) {
@@ -210,33 +321,38 @@ func (v *visit) readSwipe() (*authorization, string, error) {
 func (a *authorization) lifeSteps() []Step {
 	at := timeCell(a.At)
 	if a.Decision == "declined" {
-		return []Step{{Name: "Declined", Note: web.Dollars(a.AmountCents), At: &at}}
+		return []Step{{Name: "Declined", Amount: web.Dollars(a.AmountCents), At: &at, Text: reasonSentence(a.Reason), Bad: true}}
 	}
 	first := a.AmountCents
 	if a.Checked != nil {
 		first = a.Checked.AskedCents
 	}
-	name := "Authorized"
+	name, text := "Authorized", ""
 	switch {
 	case a.Reason == "forced_post":
 		name = "Cleared without an authorization"
 	case a.ResponseCode == partialApproval:
-		name = "Authorized in part"
+		name, text = "Authorized in part", "The card had less than was asked for."
 	}
-	steps := []Step{{Name: name, Note: web.Dollars(first), At: &at}}
-	add := func(name string, known bool, cents money.Cents) {
+	steps := []Step{{Name: name, Amount: web.Dollars(first), At: &at, Text: text}}
+	add := func(name string, known bool, amount, text string) {
 		if known {
-			steps = append(steps, Step{Name: name, Note: web.Dollars(cents)})
+			steps = append(steps, Step{Name: name, Amount: amount, Text: text})
 		}
 	}
-	add("Incremented", a.AmountCents > first, a.AmountCents-first)
-	add("Cleared", a.ClearedCents > 0 && a.Reason != "forced_post", a.ClearedCents)
-	switch a.Status {
-	case "reversed", "expired":
-		steps = append(steps, Step{Name: inWords(a.Status)})
+	add("Incremented", a.AmountCents > first, "+"+web.Dollars(a.AmountCents-first), "The merchant asked for more.")
+	name, text = "Cleared", "Taken from the ledger."
+	if a.HeldCents > 0 {
+		name, text = "Cleared in part", "Taken from the ledger. The rest is still held."
 	}
-	add("Refunded", a.RefundedCents > 0, a.RefundedCents)
-	add("Still held", a.HeldCents > 0, a.HeldCents)
+	add(name, a.ClearedCents > 0 && a.Reason != "forced_post", minus(a.ClearedCents), text)
+	add("Reversed", a.Status == "reversed", "", "The merchant gave the hold back.")
+	add("Expired", a.Status == "expired", "", "Nothing more was cleared in time. The hold has ended.")
+	add("Refunded", a.RefundedCents > 0, "+"+web.Dollars(a.RefundedCents), "Given back to the ledger.")
+	if a.HeldCents > 0 {
+		steps = append(steps, Step{Name: "Still held", Amount: web.Dollars(a.HeldCents), Next: true,
+			Text: "Until it clears, is reversed or expires."})
+	}
 	return steps
 }
 

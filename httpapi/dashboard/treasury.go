@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"time"
 
+	"purser/httpapi/web"
 	"purser/persistence/money"
 )
 
@@ -44,7 +45,7 @@ func treasuryPages() []page {
 				submit: "Deposit", sandbox: true,
 				done:  "The deposit is on its way. It arrives in about two seconds.",
 				fixed: map[string]any{"source": "bank_fiat"}, fields: []Field{
-					{Name: "amountUsdCents", Label: "Amount", Kind: fieldDollars, Required: true, Hint: "In dollars."},
+					{Name: "amountUsdCents", Label: "Amount", Kind: fieldDollars, Required: true},
 					{Name: "rail", Label: "Rail", Kind: fieldChoice, Default: "fednow", Options: []Option{
 						{Value: "fednow", Label: "FedNow"}, {Value: "ach", Label: "ACH"}, {Value: "wire",
 							Label: "Wire"}}}}},
@@ -96,16 +97,17 @@ func showTreasury(v *visit) (*View, error) {
 	}
 	v.addPaging(table, list.NextCursor)
 	table.Empty = emptyText("No money has moved yet.", filtered, list.NextCursor)
-	table.Filters = &Filters{Action: v.ownAddress(), Fields: v.fillFilters([]Field{
-		{Name: "from", Label: "From day", Kind: fieldDate},
-		{Name: "to", Label: "To day", Kind: fieldDate},
+	table.Filters = v.drawFilters("direction", []Field{
+		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
+		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
 		{Name: "source", Label: "Source", Kind: fieldChoice, Options: choices("bank_deposit", "stablecoin_deposit",
 			"checkout", "card_settlement", "card_refund", "payout", "payout_return", "physical_card_fee", "ramp_onramp",
 			"ramp_offramp", "ramp_reversal")},
-		{Name: "direction", Label: "Direction", Kind: fieldChoice, Options: choices("debit", "credit")},
+		{Name: "direction", Label: "Direction", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
+			{Value: "credit", Label: "In"}, {Value: "debit", Label: "Out"}}},
 		{Name: "cardId", Label: "Card", Kind: fieldText},
 		{Name: "transferGroup", Label: "Movement", Kind: fieldText},
-	})}
+	})
 	blocks := []Block{{Table: t.accountTable()}, {Table: table}}
 	forms, err := v.drawForms("deposit")
 	return &View{Title: "Dollars", Live: v.Query.Get("cursor") == "",
@@ -127,9 +129,9 @@ func (t *treasury) accountTable() *Table {
 // ledgerTable draws lines of the ledger. A line leads to its card and to the lines of its movement.
 func ledgerTable(v *visit, entries []ledgerEntry) (*Table, error) {
 	cardOf := oncePerID(v.cardCell)
-	t := &Table{Caption: "Ledger, newest first", Columns: []Column{{Name: "Booked (UTC)"}, {Name: "Source"},
-		{Name: "Direction"}, {Name: "Amount", Number: true}, {Name: "Balance", Number: true}, {Name: "Reference"},
-		{Name: "Card"}, {Name: "Movement"}}}
+	t := &Table{Caption: "Ledger, newest first", Columns: []Column{{Name: "Booked (UTC)", Role: roleSecond},
+		{Name: "Source", Role: rolePrimary}, {Name: "Card"}, {Name: "Reference"}, {Name: "Movement"},
+		{Name: "Amount", Number: true, Role: roleAmount}, {Name: "Balance", Number: true, Role: roleStatus}}}
 	for i := range entries {
 		e := &entries[i]
 		balance, card := Cell{}, Cell{}
@@ -142,9 +144,12 @@ func ledgerTable(v *visit, entries []ledgerEntry) (*Table, error) {
 				return nil, err
 			}
 		}
-		t.Rows = append(t.Rows, []Cell{timeCell(e.BookedAt), plainCell(inWords(e.Source)), stateCell(e.Direction),
-			dollarCell(e.AmountCents), balance, codeCell(e.Reference), card,
-			linkCell(shortID(e.TransferGroup), v.ownAddress()+"?transferGroup="+url.QueryEscape(e.TransferGroup))})
+		amount := plainCell("+" + web.Dollars(e.AmountCents))
+		if e.Direction == "debit" {
+			amount = plainCell(minus(e.AmountCents))
+		}
+		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, e.BookedAt), plainCell(inWords(e.Source)), card, idCell(e.Reference),
+			linkCell(cutID(e.TransferGroup), v.ownAddress()+"?transferGroup="+url.QueryEscape(e.TransferGroup)), amount, balance})
 	}
 	return t, nil
 }
@@ -163,7 +168,7 @@ func (v *visit) statementChoices() []Block {
 	format := Field{Name: "format", Label: "Format", Kind: fieldChoice, Options: []Option{{Value: "csv", Label: "CSV"},
 		{Value: "camt053", Label: "ISO 20022 camt.053"}}}
 	return []Block{{Heading: "Statements", Text: "The dollars of a month as a file. This month's statement ends today.",
-		Choices: &Filters{Action: v.addressOf("treasury", "statement"), Submit: "Download", Fields: []Field{months, format}}}}
+		Choices: &Choices{Action: v.addressOf("treasury", "statement"), Submit: "Download", Fields: []Field{months, format}}}}
 }
 
 // monthForm is the form of a month in an address.

@@ -1,0 +1,102 @@
+package dashboard
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// drawFilters draws the filters of the page. The options of the field named segment become links
+// that exclude each other; the other fields become chips, those of one Chip a chip together.
+func (v *visit) drawFilters(segment string, fields []Field) *Filters {
+	drawn := &Filters{}
+	set := v.setFilters(fields)
+	for _, f := range v.fillFilters(fields) {
+		if f.Name == segment {
+			for _, o := range f.Options {
+				drawn.Segments = append(drawn.Segments, Segment{Link{o.Label, v.addressWith(f.Name, o.Value, "cursor", "")}, o.Chosen})
+			}
+			continue
+		}
+		name := cmp.Or(f.Chip, f.Label)
+		i := slices.IndexFunc(drawn.Chips, func(c Chip) bool { return c.Name == name })
+		if i < 0 {
+			i, drawn.Chips = len(drawn.Chips), append(drawn.Chips, Chip{Name: name, Action: v.ownAddress()})
+		}
+		drawn.Chips[i].Fields = append(drawn.Chips[i].Fields, f)
+	}
+	for i := range drawn.Chips {
+		v.finishChip(&drawn.Chips[i], set)
+	}
+	if len(set) > 0 {
+		drawn.Clear = v.ownAddress()
+	}
+	return drawn
+}
+
+// setFilters returns the parameters of the fields that the address sets, in their order.
+func (v *visit) setFilters(fields []Field) (set []string) {
+	for _, f := range fields {
+		if name := f.parameter(); v.Query.Get(name) != "" {
+			set = append(set, name)
+		}
+	}
+	return set
+}
+
+// parameter returns the parameter of the address that holds a filter.
+func (f *Field) parameter() string { return cmp.Or(enteredAmounts[f.Name], f.Name) }
+
+// finishChip fills a chip: its value in words, the address without it, and the other filters.
+func (v *visit) finishChip(c *Chip, set []string) {
+	without := []string{"cursor", ""}
+	var own []string
+	for _, f := range c.Fields {
+		own = append(own, f.parameter())
+		without = append(without, f.parameter(), "", f.Name, "")
+	}
+	c.Set, c.Remove = chipText(c.Fields), v.addressWith(without...)
+	for _, name := range set {
+		if !slices.Contains(own, name) {
+			c.Kept = append(c.Kept, Field{Name: name, Value: v.Query.Get(name), Kind: fieldHidden})
+		}
+	}
+}
+
+// chipText writes the values of a chip. The two fields of a chip are the ends of a range.
+func chipText(fields []Field) string {
+	texts := make([]string, len(fields))
+	for i := range fields {
+		texts[i] = fields[i].valueText()
+	}
+	switch {
+	case len(texts) == 1 || texts[1] == "" && texts[0] == "":
+		return texts[0]
+	case texts[1] == "":
+		return "from " + texts[0]
+	case texts[0] == "":
+		return "up to " + texts[1]
+	case texts[0] == texts[1]:
+		return texts[0]
+	}
+	return texts[0] + " to " + texts[1]
+}
+
+// valueText writes the value of a filter in words.
+func (f *Field) valueText() string {
+	for _, o := range f.Options {
+		if o.Chosen && o.Value != "" {
+			return o.Label
+		}
+	}
+	at, err := time.Parse(time.DateOnly, f.Value)
+	switch {
+	case f.Value == "":
+		return ""
+	case f.Kind == fieldDate && err == nil:
+		return at.Format("2 Jan 2006")
+	case f.Kind == fieldDollars:
+		return "$" + f.Value
+	}
+	return cutID(f.Value)
+}
