@@ -88,10 +88,19 @@ func compileDocument() (*Document, error) {
 // fromYAML converts the YAML to JSON and to the tree that the schema compiler reads. It fails for a
 // source that is not YAML.
 func fromYAML(source []byte) (map[string]any, []byte, error) {
-	var tree any
+	var tree map[string]any
 	if err := yaml.Unmarshal(source, &tree); err != nil {
 		return nil, nil, fmt.Errorf("openapi.yaml: %w", err)
 	}
+	var written struct{ Paths yaml.Node }
+	if err := yaml.Unmarshal(source, &written); err != nil {
+		return nil, nil, fmt.Errorf("openapi.yaml: %w", err)
+	}
+	paths := orderedPaths{items: asObject(tree["paths"])}
+	for i := 0; i < len(written.Paths.Content); i += 2 {
+		paths.order = append(paths.order, written.Paths.Content[i].Value)
+	}
+	tree["paths"] = paths
 	text, err := json.Marshal(tree)
 	if err != nil {
 		return nil, nil, fmt.Errorf("openapi.yaml: %w", err)
@@ -101,6 +110,27 @@ func fromYAML(source []byte) (map[string]any, []byte, error) {
 		return nil, nil, fmt.Errorf("openapi.yaml: %w", err)
 	}
 	return asObject(parsed), text, nil
+}
+
+// orderedPaths writes the paths of a description in the order in which the YAML has them.
+type orderedPaths struct {
+	order []string
+	items map[string]any
+}
+
+// MarshalJSON implements json.Marshaler. It fails for a value that JSON does not have.
+func (p orderedPaths) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	for i, path := range p.order {
+		item, err := json.Marshal(map[string]any{path: p.items[path]})
+		if err != nil {
+			return nil, err
+		}
+		b.WriteByte("{,"[min(i, 1)])
+		b.Write(item[1 : len(item)-1])
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
 }
 
 // compileOperation compiles the schema of an operation's body; an operation without a body has
@@ -136,7 +166,8 @@ func asObject(v any) map[string]any {
 	return m
 }
 
-// JSON returns the description as JSON. The caller must not change it.
+// JSON returns the description as JSON, with its paths in the order of the YAML. The caller must not
+// change it.
 func (d *Document) JSON() []byte { return d.json }
 
 // schemaRef begins a reference to a named schema.
