@@ -13,29 +13,41 @@ import (
 	"purser/httpapi/web"
 )
 
-// Every guide and every group of the reference is a page under the policy of the hosted pages, and
-// every link among them leads to an existing page and anchor.
-func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	link := regexp.MustCompile(`href="(/docs[^"#?]*)?(#[^"]*)?"`)
+// docsPages returns the pages of the guides and the reference by their paths.
+func docsPages(t *testing.T, w *world) map[string]string {
+	t.Helper()
 	pages := map[string]string{}
-	names := append([]string{"", "api"}, guideNames...)
+	names := append([]string{"", "api"}, guideNames()...)
 	for _, group := range w.server.checkouts.reference.groups {
 		names = append(names, "api/"+group.Name)
+		for _, o := range group.Operations {
+			names = append(names, "api/"+o.Anchor)
+		}
 	}
 	for _, name := range names {
 		path := strings.TrimSuffix("/docs/"+name, "/")
+		require.NotContains(t, pages, path, "a group and an operation have the same name")
 		status, contentType, policy, body := w.askAs(path, "text/html")
 		require.Equal(t, 200, status, path)
 		require.Equal(t, "text/html; charset=utf-8", contentType)
 		require.Equal(t, web.Policy, policy)
 		pages[path] = body
 	}
+	return pages
+}
+
+// Every guide, group and operation is a page under the policy of the hosted pages, and every link
+// among them leads to an existing page and anchor.
+func TestGuidesRenderAndTheirLinksResolve(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	link := regexp.MustCompile(`href="(/docs[^"#?]*)?(#[^"]*)?"`)
+	pages := docsPages(t, w)
 	for _, guide := range w.server.checkouts.library.All() {
 		require.NotEmpty(t, guide.Summary, guide.Name)
 	}
 	for path, body := range pages {
+		require.NotContains(t, body, " style=", path)
 		for _, found := range link.FindAllStringSubmatch(body, -1) {
 			target := found[1]
 			if target == "" {
@@ -66,8 +78,8 @@ func TestPagesOfTheDocumentsAreRenderedOnce(t *testing.T) {
 		"/docs/webhooks": func(ctx *fasthttp.RequestCtx) error { return h.showGuide(ctx, namedCall("guide", "webhooks")) },
 		"/docs/none":     func(ctx *fasthttp.RequestCtx) error { return h.showGuide(ctx, namedCall("guide", "none")) },
 		"/docs/api":      func(ctx *fasthttp.RequestCtx) error { return h.showReference(ctx, nil) },
-		"/docs/api/a":    func(ctx *fasthttp.RequestCtx) error { return h.showReferenceGroup(ctx, namedCall("group", group)) },
-		"/docs/api/none": func(ctx *fasthttp.RequestCtx) error { return h.showReferenceGroup(ctx, namedCall("group", "none")) },
+		"/docs/api/a":    func(ctx *fasthttp.RequestCtx) error { return h.showReferenceOf(ctx, namedCall("name", group)) },
+		"/docs/api/none": func(ctx *fasthttp.RequestCtx) error { return h.showReferenceOf(ctx, namedCall("name", "none")) },
 		"/docs/api/network.json": func(ctx *fasthttp.RequestCtx) error {
 			return h.showNetworkDescription(ctx, nil)
 		},
@@ -89,11 +101,11 @@ func TestNoCallerAddsAKeptPage(t *testing.T) {
 		return n
 	}
 	for n := range 20 {
-		for _, path := range []string{"/docs/x%d", "/docs/api/x%d", "/docs/search?q=x%d"} {
+		for _, path := range []string{"/docs/x%d", "/docs/api/x%d", "/docs/api?language=x%d", "/docs/search?q=x%d"} {
 			w.askAs(fmt.Sprintf(path, n), "text/html")
 		}
 	}
-	require.Equal(t, 2, kept(), "the guide and the group that do not exist")
+	require.Equal(t, 3, kept(), "the guide and the operation that do not exist, and the index")
 }
 
 func namedCall(parameter, value string) *call {
@@ -102,7 +114,7 @@ func namedCall(parameter, value string) *call {
 
 func TestEverySampleInTheGuidesHasALanguage(t *testing.T) {
 	t.Parallel()
-	for _, name := range guideNames {
+	for _, name := range guideNames() {
 		content, err := docs.ReadFile("docs/" + name + ".md")
 		require.NoError(t, err)
 		for i, fence := range regexp.MustCompile("(?m)^```.*$").FindAllString(string(content), -1) {
@@ -119,13 +131,59 @@ func TestUnknownGuideIsAPageThatIsNotFound(t *testing.T) {
 	require.Contains(t, body, "Guide not found")
 }
 
-func TestSearchOfTheGuidesFindsAndEscapes(t *testing.T) {
+// The search finds a thing by the name that a person, a program or an operator has for it. The best
+// place is the first.
+func TestSearchFindsWhatAPersonCallsIt(t *testing.T) {
+	t.Parallel()
+	h := newWorld(t).server.checkouts
+	for query, want := range map[string]string{
+		"verify webhook": "webhooks#verify-the-signature-of-a-delivery", "webhook signature": "webhooks#verify-the-signature-of-a-delivery",
+		"create card": "api/mintCard", "new card": "api/mintCard", "mint a card": "api/mintCard", "mintCard": "api/mintCard",
+		"freeze card": "api/updateCard", "how do I freeze a card?": "api/updateCard", "list cards": "api/listCards",
+		"refund": "api/refund", "pay someone": "quickstart#pay-someone", "order a payout": "api/createPayout",
+		"cancel wire": "api/cancelPayout", "add recipient": "api/createCounterparty", "login": "api/login",
+		"create api key": "api/createKey", "idempotency_key_mismatch": "errors#idempotency_key_mismatch",
+		"insufficient_funds": "errors#insufficient_funds", "unauthorized": "errors#unauthorized",
+		"monthly_limit_exceeded": "cards-and-decisions#monthly_limit_exceeded", "PURSER_DATA_DIR": "operating#PURSER_DATA_DIR",
+		"purser_tls_key": "operating#PURSER_TLS_CERT", "PURSER_PARTNER_SECRET_RAMP": "operating#PURSER_PARTNER_SECRET_BANK",
+		"PURSER_CARD_TOKEN": "api#PURSER_CARD_TOKEN", "DATABASE_URL": "operating#DATABASE_URL", "/v1/reversals": "api/reverse",
+		"quickstart": "quickstart#quickstart", "generated clients": "clients#generated-clients",
+		"magic amounts": "sandbox#magic-amounts", "backup": "operating#backup-and-restore",
+	} {
+		found := h.library.Search(query)
+		require.NotEmpty(t, found, query)
+		require.Equal(t, want, strings.TrimSuffix(found[0].Page+"#"+found[0].Anchor, "#"), query)
+	}
+}
+
+// Every variable of the table of settings, and every code of the errors, is found by its name.
+func TestSearchFindsEveryVariableAndEveryCode(t *testing.T) {
+	t.Parallel()
+	h := newWorld(t).server.checkouts
+	content, err := docs.ReadFile("docs/operating.md")
+	require.NoError(t, err)
+	var names []string
+	for _, row := range regexp.MustCompile(`(?m)^\| ((?:[A-Z]+_[A-Z_]+(?:, )?)+) \|`).FindAllStringSubmatch(string(content), -1) {
+		names = append(names, strings.Split(row[1], ", ")...)
+	}
+	require.Greater(t, len(names), 50)
+	for code := range statuses {
+		names = append(names, string(code))
+	}
+	for _, name := range names {
+		found := h.library.Search(name)
+		require.NotEmpty(t, found, name)
+		require.Contains(t, found[0].Names, name)
+	}
+}
+
+func TestSearchPageEscapesTheQuery(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, _, _, body := w.askAs("/docs/search?q=monthly_limit_exceeded", "text/html")
-	require.Contains(t, body, `href="/docs/cards-and-decisions#reasons"`)
+	require.Contains(t, body, `href="/docs/cards-and-decisions#monthly_limit_exceeded"`)
 	_, _, _, body = w.askAs("/docs/search?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E%ff", "text/html")
-	require.NotContains(t, body, "<script")
+	require.NotContains(t, body, "<script>")
 	require.Contains(t, body, "&lt;script&gt;")
 	_, _, _, body = w.askAs("/docs/search?q="+strings.Repeat("w", 101), "text/html")
 	require.NotContains(t, body, strings.Repeat("w", 101))
@@ -153,18 +211,56 @@ func TestTheGuideOfCardsHasEveryReasonWithItsCode(t *testing.T) {
 	}
 }
 
-func TestReferenceShowsEveryOperationOnce(t *testing.T) {
+// The page of an operation has its sample and its answer open, in the language of the address, which
+// every link to another operation keeps.
+func TestOperationHasAPageInEachLanguage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for query, want := range map[string]string{"": "curl", "?language=go": "go", "?language=python": "python",
+		"?language=cobol": "curl"} {
+		_, _, _, body := w.askAs("/docs/api/createPayout"+query, "text/html")
+		require.Contains(t, body, "<h1>Order a payout</h1>")
+		require.Equal(t, 1, strings.Count(body, `<code class="language-`), query)
+		require.Contains(t, body, `<code class="language-`+want+`">`)
+		require.Contains(t, body, `aria-label="Answer 200 application/json"`)
+		require.Equal(t, 1, strings.Count(body, "write:payouts</li>"), "the scope stands once")
+		require.NotContains(t, body, "Needs <code>")
+		kept := ""
+		if want != "curl" {
+			kept = query
+		}
+		require.Contains(t, body, `href="/docs/api/mintCard`+kept+`"`)
+		require.Contains(t, body, `href="?language=typescript#samples"`)
+		require.Contains(t, body, `<code>missing_scope:write:payouts</code>`)
+	}
+	status, _, _, body := w.askAs("/docs/api/nothing", "text/html")
+	require.Equal(t, 404, status)
+	require.Contains(t, body, "Not in the reference")
+}
+
+// An address of the time when a group was one page still leads to its operations.
+func TestOldAnchorsOfAGroupLeadToTheirOperations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, g := range w.server.checkouts.reference.groups {
 		_, _, _, body := w.askAs("/docs/api/"+g.Name, "text/html")
 		for _, o := range g.Operations {
-			require.Equal(t, 1, strings.Count(body, `<h2 id="`+o.Anchor+`">`), o.Anchor)
+			require.Equal(t, 1, strings.Count(body, `<li id="`+o.Anchor+`"><a href="/docs/api/`+o.Anchor+`">`), o.Anchor)
 		}
 	}
-	status, _, _, body := w.askAs("/docs/api/nothing", "text/html")
-	require.Equal(t, 404, status)
-	require.Contains(t, body, "Not in the reference")
+}
+
+// Every error of an operation has a status and a meaning.
+func TestErrorsOfOperationsHaveTheirMeaning(t *testing.T) {
+	t.Parallel()
+	for _, g := range newWorld(t).server.checkouts.reference.groups {
+		for _, o := range g.Operations {
+			for _, f := range faultsOf(o) {
+				require.NotZero(t, f.Status, "%s %s", o.Anchor, f.Code)
+				require.NotEmpty(t, f.When, "%s %s", o.Anchor, f.Code)
+			}
+		}
+	}
 }
 
 func TestNetworkPortHasItsOwnDescription(t *testing.T) {
@@ -173,12 +269,6 @@ func TestNetworkPortHasItsOwnDescription(t *testing.T) {
 	require.Equal(t, 200, status)
 	require.Equal(t, "application/json", contentType)
 	require.Contains(t, body, `"/v1/authorizations"`)
-}
-
-func TestSearchOfTheGuidesFindsOperations(t *testing.T) {
-	t.Parallel()
-	_, _, _, body := newWorld(t).askAs("/docs/search?q=%2Fv1%2Freversals", "text/html")
-	require.Contains(t, body, `href="/docs/api/network#reverse"`)
 }
 
 func TestEveryErrorCodeHasAMeaning(t *testing.T) {
@@ -192,6 +282,6 @@ func TestEveryErrorCodeHasAMeaning(t *testing.T) {
 func TestGuideOfLimitsHasTheLimitsOfTheCode(t *testing.T) {
 	t.Parallel()
 	_, _, _, body := newWorld(t).askAs("/docs/limits", "text/html")
-	require.Contains(t, body, "<td>10,000,000</td>\n<td>cards of a workspace</td>")
-	require.Contains(t, body, "<td>366</td>\n<td>days of a statement</td>")
+	require.Contains(t, body, `>10,000,000</td>`+"\n"+`<td role="cell" data-label="Of">cards of a workspace</td>`)
+	require.Contains(t, body, `>366</td>`+"\n"+`<td role="cell" data-label="Of">days of a statement</td>`)
 }

@@ -2,12 +2,14 @@ package httpapi
 
 import (
 	"fmt"
+	"html/template"
 	"io"
 	"slices"
 	"sync"
 
 	"github.com/valyala/fasthttp"
 
+	"purser/actors/fault"
 	"purser/httpapi/guides"
 	"purser/httpapi/openapi"
 	"purser/httpapi/reference"
@@ -69,37 +71,100 @@ func newDocuments() (*documents, error) {
 }
 
 // passages returns a passage for each operation, for the search of the guides.
-func (r *apiReference) passages() (passages []guides.Result) {
+func (r *apiReference) passages() (passages []guides.Passage) {
 	for _, g := range r.groups {
 		for _, o := range g.Operations {
-			passages = append(passages, guides.Result{Guide: "api/" + g.Name, Title: g.Title, Anchor: o.Anchor,
-				Heading: o.Summary, Text: o.Method + " " + o.Path})
+			passages = append(passages, guides.Passage{Page: "api/" + o.Anchor, Title: "API reference, " + g.Title,
+				Heading: o.Summary, Names: []string{o.Anchor}, Text: o.Method + " " + o.Path + " " + o.Plain})
 		}
 	}
 	return passages
 }
 
-func (h *checkoutHandlers) showReference(ctx *fasthttp.RequestCtx, _ *call) error {
-	return h.writeReference(ctx, web.Reference{Title: "API reference"})
+// operationAt is an operation with its group.
+type operationAt struct {
+	group     reference.Group
+	operation reference.Operation
 }
 
-// showReferenceGroup handles GET /docs/api/{group}. An unknown group shows a page with status 404.
-// It fails only when the page cannot be written.
-func (h *checkoutHandlers) showReferenceGroup(ctx *fasthttp.RequestCtx, c *call) error {
-	name := c.params["group"]
-	at := slices.IndexFunc(h.reference.groups, func(g reference.Group) bool { return g.Name == name })
+// operations returns every operation in order.
+func (r *apiReference) operations() (all []operationAt) {
+	for _, g := range r.groups {
+		for _, o := range g.Operations {
+			all = append(all, operationAt{g, o})
+		}
+	}
+	return all
+}
+
+// operationFault is an error that an operation answers.
+type operationFault struct {
+	Status int
+	Code   string
+	When   template.HTML
+}
+
+// faultsOf returns the errors of an operation, sorted by status. The codes of JSON-RPC, which are
+// numbers, are in the description.
+func faultsOf(o reference.Operation) (faults []operationFault) {
+	for _, code := range o.Errors {
+		if code == "missing_scope" {
+			faults = append(faults, operationFault{fasthttp.StatusForbidden, code + ":" + o.Scope, "The key lacks the scope."})
+			continue
+		}
+		status, ok := statuses[fault.Code(code)]
+		if !ok {
+			continue
+		}
+		faults = append(faults, operationFault{status, code, reference.Inline(meanings[fault.Code(code)])})
+	}
+	slices.SortStableFunc(faults, func(a, b operationFault) int { return a.Status - b.Status })
+	return faults
+}
+
+func (h *checkoutHandlers) showReference(ctx *fasthttp.RequestCtx, _ *call) error {
+	introduction, _ := h.library.Guide(referenceName)
+	return h.writeReference(ctx, web.Reference{Docs: web.Docs{Title: introduction.Title},
+		Body: template.HTML(introduction.HTML)})
+}
+
+// showReferenceOf handles GET /docs/api/{name}: the page of an operation, or of a group. An unknown
+// name shows a page with status 404. It fails only when the page cannot be written.
+func (h *checkoutHandlers) showReferenceOf(ctx *fasthttp.RequestCtx, c *call) error {
+	name := c.params["name"]
+	if at := slices.IndexFunc(h.reference.groups, func(g reference.Group) bool { return g.Name == name }); at >= 0 {
+		group := h.reference.groups[at]
+		return h.writeReference(ctx, web.Reference{Docs: web.Docs{Title: group.Title, Name: name}, Group: group})
+	}
+	all := h.reference.operations()
+	at := slices.IndexFunc(all, func(o operationAt) bool { return o.operation.Anchor == name })
 	if at < 0 {
 		ctx.SetStatusCode(fasthttp.StatusNotFound)
-		return h.writeReference(ctx, web.Reference{Title: "Not in the reference", Missing: true})
+		return h.writeReference(ctx, web.Reference{Docs: web.Docs{Title: "Not in the reference", Missing: true}})
 	}
-	group := h.reference.groups[at]
-	return h.writeReference(ctx, web.Reference{Title: group.Title, Name: name, Group: group})
+	o := all[at].operation
+	page := web.Reference{Docs: web.Docs{Title: o.Summary, Name: name}, Group: all[at].group, Operation: o, Faults: faultsOf(o)}
+	if at > 0 {
+		page.Previous = all[at-1].operation
+	}
+	if at < len(all)-1 {
+		page.Next = all[at+1].operation
+	}
+	return h.writeReference(ctx, page)
 }
 
-// writeReference answers with a page of the reference. It fails only when the template does.
+// sampleLanguages are the values of the parameter language. The first is the default.
+var sampleLanguages = []string{"curl", "python", "typescript", "go"}
+
+// writeReference answers with a page of the reference in the language of the query, which the links
+// of the page keep. It fails only when the template does.
 func (h *checkoutHandlers) writeReference(ctx *fasthttp.RequestCtx, page web.Reference) error {
-	return h.pages.writePage(ctx, "/docs/api/"+page.Name+"#"+page.Title, func(w io.Writer) error {
-		page.Groups = h.reference.groups
+	page.Language = sampleLanguages[0]
+	if asked := string(ctx.QueryArgs().Peek("language")); slices.Contains(sampleLanguages[1:], asked) {
+		page.Language, page.Kept = asked, template.URL("?language="+asked)
+	}
+	return h.pages.writePage(ctx, "/docs/api/"+page.Name+string(page.Kept)+"#"+page.Title, func(w io.Writer) error {
+		page.Nav = h.reference.groups
 		return h.site.WriteReference(w, page)
 	})
 }

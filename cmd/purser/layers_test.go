@@ -138,7 +138,8 @@ var (
 			"httpapi/web", "httpapi/webhook", "persistence/ident", "persistence/money", "persistence/rfc3339",
 		},
 		"httpapi/dashboard":           {"actors/fault", "httpapi/web", "persistence/money"},
-		"httpapi/guides":              {},
+		"httpapi/guides":              {"httpapi/highlight"},
+		"httpapi/highlight":           {},
 		"httpapi/mail":                {"persistence/ident"},
 		"httpapi/mcp":                 {},
 		"httpapi/openapi":             {},
@@ -146,7 +147,7 @@ var (
 		"httpapi/password":            {},
 		"httpapi/reference":           {"persistence/ident"},
 		"httpapi/statement":           {"persistence/money"},
-		"httpapi/web":                 {"persistence/money"},
+		"httpapi/web":                 {"httpapi/highlight", "persistence/money"},
 		"httpapi/webhook":             {},
 
 		"bench": {},

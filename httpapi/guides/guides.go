@@ -1,26 +1,27 @@
 // Package guides renders the Markdown guides of the product to HTML, once, at the start. It is
 // independent of HTTP: a Library returns pages by name and by search, and the server of the pages
 // sets the headers.
+//
+//	guides.go   a library and the sections of a guide
+//	render.go   code blocks and tables as HTML
+//	search.go   the search
 package guides
 
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	extast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/text"
-)
-
-// Limits of a search.
-const (
-	MaxQuery = 100 // runes of a query
-	maxFound = 50  // results on a page
-	maxText  = 200 // runes of a result or a summary
+	"github.com/yuin/goldmark/util"
 )
 
 // Guide is one rendered guide.
@@ -29,26 +30,18 @@ type Guide struct {
 	Summary     string    // the beginning of the first paragraph
 	Contents    []Heading // of the second level
 	HTML        string    // goldmark drops raw HTML and escapes the rest
-	passages    []Result
+	passages    []Passage
 }
 
 // Heading is a heading with the anchor of a link.
 type Heading struct{ Anchor, Text string }
 
-// Result is a heading or a paragraph that holds every word of a query.
-type Result struct{ Guide, Title, Anchor, Heading, Text string }
-
 // Library holds every guide, in the order of their sources. It is safe for concurrent use,
 // except AddPassages.
 type Library struct {
-	guides []*Guide
-	beyond []Result
+	guides   []*Guide
+	passages []indexed
 }
-
-// AddPassages makes Search find passages of other pages, after those of the guides. The Guide of
-// such a passage is the page's path below the guides. Call AddPassages before the first Search:
-// it is not safe for concurrent use.
-func (l *Library) AddPassages(passages ...Result) { l.beyond = append(l.beyond, passages...) }
 
 // Source is the Markdown of a guide. It begins with a heading of the first level, the title.
 type Source struct {
@@ -58,25 +51,23 @@ type Source struct {
 
 // New renders the guides from Markdown. It fails for a guide without a heading of the first level.
 func New(sources []Source) (*Library, error) {
-	markdown := goldmark.New(goldmark.WithExtensions(extension.Table),
-		goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 	l := &Library{}
 	for _, s := range sources {
-		name, source := s.Name, s.Markdown
-		document := markdown.Parser().Parse(text.NewReader(source))
-		g := &Guide{Name: name}
-		if err := g.readSections(document, source); err != nil {
-			return nil, fmt.Errorf("guide %s: %w", name, err)
+		markdown := goldmark.New(goldmark.WithExtensions(extension.Table),
+			goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+			goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(&blocks{}, 100))))
+		document := markdown.Parser().Parse(text.NewReader(s.Markdown))
+		g := &Guide{Name: s.Name}
+		if err := g.readSections(document, s.Markdown); err != nil {
+			return nil, fmt.Errorf("guide %s: %w", s.Name, err)
 		}
 		var page bytes.Buffer
-		if err := markdown.Renderer().Render(&page, source, document); err != nil {
-			return nil, fmt.Errorf("guide %s: %w", name, err)
+		if err := markdown.Renderer().Render(&page, s.Markdown, document); err != nil {
+			return nil, fmt.Errorf("guide %s: %w", s.Name, err)
 		}
-		scrolled := strings.NewReplacer("<table>", `<div class="wide" tabindex="0"><table>`, "</table>",
-			"</table></div>",
-			"<pre>", `<pre tabindex="0">`)
-		g.HTML = scrolled.Replace(page.String())
+		g.HTML = page.String()
 		l.guides = append(l.guides, g)
+		l.AddPassages(g.passages...)
 	}
 	return l, nil
 }
@@ -85,28 +76,64 @@ func New(sources []Source) (*Library, error) {
 // without a heading of the first level.
 func (g *Guide) readSections(document ast.Node, source []byte) error {
 	at := Heading{}
+	anchors := map[string]bool{}
 	for node := document.FirstChild(); node != nil; node = node.NextSibling() {
 		plain := plainText(node, source)
-		if heading, ok := node.(*ast.Heading); ok {
-			anchor, _ := heading.AttributeString("id")
+		switch n := node.(type) {
+		case *ast.Heading:
+			anchor, _ := n.AttributeString("id")
 			id, _ := anchor.([]byte)
 			at = Heading{Anchor: string(id), Text: plain}
-			if heading.Level == 1 && g.Title == "" {
+			anchors[at.Anchor] = true
+			if n.Level == 1 && g.Title == "" {
 				g.Title = plain
-			} else if heading.Level == 2 {
+			} else if n.Level == 2 {
 				g.Contents = append(g.Contents, at)
 			}
+			continue
+		case *extast.Table:
+			for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+				g.passages = append(g.passages, g.readRow(row, source, at, anchors))
+			}
+			continue
+		case *ast.Paragraph:
+			if g.Summary == "" {
+				g.Summary = cutText(plain)
+			}
 		}
-		if _, ok := node.(*ast.Paragraph); ok && g.Summary == "" {
-			g.Summary = cutText(plain)
-		}
-		g.passages = append(g.passages, Result{Guide: g.Name, Title: g.Title, Anchor: at.Anchor, Heading: at.Text,
-			Text: plain})
+		g.passages = append(g.passages, Passage{Page: g.Name, Title: g.Title, Anchor: at.Anchor, Heading: at.Text, Text: plain})
 	}
 	if g.Title == "" {
 		return fmt.Errorf("no heading of the first level")
 	}
 	return nil
+}
+
+// rowName is a code, a parameter or a variable that a row of a table is about.
+var rowName = regexp.MustCompile(`^(?:[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+|[a-z]{4,})(?:, |$)`)
+
+// readRow returns the passage of a table's row. A row whose first or second cell begins with a name
+// in code, or with a name of several words, gets that name as its anchor, unless another has it.
+func (g *Guide) readRow(row ast.Node, source []byte, at Heading, anchors map[string]bool) Passage {
+	p := Passage{Page: g.Name, Title: g.Title, Anchor: at.Anchor, Heading: at.Text, Text: plainText(row, source)}
+	first := row.FirstChild()
+	for _, cell := range []ast.Node{first, first.NextSibling()} {
+		if cell == nil || cell.FirstChild() == nil {
+			continue
+		}
+		names := plainText(cell, source)
+		name := strings.TrimSuffix(rowName.FindString(names), ", ")
+		if name == "" || !strings.Contains(name, "_") && cell.FirstChild().Kind() != ast.KindCodeSpan {
+			continue
+		}
+		p.Heading, p.Names = names, strings.Split(names, ", ")
+		if !anchors[name] {
+			anchors[name], p.Anchor = true, name
+			row.SetAttributeString("id", []byte(name))
+		}
+		return p
+	}
+	return p
 }
 
 // plainText returns the text under a node without its marks.
@@ -153,39 +180,4 @@ func (l *Library) Guide(name string) (*Guide, bool) {
 		return nil, false
 	}
 	return l.guides[at], true
-}
-
-// Trim cuts a query to MaxQuery runes and makes it valid UTF-8.
-func Trim(query string) string {
-	runes := []rune(strings.ToValidUTF8(strings.TrimSpace(query), ""))
-	return string(runes[:min(len(runes), MaxQuery)])
-}
-
-// Search returns the passages that hold every word of a query, at most 50, in the order of the
-// guides.
-func (l *Library) Search(query string) (found []Result) {
-	words := strings.Fields(strings.ToLower(Trim(query)))
-	if len(words) == 0 {
-		return nil
-	}
-	for _, g := range l.guides {
-		found = appendMatching(found, g.passages, words)
-	}
-	return appendMatching(found, l.beyond, words)
-}
-
-// appendMatching appends the passages that hold every word, until maxFound are found.
-func appendMatching(found, passages []Result, words []string) []Result {
-	for _, p := range passages {
-		if len(found) == maxFound {
-			break
-		}
-		held := strings.ToLower(p.Title + " " + p.Heading + " " + p.Text)
-		if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(held, word) }) {
-			continue
-		}
-		p.Text = cutText(p.Text)
-		found = append(found, p)
-	}
-	return found
 }

@@ -26,7 +26,7 @@ type Field struct {
 func (d *description) describeParameter(source map[string]any) Field {
 	schema := d.resolveRef(asObject(source["schema"]))
 	f := Field{Name: asText(source["name"]), In: asText(source["in"]), Type: d.typeOf(schema),
-		Bounds: d.describeBounds(schema), Description: renderInline(asText(source["description"]))}
+		Bounds: d.describeBounds(schema), Description: Inline(asText(source["description"]))}
 	f.Required, _ = source["required"].(bool)
 	return f
 }
@@ -75,7 +75,7 @@ func (d *description) collectFields(fields *[]Field, schema map[string]any, at f
 		}
 		*fields = append(*fields, Field{Name: full, Type: d.typeOf(member), Bounds: d.describeBounds(member),
 			When: at.when, Required: slices.Contains(required, any(name)),
-			Description: renderInline(describeMember(member))})
+			Description: Inline(describeMember(member))})
 		d.collectFields(fields, member, fieldPlace{full, at.depth + 1, at.when})
 	}
 }
@@ -180,13 +180,22 @@ func (d *description) describeBounds(schema map[string]any) string {
 func describeRange(least, most any, unit string) []string {
 	switch {
 	case least != nil && most != nil:
-		return []string{plainNumber(least) + " to " + plainNumber(most) + unit}
+		return []string{groupedNumber(least) + " to " + groupedNumber(most) + unit}
 	case least != nil:
-		return []string{"at least " + plainNumber(least) + unit}
+		return []string{"at least " + groupedNumber(least) + unit}
 	case most != nil:
-		return []string{"at most " + plainNumber(most) + unit}
+		return []string{"at most " + groupedNumber(most) + unit}
 	}
 	return nil
+}
+
+// groupedNumber writes a bound, a whole number from 0 on, with a comma between thousands.
+func groupedNumber(value any) string {
+	text := plainNumber(value)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
 }
 
 // plainNumber writes a value without an exponent.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,15 +29,39 @@ type Operation struct {
 	Anchor      string // its operationId
 	Method      string // in capitals
 	Path        string
-	Summary     string
-	Description template.HTML
-	Access      string // the credentials that the operation takes
+	Summary     string        // a verb and an object, such as "Order a payout"
+	Description template.HTML // without the scope
+	Plain       string        // the description as Markdown
+	Scope       string        // the scope that a key needs; "" for none
+	Access      []string      // the credentials, the roles and the mode that it needs, besides the scope
 	Deprecated  bool
 	Parameters  []Field
 	Body        []Field // empty without a body
 	Answers     []Answer
 	Errors      []string // codes, in the order of the description
 	Samples     []Sample
+}
+
+// Section is a list of attributes under a heading.
+type Section struct {
+	Title  string
+	Fields []Field
+}
+
+// Sections returns the attributes of a request by their place, in the order header, path, query and
+// body, without the places that have none.
+func (o Operation) Sections() (sections []Section) {
+	for _, title := range []string{"Header", "Path", "Query"} {
+		of := Section{Title: title}
+		for _, f := range o.Parameters {
+			if strings.EqualFold(f.In, title) {
+				of.Fields = append(of.Fields, f)
+			}
+		}
+		sections = append(sections, of)
+	}
+	sections = append(sections, Section{"Body", o.Body})
+	return slices.DeleteFunc(sections, func(s Section) bool { return len(s.Fields) == 0 })
 }
 
 // Answer is a successful answer.
@@ -54,8 +79,9 @@ type description struct {
 }
 
 // New reads a description in JSON. An operation with several tags appears under the first. Groups
-// have the order of the document's tags, operations that of their paths' names. An operation with a
-// tag or credentials that are not known is an error.
+// have the order of the document's tags. The resources of a group have the order of the document,
+// their operations that of their use: create, get, list, change, end. An operation with a tag or
+// credentials that are not known is an error.
 func New(text []byte) ([]Group, error) {
 	d := description{host: restHost}
 	if err := json.Unmarshal(text, &d.root); err != nil {
@@ -66,7 +92,11 @@ func New(text []byte) ([]Group, error) {
 	}
 	groups, byName := d.emptyGroups()
 	paths := asObject(d.root["paths"])
-	for _, path := range sortedKeys(paths) {
+	written, err := pathOrder(text)
+	if err != nil {
+		return nil, fmt.Errorf("reference: %w", err)
+	}
+	for _, path := range written {
 		for _, method := range methods {
 			source := asObject(asObject(paths[path])[method])
 			if source == nil {
@@ -84,7 +114,71 @@ func New(text []byte) ([]Group, error) {
 			groups[at].Operations = append(groups[at].Operations, operation)
 		}
 	}
+	for _, g := range groups {
+		sortByUse(g.Operations)
+	}
 	return slices.DeleteFunc(groups, func(g Group) bool { return len(g.Operations) == 0 }), nil
+}
+
+// pathOrder returns the paths of a description in the order in which it has them.
+func pathOrder(text []byte) (paths []string, err error) {
+	var document struct{ Paths json.RawMessage }
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(document.Paths))
+	if _, err := d.Token(); err != nil { // the opening brace
+		return nil, err
+	}
+	for d.More() {
+		path, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var item json.RawMessage
+		if err := d.Decode(&item); err != nil {
+			return nil, err
+		}
+		paths = append(paths, asText(path))
+	}
+	return paths, nil
+}
+
+// sortByUse sorts the operations of a group by their resources, which keep their order, and those of
+// a resource by their use.
+func sortByUse(operations []Operation) {
+	first := map[string]int{}
+	for i, o := range operations {
+		if _, ok := first[resourceOf(o)]; !ok {
+			first[resourceOf(o)] = i
+		}
+	}
+	slices.SortStableFunc(operations, func(a, b Operation) int {
+		return cmp.Or(first[resourceOf(a)]-first[resourceOf(b)], useOf(a)-useOf(b))
+	})
+}
+
+// resourceOf returns the path before the first parameter, such as /api/cards.
+func resourceOf(o Operation) string {
+	collection, _, _ := strings.Cut(o.Path, "/{")
+	return collection
+}
+
+// useOf ranks an operation among those of its resource: create, get, list, change, end.
+func useOf(o Operation) int {
+	_, record, _ := strings.Cut(o.Path, "/{")
+	acts := strings.Contains(record, "}/") // on a part of a record, or an action of it
+	switch {
+	case o.Method == "DELETE":
+		return 4
+	case acts || o.Method == "PATCH" || o.Method == "PUT":
+		return 3
+	case o.Method == "POST":
+		return 0
+	case record != "":
+		return 1
+	}
+	return 2
 }
 
 // emptyGroups returns the tags as empty groups, and the place of each by its name.
@@ -116,9 +210,10 @@ func (d *description) securitySchemes() map[string]any {
 // known.
 func (d *description) readOperation(method, path string, source map[string]any) (Operation, error) {
 	o := Operation{Anchor: asText(source["operationId"]), Method: strings.ToUpper(method), Path: path,
-		Summary: asText(source["summary"]), Access: d.describeAccess(source)}
+		Summary: asText(source["summary"]), Scope: asText(source["x-scope"]), Access: d.describeAccess(source)}
 	o.Deprecated, _ = source["deprecated"].(bool)
-	o.Description = renderMarkdown(asText(source["description"]))
+	o.Plain = scopeSentence.ReplaceAllString(asText(source["description"]), "")
+	o.Description = renderMarkdown(o.Plain)
 	for _, code := range asList(source["x-errors"]) {
 		o.Errors = append(o.Errors, asText(code))
 	}
@@ -151,7 +246,7 @@ func (d *description) successfulAnswers(source map[string]any) []Answer {
 		}
 		response := d.resolveRef(asObject(responses[status]))
 		answer := Answer{Status: status}
-		answer.Description = renderInline(strings.TrimSuffix(asText(response["description"]), "."))
+		answer.Description = Inline(strings.TrimSuffix(asText(response["description"]), "."))
 		content := asObject(response["content"])
 		if len(content) == 0 {
 			answers = append(answers, answer)
@@ -205,34 +300,38 @@ func (d *description) schemesOf(source map[string]any) []string {
 	return names
 }
 
-// credentials are the names of the security schemes in words.
-var credentials = map[string]string{"apiKey": "an API key", "session": "a session",
-	"partnerSignature": "a partner's signature", "networkSecret": "the card network's secret"}
+// scopeSentence is the sentence of a description that says what Scope and Access say.
+var scopeSentence = regexp.MustCompile("Needs `[a-z_:]+`(?:; in live mode approved KYB)?\\.\\s*")
 
-// describeAccess writes the credentials, the scope, the roles and the mode that an operation needs.
-func (d *description) describeAccess(source map[string]any) string {
+// credentials are the names of the security schemes in words.
+var credentials = map[string]string{"apiKey": "API key", "session": "session",
+	"partnerSignature": "partner's signature", "networkSecret": "card network's secret"}
+
+// describeAccess returns the credentials, the roles and the mode that an operation needs. A scope
+// alone says that an API key is needed.
+func (d *description) describeAccess(source map[string]any) (access []string) {
 	var kinds []string
 	for _, name := range d.schemesOf(source) {
 		kinds = append(kinds, cmp.Or(credentials[name], name))
 	}
-	access := "Takes " + cmp.Or(strings.Join(kinds, " or "), "no credentials")
-	if scope := asText(source["x-scope"]); scope != "" {
-		access += " with the scope " + scope
+	if scoped := asText(source["x-scope"]) != "" && len(kinds) == 1; !scoped {
+		words := cmp.Or(strings.Join(kinds, " or "), "no credentials")
+		access = append(access, strings.ToUpper(words[:1])+words[1:])
 	}
 	if roles := asList(source["x-roles"]); len(roles) > 0 {
 		var names []string
 		for _, role := range roles {
 			names = append(names, asText(role))
 		}
-		access += "; roles of a session: " + strings.Join(names, ", ")
+		access = append(access, "Roles: "+strings.Join(names, ", "))
 	}
 	switch asText(source["x-live"]) {
 	case "sandbox-only":
-		access += "; only in the sandbox"
+		access = append(access, "Sandbox only")
 	case "kyb":
-		access += "; a live workspace needs approved verification"
+		access = append(access, "Live mode: approved KYB")
 	}
-	return access + "."
+	return access
 }
 
 // resolveRef follows $ref. Members beside $ref replace those that it leads to.
@@ -266,8 +365,8 @@ func renderMarkdown(source string) template.HTML {
 	return template.HTML(page.String())
 }
 
-// renderInline renders Markdown of one paragraph to HTML, without the tags <p> and </p>.
-func renderInline(source string) template.HTML {
+// Inline renders Markdown of one paragraph to HTML, without the tags <p> and </p>.
+func Inline(source string) template.HTML {
 	page := strings.TrimSuffix(strings.TrimSpace(string(renderMarkdown(source))), "</p>")
 	return template.HTML(strings.TrimPrefix(page, "<p>"))
 }

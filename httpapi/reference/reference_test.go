@@ -37,7 +37,8 @@ func TestReferenceHasEveryOperationOnce(t *testing.T) {
 			require.False(t, anchors[o.Anchor], o.Anchor)
 			anchors[o.Anchor], shown[openapi.Operation{Method: o.Method, Path: o.Path}] = true, true
 			require.NotEmpty(t, o.Summary, o.Anchor)
-			require.NotEmpty(t, o.Access, o.Anchor)
+			require.True(t, o.Scope != "" || len(o.Access) > 0, o.Anchor)
+			require.NotContains(t, o.Description, "Needs <code>"+o.Scope+"</code>.", o.Anchor)
 		}
 	}
 	var described struct{ Paths map[string]map[string]any }
@@ -130,7 +131,7 @@ func TestFieldsOfNestedObjectsHaveTheirPath(t *testing.T) {
 	require.Equal(t, "pattern ^\\d{4}$", names["merchant.mcc"].Bounds)
 	require.True(t, names["merchant.mcc"].Required)
 	require.False(t, names["merchant.country"].Required)
-	require.Equal(t, "0 to 1000000000000", names["amountCents"].Bounds)
+	require.Equal(t, "0 to 1,000,000,000,000", names["amountCents"].Bounds)
 }
 
 // A body with variants lists the members of each with the value that selects it.
@@ -150,6 +151,44 @@ func TestFieldsOfVariantsSayWhenTheyAreThere(t *testing.T) {
 	require.Len(t, of["createDeposit chain"], 1)
 	require.Contains(t, of["createDeposit chain"][0], "source is partner_stablecoin: ")
 	require.Contains(t, of["createKey scopes"][0], "each one of read:treasury, ")
+}
+
+// Operations are listed in the order in which a caller uses them.
+func TestOperationsOfAResourceHaveTheOrderOfTheirUse(t *testing.T) {
+	rest, network, _ := descriptions(t)
+	order := func(groups []reference.Group, name, from string) (listed []string) {
+		for _, g := range groups {
+			for _, o := range g.Operations {
+				if g.Name == name && strings.HasPrefix(o.Path, from) {
+					listed = append(listed, o.Anchor)
+				}
+			}
+		}
+		return listed
+	}
+	require.Equal(t, []string{"mintCard", "getCard", "listCards", "updateCard"}, order(rest, "cards", "/api/cards"))
+	require.Equal(t, []string{"createPayout", "getPayout", "listPayouts", "trackPayout", "releasePayout", "cancelPayout"},
+		order(rest, "treasury", "/api/treasury/payouts"))
+	require.Equal(t, []string{"createWebhookEndpoint", "getWebhookEndpoint", "listWebhookEndpoints", "listWebhookDeliveries",
+		"pingWebhookEndpoint", "removeWebhookEndpoint"}, order(rest, "webhooks", "/api/webhooks/endpoints"))
+	require.Equal(t, []string{"authorize", "reverse", "clear", "refund"}, order(network, "network", ""))
+}
+
+func TestSectionsHoldTheAttributesByTheirPlace(t *testing.T) {
+	rest, _, _ := descriptions(t)
+	for _, g := range rest {
+		for _, o := range g.Operations {
+			var titles []string
+			shown := 0
+			for _, s := range o.Sections() {
+				titles, shown = append(titles, s.Title), shown+len(s.Fields)
+			}
+			require.Equal(t, len(o.Parameters)+len(o.Body), shown, o.Anchor)
+			if o.Anchor == "releasePayout" {
+				require.Equal(t, []string{"Header", "Path"}, titles)
+			}
+		}
+	}
 }
 
 func TestDescriptionsThatCannotBeShownAreRefused(t *testing.T) {

@@ -173,7 +173,7 @@ func (r *request) writeSamples() ([]Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	samples := []Sample{{"curl", "sh", r.curlSample()}, {"Python", "python", r.pythonSample()},
+	samples := []Sample{{"curl", "curl", r.curlSample()}, {"Python", "python", r.pythonSample()},
 		{"TypeScript", "typescript", r.typeScriptSample()}, {"Go", "go", string(program)}}
 	for i, sample := range samples {
 		for _, h := range r.headers {

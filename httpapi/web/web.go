@@ -17,9 +17,11 @@ import (
 	"time"
 
 	"rsc.io/qr"
+
+	"purser/httpapi/highlight"
 )
 
-//go:embed page.html guide.html reference.html guide.css page.css page.js receipt.js icon.svg favicon.ico
+//go:embed page.html guide.html reference.html guide.css guide.js page.css page.js receipt.js icon.svg favicon.ico
 var files embed.FS
 
 // Policy is the Content-Security-Policy of every page.
@@ -114,7 +116,7 @@ type Site struct {
 func New(base string) (*Site, error) {
 	s := &Site{}
 	var err error
-	s.Files, err = LoadFiles(files, base, "page.css", "guide.css", "page.js", "receipt.js", "icon.svg")
+	s.Files, err = LoadFiles(files, base, "page.css", "guide.css", "guide.js", "page.js", "receipt.js", "icon.svg")
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +125,11 @@ func New(base string) (*Site, error) {
 	}
 	s.page, err = template.New("page.html").Funcs(template.FuncMap{
 		"file": s.PathOf, "inline": s.Inline,
-		"qr": QR,
+		"qr": QR, "highlight": highlight.Code,
+		// The operations of a list, and what keeps the language in their addresses.
+		"listed": func(operations any, kept template.URL) map[string]any {
+			return map[string]any{"Operations": operations, "Kept": kept}
+		},
 		// The template does not know the scheme of a wallet's link, which consists of an address
 		// and numbers of our own.
 		"wallet":  func(link string) template.URL { return template.URL(link) },
@@ -165,34 +171,43 @@ func (s *Site) WriteEntry(w io.Writer, e Entry) error {
 	return nil
 }
 
+// Docs is the data of every page of the guides and of the API reference.
+type Docs struct {
+	Title, Name, Query string
+	Nav                any // the lists beside the page
+	Missing            bool
+}
+
 // Guide is the data of a page of the guides: a guide when Body is set, or else results, a missing
 // page or the index.
 type Guide struct {
-	Name, Title, Query        string
-	Guides, Contents, Results any // lists that the template reads
-	Body                      template.HTML
-	Searched, Missing         bool
+	Docs
+	Contents, Results, Previous, Next any // what the template reads
+	Body                              template.HTML
+	Searched                          bool
 }
 
 // WriteGuide renders a page of the guides. It fails when the template or w does.
-func (s *Site) WriteGuide(w io.Writer, g Guide) error {
-	if err := s.page.ExecuteTemplate(w, "guide", g); err != nil {
-		return fmt.Errorf("page: %w", err)
-	}
-	return nil
-}
+func (s *Site) WriteGuide(w io.Writer, g Guide) error { return s.writeDocs(w, "guide", g) }
 
-// Reference is the data of a page of the API reference: a group when Group is set, or else the
-// index or a missing page.
+// Reference is the data of a page of the API reference: an operation when Operation is set, a group
+// when Group is, or else the index or a missing page.
 type Reference struct {
-	Title, Name   string
-	Groups, Group any // the list of groups, and the group that is shown
-	Missing       bool
+	Docs
+	Group, Operation any           // a group, and one of its operations
+	Faults           any           // the errors of the operation
+	Previous, Next   any           // operations
+	Body             template.HTML // the introduction of the index
+	Language         string        // of the samples, as a sample's class
+	Kept             template.URL  // keeps the language in an address; "" for the first language
 }
 
 // WriteReference renders a page of the API reference. It fails when the template or w does.
-func (s *Site) WriteReference(w io.Writer, r Reference) error {
-	if err := s.page.ExecuteTemplate(w, "reference", r); err != nil {
+func (s *Site) WriteReference(w io.Writer, r Reference) error { return s.writeDocs(w, "reference", r) }
+
+// writeDocs executes a template of the guides or the reference. It fails when the template or w does.
+func (s *Site) writeDocs(w io.Writer, name string, page any) error {
+	if err := s.page.ExecuteTemplate(w, name, page); err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
 	return nil
