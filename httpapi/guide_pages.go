@@ -25,7 +25,8 @@ var guideGroups = []struct {
 	names []string
 }{
 	{"Start", []string{"quickstart", "dashboard", "sandbox", "errors", "limits", "clients"}},
-	{"Guides", []string{"cards-and-decisions", "agents", "treasury-and-payouts", "currencies", "ramp", "checkout", "webhooks"}},
+	{"Guides", []string{"cards-and-decisions", "agents", "treasury-and-payouts", "currencies", "ramp", "checkout",
+		"webhooks"}},
 	{"Operate", []string{"operating", "security"}},
 }
 

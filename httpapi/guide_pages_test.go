@@ -78,8 +78,12 @@ func TestPagesOfTheDocumentsAreRenderedOnce(t *testing.T) {
 		"/docs/webhooks": func(ctx *fasthttp.RequestCtx) error { return h.showGuide(ctx, namedCall("guide", "webhooks")) },
 		"/docs/none":     func(ctx *fasthttp.RequestCtx) error { return h.showGuide(ctx, namedCall("guide", "none")) },
 		"/docs/api":      func(ctx *fasthttp.RequestCtx) error { return h.showReference(ctx, nil) },
-		"/docs/api/a":    func(ctx *fasthttp.RequestCtx) error { return h.showReferenceOf(ctx, namedCall("name", group)) },
-		"/docs/api/none": func(ctx *fasthttp.RequestCtx) error { return h.showReferenceOf(ctx, namedCall("name", "none")) },
+		"/docs/api/a": func(ctx *fasthttp.RequestCtx) error {
+			return h.showReferenceOf(ctx, namedCall("name", group))
+		},
+		"/docs/api/none": func(ctx *fasthttp.RequestCtx) error {
+			return h.showReferenceOf(ctx, namedCall("name", "none"))
+		},
 		"/docs/api/network.json": func(ctx *fasthttp.RequestCtx) error {
 			return h.showNetworkDescription(ctx, nil)
 		},
@@ -137,17 +141,22 @@ func TestSearchFindsWhatAPersonCallsIt(t *testing.T) {
 	t.Parallel()
 	h := newWorld(t).server.checkouts
 	for query, want := range map[string]string{
-		"verify webhook": "webhooks#verify-the-signature-of-a-delivery", "webhook signature": "webhooks#verify-the-signature-of-a-delivery",
-		"create card": "api/mintCard", "new card": "api/mintCard", "mint a card": "api/mintCard", "mintCard": "api/mintCard",
+		"verify webhook":    "webhooks#verify-the-signature-of-a-delivery",
+		"webhook signature": "webhooks#verify-the-signature-of-a-delivery",
+		"create card":       "api/mintCard", "new card": "api/mintCard", "mint a card": "api/mintCard",
+		"mintCard":    "api/mintCard",
 		"freeze card": "api/updateCard", "how do I freeze a card?": "api/updateCard", "list cards": "api/listCards",
 		"refund": "api/refund", "pay someone": "quickstart#pay-someone", "order a payout": "api/createPayout",
 		"cancel wire": "api/cancelPayout", "add recipient": "api/createCounterparty", "login": "api/login",
 		"create api key": "api/createKey", "idempotency_key_mismatch": "errors#idempotency_key_mismatch",
 		"insufficient_funds": "errors#insufficient_funds", "unauthorized": "errors#unauthorized",
-		"monthly_limit_exceeded": "cards-and-decisions#monthly_limit_exceeded", "PURSER_DATA_DIR": "operating#PURSER_DATA_DIR",
-		"purser_tls_key": "operating#PURSER_TLS_CERT", "PURSER_PARTNER_SECRET_RAMP": "operating#PURSER_PARTNER_SECRET_BANK",
-		"PURSER_CARD_TOKEN": "api#PURSER_CARD_TOKEN", "DATABASE_URL": "operating#DATABASE_URL", "/v1/reversals": "api/reverse",
-		"quickstart": "quickstart#quickstart", "generated clients": "clients#generated-clients",
+		"monthly_limit_exceeded":     "cards-and-decisions#monthly_limit_exceeded",
+		"PURSER_DATA_DIR":            "operating#PURSER_DATA_DIR",
+		"purser_tls_key":             "operating#PURSER_TLS_CERT",
+		"PURSER_PARTNER_SECRET_RAMP": "operating#PURSER_PARTNER_SECRET_BANK",
+		"PURSER_CARD_TOKEN":          "api#PURSER_CARD_TOKEN", "DATABASE_URL": "operating#DATABASE_URL",
+		"/v1/reversals": "api/reverse",
+		"quickstart":    "quickstart#quickstart", "generated clients": "clients#generated-clients",
 		"magic amounts": "sandbox#magic-amounts", "backup": "operating#backup-and-restore",
 	} {
 		found := h.library.Search(query)
@@ -163,7 +172,8 @@ func TestSearchFindsEveryVariableAndEveryCode(t *testing.T) {
 	content, err := docs.ReadFile("docs/operating.md")
 	require.NoError(t, err)
 	var names []string
-	for _, row := range regexp.MustCompile(`(?m)^\| ((?:[A-Z]+_[A-Z_]+(?:, )?)+) \|`).FindAllStringSubmatch(string(content), -1) {
+	variables := regexp.MustCompile(`(?m)^\| ((?:[A-Z]+_[A-Z_]+(?:, )?)+) \|`)
+	for _, row := range variables.FindAllStringSubmatch(string(content), -1) {
 		names = append(names, strings.Split(row[1], ", ")...)
 	}
 	require.Greater(t, len(names), 50)
@@ -245,7 +255,8 @@ func TestOldAnchorsOfAGroupLeadToTheirOperations(t *testing.T) {
 	for _, g := range w.server.checkouts.reference.groups {
 		_, _, _, body := w.askAs("/docs/api/"+g.Name, "text/html")
 		for _, o := range g.Operations {
-			require.Equal(t, 1, strings.Count(body, `<li id="`+o.Anchor+`"><a href="/docs/api/`+o.Anchor+`">`), o.Anchor)
+			link := `<li id="` + o.Anchor + `"><a href="/docs/api/` + o.Anchor + `">`
+			require.Equal(t, 1, strings.Count(body, link), o.Anchor)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/valyala/fasthttp"
@@ -75,7 +76,7 @@ func (r *apiReference) passages() (passages []guides.Passage) {
 	for _, g := range r.groups {
 		for _, o := range g.Operations {
 			passages = append(passages, guides.Passage{Page: "api/" + o.Anchor, Title: "API reference, " + g.Title,
-				Heading: o.Summary, Names: []string{o.Anchor}, Text: o.Method + " " + o.Path + " " + o.Plain})
+				Heading: o.Summary, Names: []string{o.Anchor}, Text: strings.ReplaceAll(o.Method+" "+o.Path+" "+o.Plain, "`", "")})
 		}
 	}
 	return passages
@@ -124,8 +125,9 @@ func faultsOf(o reference.Operation) (faults []operationFault) {
 
 func (h *checkoutHandlers) showReference(ctx *fasthttp.RequestCtx, _ *call) error {
 	introduction, _ := h.library.Guide(referenceName)
-	return h.writeReference(ctx, web.Reference{Docs: web.Docs{Title: introduction.Title},
-		Body: template.HTML(introduction.HTML)})
+	before, after, _ := strings.Cut(introduction.HTML, "<h2") // the list of operations stands between
+	return h.writeReference(ctx, web.Reference{Docs: web.Docs{Title: introduction.Title}, Body: template.HTML(before),
+		After: template.HTML("<h2" + after)})
 }
 
 // showReferenceOf handles GET /docs/api/{name}: the page of an operation, or of a group. An unknown

@@ -170,7 +170,7 @@ func (i *indexed) rank(query string, words []string) (held int, score float64) {
 	if strings.EqualFold(i.Heading, query) {
 		score += wholeHeading
 	}
-	return held, score - float64(len(i.heading))/10 // of equal headings the shorter one
+	return held, score - float64(len(i.heading))/10 // the shorter of equal headings ranks first
 }
 
 // weigh returns the weight of a word in the passage: the sum of its places.

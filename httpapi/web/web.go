@@ -182,7 +182,7 @@ type Docs struct {
 // page or the index.
 type Guide struct {
 	Docs
-	Contents, Results, Previous, Next any // what the template reads
+	Contents, Results, Previous, Next any // the headings, passages and guides that the template reads
 	Body                              template.HTML
 	Searched                          bool
 }
@@ -197,7 +197,7 @@ type Reference struct {
 	Group, Operation any           // a group, and one of its operations
 	Faults           any           // the errors of the operation
 	Previous, Next   any           // operations
-	Body             template.HTML // the introduction of the index
+	Body, After      template.HTML // the texts of the index, around its list
 	Language         string        // of the samples, as a sample's class
 	Kept             template.URL  // keeps the language in an address; "" for the first language
 }
