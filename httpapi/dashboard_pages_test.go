@@ -32,7 +32,7 @@ func (w *world) visit(who as, address string, form url.Values) pageReply {
 	if form != nil {
 		req.Header.SetMethod(fasthttp.MethodPost)
 		req.Header.SetContentType("application/x-www-form-urlencoded")
-		req.SetBodyString(form.Encode())
+		req.SetBodyString(form.Encode() + "&sure=yes")
 	}
 	for name, value := range who {
 		req.Header.Set(name, value)

@@ -52,7 +52,7 @@ func TestASwipesPageShowsItsLife(t *testing.T) {
 	require.Contains(t, page.text, "The amount is held.")
 	require.Contains(t, page.text, "00 Approved")
 	require.Contains(t, page.text, `href="`+home+"/cards/"+card+`"`)
-	require.Contains(t, page.text, "&#34;networkId&#34;: &#34;sim-")
+	require.Contains(t, page.text, `<span class="k">&#34;networkId&#34;</span>: <span class="s">&#34;sim-`)
 	require.Equal(t, []string{"Authorized $10.00", "Still held $10.00"}, steps(page.text))
 	incremented := send("increment", "5.00")
 	require.Contains(t, incremented, "The swipe is incremented.")

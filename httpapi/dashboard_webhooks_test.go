@@ -48,7 +48,7 @@ func TestAWebhookEndpointByForm(t *testing.T) {
 	pinged := w.visit(who, list+"/"+id+"/ping", url.Values{})
 	require.Equal(t, 303, pinged.status, pinged.text)
 	pending := w.visit(who, pinged.location, nil)
-	require.Contains(t, pending.text, "&#34;type&#34;:&#34;ping&#34;")
+	require.Contains(t, pending.text, `<span class="k">&#34;type&#34;</span>:<span class="s">&#34;ping&#34;`)
 	require.NotContains(t, pending.text, "Send it again", "a pending delivery is sent by its schedule")
 	require.Contains(t, w.visit(who, list+"/"+id, nil).text, pinged.location)
 

@@ -85,7 +85,8 @@ async function business(page, variant, script) {
   const account = async () => { if (!(await page.locator(".switch[open]").count())) await activate(page.locator(".switch summary")); };
   const confirm = async (name) => {
     await press(name);
-    if (script) await page.getByRole("dialog").getByRole("button", { name, exact: typeof name === "string" }).press("Enter");
+    const asked = script ? page.getByRole("dialog") : page.locator("main:has([name=sure])");
+    await asked.getByRole("button", { name, exact: typeof name === "string" }).press("Enter");
   };
   // open follows the navigation, which is behind a button on a phone.
   const open = async (name) => {

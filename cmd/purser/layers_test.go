@@ -137,7 +137,7 @@ var (
 			"httpapi/mail", "httpapi/mcp", "httpapi/openapi", "httpapi/password", "httpapi/reference", "httpapi/statement",
 			"httpapi/web", "httpapi/webhook", "persistence/ident", "persistence/money", "persistence/rfc3339",
 		},
-		"httpapi/dashboard":           {"actors/fault", "httpapi/web", "persistence/money"},
+		"httpapi/dashboard":           {"actors/fault", "httpapi/highlight", "httpapi/web", "persistence/ident", "persistence/money"},
 		"httpapi/guides":              {"httpapi/highlight"},
 		"httpapi/highlight":           {},
 		"httpapi/mail":                {"persistence/ident"},

@@ -267,6 +267,7 @@ type QR struct{ Text, Label string }
 type Code struct {
 	ID, Label, Text string
 	Folded          bool
+	Language        string // whose tokens are coloured, or ""
 }
 
 // Step is a state in the life of a record.

@@ -165,7 +165,7 @@ func showCard(v *visit) (*View, error) {
 			return nil, err
 		}
 		if form != nil {
-			view.Forms = []*Form{form}
+			form.Quiet, view.Forms = true, []*Form{form}
 		}
 	}
 	swipe, err := v.drawForms("swipe")

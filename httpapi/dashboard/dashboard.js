@@ -59,13 +59,21 @@ function ask(form) {
     button.type = "button";
     button.className = style;
     button.textContent = label;
-    button.addEventListener("click", () => { dialog.close(); if (confirmed) form.submit(); });
+    button.addEventListener("click", () => { dialog.close(); if (confirmed) send(form); });
     row.append(button);
   }
   dialog.append(question, consequence, row);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
+}
+
+// send posts a form whose question is answered.
+function send(form) {
+  const sure = document.createElement("input");
+  [sure.type, sure.name, sure.value] = ["hidden", "sure", "yes"];
+  form.append(sure);
+  form.submit();
 }
 
 // busy reports whether a person is in the middle of something that a fresh page would end.

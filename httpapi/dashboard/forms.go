@@ -78,6 +78,7 @@ type Form struct {
 	Of                                                 string // the record that the button of a list is about
 	Fields                                             []Field
 	Primary, Quiet                                     bool         // the usual next step, or one among others
+	Sure                                               bool         // the form is the answer to its question
 	Wallet                                             *WalletProof // the challenge for the browser's own wallet
 }
 

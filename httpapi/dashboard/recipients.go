@@ -137,24 +137,27 @@ func showRecipient(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &View{Title: r.Name, Up: &Link{"Recipients", v.addressOf("recipients")}, Blocks: []Block{{Facts: []Fact{
-		{"Account", plainCell("•••• " + r.AccountLast4)}, {"Routing number or BIC",
-			codeCell(r.RoutingNumber + r.BIC)},
-		{"Currency", plainCell(r.Currency)}, {"Country", plainCell(r.Country)}, {"Saved (UTC)", timeCell(r.CreatedAt)},
-		{"Payouts", linkCell("All payouts to the recipient", v.addressOf("payouts")+"?counterpartyId="+r.ID)},
-		{"Id", idCell(r.ID)},
-	}}}}
+	details := Block{Heading: "Details", Panel: true, Facts: []Fact{{"Account", plainCell("•••• " + r.AccountLast4)},
+		{"Bank", codeCell(r.RoutingNumber + r.BIC)}, {"Currency", plainCell(r.Currency)}, {"Country", plainCell(r.Country)},
+		{"Saved (UTC)", timeCell(r.CreatedAt)}, {"Payouts", linkCell("All to this recipient", v.addressOf("payouts")+
+			"?counterpartyId="+r.ID)}, {"Id", idCell(r.ID)}}}
 	form := "pay"
 	if r.Kind != "us" {
 		form = "quote"
 	}
-	forms, err := v.drawForms(form)
+	main, err := v.drawForms(form)
 	if err != nil {
 		return nil, err
 	}
-	view.Blocks = append(view.Blocks, forms...)
-	buttons, err := v.drawButtons("remove")
-	view.Blocks = append(view.Blocks, buttons...)
+	view := &View{Title: r.Name, Up: &Link{"Recipients", v.addressOf("recipients")},
+		Blocks: []Block{{Columns: &Columns{MainSide, main, []Block{details}}}}}
+	if len(main) == 0 {
+		view.Blocks = []Block{details}
+	}
+	remove, err := v.drawForm("remove")
+	if remove != nil {
+		view.Forms = []*Form{remove}
+	}
 	return view, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"purser/httpapi/highlight"
 	"purser/httpapi/web"
 )
 
@@ -103,7 +104,7 @@ func New() (*Site, error) {
 	s := &Site{Files: loaded, pages: allPages()}
 	s.templates, err = template.New("dashboard.html").Funcs(template.FuncMap{"file": s.PathOf, "inline": s.Inline,
 		"qr": web.QR, "favicon": func() string { return web.FaviconPath }, "initials": initialsOf,
-		"icon": drawIcon, "cents": splitCents}).ParseFS(files, "dashboard.html")
+		"icon": drawIcon, "highlight": highlight.Code, "cents": splitCents}).ParseFS(files, "dashboard.html")
 	return s, err
 }
 
@@ -289,6 +290,15 @@ func (s *Site) runAction(v *visit, a *action) (Response, error) {
 	}
 	if err != nil {
 		return Response{}, err
+	}
+	if question, err := v.askFirst(a); question != nil || err != nil {
+		if refused, ok := errors.AsType[*refusal](err); ok {
+			return s.drawRefusal(v, refused)
+		}
+		if err != nil {
+			return Response{}, err
+		}
+		return s.renderView(v, statusOK, question)
 	}
 	answered := v.API.Do(v.operationOf(a, body))
 	if answered.Code != "" {

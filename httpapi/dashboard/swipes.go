@@ -237,7 +237,7 @@ func showSwipe(v *visit) (*View, error) {
 		return nil, err
 	}
 	main := []Block{{Heading: "Life of this swipe", Steps: a.lifeSteps()}, a.whyBlock(), {Code: &Code{ID: "json",
-		Label: "JSON", Folded: true, Text: indentJSON(a.Raw)}}}
+		Label: "JSON", Folded: true, Language: "json", Text: indentJSON(a.Raw)}}}
 	view.Blocks = []Block{{Columns: &Columns{MainSide, main, append([]Block{a.moneyBlock(), a.detailsBlock(cell)},
 		simulations...)}}}
 	return view, nil
