@@ -75,12 +75,12 @@ func (h *cardHandlers) getAuthorizationTotals(c *call) (answer, error) {
 // countCurrent counts the authorization at the walk's position. It fails when its record cannot be
 // read or decoded.
 func (t *authorizationTotals) countCurrent(walk *authorizationWalk) error {
-	document, err := walk.readDocument()
+	record, err := walk.readRecord()
 	if err != nil {
 		return err
 	}
-	walk.c.passed += len(document)
-	a, err := query.AuthorizationTraits.Decode(document)
+	walk.c.passed += len(record.Document)
+	a, err := query.AuthorizationTraits.Decode(record.Document)
 	if err != nil {
 		return err
 	}

@@ -193,12 +193,18 @@ func (w *authorizationWalk) openRecord() error {
 	return err
 }
 
+// authorizationPage is a page of authorizations with the ids of their cards, in the same order.
+type authorizationPage struct {
+	page
+	CardIDs []string `json:"cardIds"`
+}
+
 // collectPage collects a page from the walk's position: the authorizations that a filter selects. A
 // page may be short or empty, because it also ends after maxScanned authorizations and at
 // maxReadBytes. The bytes of records that it does not show count. It fails with an error of the
 // store, and like scan.isOver.
-func (w *authorizationWalk) collectPage(limit int, filter *authorizationFilter) (page, error) {
-	out := page{Data: []any{}}
+func (w *authorizationWalk) collectPage(limit int, filter *authorizationFilter) (authorizationPage, error) {
+	out := authorizationPage{page: page{Data: []any{}}, CardIDs: []string{}}
 	reading := w.h.limits.newScan(w.c)
 	defer reading.endScan()
 	for scanned := 0; ; scanned++ {
@@ -216,7 +222,7 @@ func (w *authorizationWalk) collectPage(limit int, filter *authorizationFilter) 
 		}
 		over, err := reading.isOver()
 		if err != nil {
-			return page{}, err
+			return authorizationPage{}, err
 		}
 		if over || len(out.Data) == limit || scanned == maxScanned {
 			out.NextCursor = w.l.cursorIn(last.Place, shown)
@@ -228,27 +234,27 @@ func (w *authorizationWalk) collectPage(limit int, filter *authorizationFilter) 
 			}
 			continue
 		}
-		document, err := w.readDocument()
+		record, err := w.readRecord()
 		if err != nil {
-			return page{}, err
+			return authorizationPage{}, err
 		}
-		if matches, err := filter.matchesDocument(document); err != nil {
-			return page{}, err
+		if matches, err := filter.matchesDocument(record.Document); err != nil {
+			return authorizationPage{}, err
 		} else if !matches {
-			w.c.passed += len(document)
+			w.c.passed += len(record.Document)
 			continue
 		}
-		out.Data = append(out.Data, document)
+		out.Data, out.CardIDs = append(out.Data, record.Document), append(out.CardIDs, record.Parent)
 	}
 }
 
-// readDocument returns the record of the authorization at the walk's position, as it is stored. It
+// readRecord returns the record of the authorization at the walk's position, as it is stored. It
 // fails when the record cannot be read.
-func (w *authorizationWalk) readDocument() (json.RawMessage, error) {
+func (w *authorizationWalk) readRecord() (query.Record[json.RawMessage], error) {
 	if w.l.kind == balance.RecordAuthorization {
-		return w.current.Document, nil
+		return w.current, nil
 	}
-	return query.Authorizations.AsStored().Read(w.c.ctx, w.h.actors, w.l.workspace, w.currentID())
+	return query.Authorizations.AsStored().ReadRecord(w.c.ctx, w.h.actors, w.l.workspace, w.currentID())
 }
 
 // currentID returns the id of the authorization at the walk's position.

@@ -172,7 +172,7 @@ func showCard(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	swipes, err := swipeTable(v, shown.RecentAuthorizations, "Swipes with this card", false, true)
+	swipes, err := swipeTable(v, shown.RecentAuthorizations, nil, "Swipes with this card", true)
 	if err != nil {
 		return nil, err
 	}

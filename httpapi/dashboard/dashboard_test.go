@@ -159,7 +159,7 @@ func TestAListOfFiftyRowsIsBelow60KB(t *testing.T) {
 		list.Data = append(list.Data, a)
 	}
 	v := &visit{Visit: newVisit(&scriptedAPI{may: true}, "GET", "ws_1/swipes", nil), page: &page{}}
-	table, err := swipeTable(v, list.Data, "Swipes", false, false)
+	table, err := swipeTable(v, list.Data, nil, "Swipes", false)
 	require.NoError(t, err)
 	for i := range table.Rows {
 		table.Rows[i] = append(table.Rows[i], linkCell(strings.Repeat("c", 60), v.addressOf("cards", "card_01m7wd7tg0ewcaydxa69av0j61")))

@@ -161,7 +161,7 @@ func newestSwipes(v *visit) ([]Block, error) {
 	if err := v.readInto(&list, authorizationsPath, "limit", "6"); err != nil {
 		return nil, err
 	}
-	t, err := swipeTable(v, list.Data, "Newest swipes", false, true)
+	t, err := swipeTable(v, list.Data, nil, "Newest swipes", true)
 	return []Block{{Heading: "Newest swipes", More: &Link{"All swipes", v.addressOf("swipes")}, Table: t}}, err
 }
 

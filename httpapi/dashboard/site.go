@@ -93,6 +93,7 @@ type Site struct {
 	*web.Files
 	templates *template.Template
 	pages     []page
+	counts    waitingCounts
 }
 
 // New reads the templates and files. It fails only for a defect of the embedded files.
@@ -301,6 +302,7 @@ func (s *Site) runAction(v *visit, a *action) (Response, error) {
 		return s.renderView(v, statusOK, question)
 	}
 	answered := v.API.Do(v.operationOf(a, body))
+	s.counts.drop(v)
 	if answered.Code != "" {
 		return s.refuseAction(v, a, answered)
 	}
@@ -495,7 +497,7 @@ func (s *Site) drawRefusal(v *visit, r *refusal) (Response, error) {
 func (s *Site) renderView(v *visit, status int, view *View) (Response, error) {
 	f := frame{View: view, Visit: v.Visit, Home: Root, Alone: status == statusTooMany || status >= statusInternal}
 	if v.Workspace != "" && v.Role != "" {
-		f.Home, f.Sections = v.addressOf(), v.drawNavigation()
+		f.Home, f.Sections = v.addressOf(), v.drawNavigation(s.counts.read(v))
 	}
 	nameTables(view.Title, view.Blocks)
 	var body bytes.Buffer
@@ -531,8 +533,9 @@ func initialsOf(name string) string {
 	return string(letters)
 }
 
-// drawNavigation returns the entries of the navigation that the visit's role may read.
-func (v *visit) drawNavigation() (groups []navigationGroup) {
+// drawNavigation returns the entries of the navigation that the visit's role may read, with the
+// records that wait by section.
+func (v *visit) drawNavigation(waiting map[string]int) (groups []navigationGroup) {
 	for _, sec := range sections {
 		if !v.API.May("GET", sec.reads) {
 			continue
@@ -546,20 +549,7 @@ func (v *visit) drawNavigation() (groups []navigationGroup) {
 		}
 		last := &groups[len(groups)-1]
 		last.Entries = append(last.Entries, navigation{Link: Link{sec.name, address}, Icon: sec.icon,
-			Count: v.countWaiting(sec.name), Current: v.page != nil && v.page.section == sec.name})
+			Count: waiting[sec.name], Current: v.page != nil && v.page.section == sec.name})
 	}
 	return groups
-}
-
-// countWaiting counts the records of a section that wait for a person. It is 0 when they cannot be
-// read, because a page is worth more than its counts.
-func (v *visit) countWaiting(section string) (count int) {
-	stats, err := v.waitingIn(section)
-	if err != nil {
-		return 0
-	}
-	for _, s := range stats {
-		count += s.Count
-	}
-	return count
 }

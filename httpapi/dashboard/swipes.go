@@ -47,6 +47,7 @@ func (a *authorization) UnmarshalJSON(text []byte) error {
 
 type authorizationList struct {
 	Data       []authorization
+	CardIDs    []string // of each
 	NextCursor *string
 }
 
@@ -73,11 +74,7 @@ func showSwipes(v *visit) (*View, error) {
 	if err := v.readInto(&list, authorizationsPath, params...); err != nil {
 		return nil, err
 	}
-	var totals authorizationTotals
-	if err := v.readInto(&totals, totalsPath); err != nil {
-		return nil, err
-	}
-	table, err := swipeTable(v, list.Data, "Swipes, newest first", true, false)
+	table, err := swipeTable(v, list.Data, list.CardIDs, "Swipes, newest first", false)
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +88,7 @@ func showSwipes(v *visit) (*View, error) {
 		table.EmptyWay = &Link{"Go to the cards", v.addressOf("cards")}
 	}
 	table.Filters = v.drawFilters("decision", v.swipeFilterFields())
-	return &View{Title: "Swipes", Lead: "Last 24 hours: " + totals.text() + " Times are UTC.",
-		Live: v.Query.Get("cursor") == "", Blocks: []Block{{Table: table}}}, nil
+	return &View{Title: "Swipes", Lead: "Newest first. Times are UTC.", Live: v.Query.Get("cursor") == "", Blocks: []Block{{Table: table}}}, nil
 }
 
 // withCents returns the list's address with the entered dollars as cents, and without empty
@@ -142,12 +138,12 @@ func (v *visit) enteredFilter(name string) string {
 	return asEntered(cents)
 }
 
-// swipeTable draws swipes under headings of their days. Each leads to its page. withCard reads the
-// card of each, and short leaves the reasons out.
-func swipeTable(v *visit, swipes []authorization, caption string, withCard, short bool) (*Table, error) {
+// swipeTable draws swipes under headings of their days. Each leads to its page. cards are their
+// cards, or nil to leave these out. short leaves the reasons out.
+func swipeTable(v *visit, swipes []authorization, cards []string, caption string, short bool) (*Table, error) {
 	t := &Table{Caption: caption, Empty: "No swipes yet. A swipe appears here the moment a card is used.", Columns: []Column{
 		{Name: "Time (UTC)", Role: roleSecond}, {Name: "Merchant", Role: rolePrimary}}}
-	if withCard {
+	if cards != nil {
 		t.Columns = append(t.Columns, Column{Name: "Card", Role: roleSecond})
 	}
 	if !short {
@@ -159,12 +155,8 @@ func swipeTable(v *visit, swipes []authorization, caption string, withCard, shor
 	for i := range swipes {
 		a := &swipes[i]
 		cells := []Cell{t.addDay(v.Now, a.At), linkCell(cmp.Or(a.Merchant.Name, cutID(a.ID)), v.addressOf("swipes", a.ID))}
-		if withCard {
-			id, err := v.cardOfSwipe(a.ID)
-			if err != nil {
-				return nil, err
-			}
-			cell, err := cardOf(id)
+		if cards != nil {
+			cell, err := cardOf(cards[i])
 			if err != nil {
 				return nil, err
 			}
@@ -201,17 +193,6 @@ func (a *authorization) refundName() string {
 		return "Partly refunded"
 	}
 	return "Refunded"
-}
-
-// cardOfSwipe reads the id of a swipe's card, which the list does not have. It is the card of the
-// filter, when the address has one.
-func (v *visit) cardOfSwipe(id string) (string, error) {
-	if v.page.path == "swipes" && v.Query.Get("cardId") != "" {
-		return v.Query.Get("cardId"), nil
-	}
-	var shown struct{ CardID string }
-	err := v.readInto(&shown, authorizationPath, "id", id)
-	return shown.CardID, err
 }
 
 // showSwipe shows one swipe: its life, the sum behind its decision, its JSON, and in the sandbox

@@ -1,0 +1,60 @@
+package dashboard
+
+import (
+	"sync"
+	"time"
+)
+
+// Limits of the counts that the navigation keeps.
+const (
+	countsFor     = 5 * time.Second // a count is this old at most
+	maxCountsKept = 1000            // workspaces and roles; one more drops all
+)
+
+// waitingCounts keeps what waits for a person by workspace and role, because counting reads lists.
+// Its methods are safe for concurrent use.
+type waitingCounts struct {
+	mu   sync.Mutex
+	kept map[[2]string]keptCounts // by workspace and role
+}
+
+type keptCounts struct {
+	at     time.Time
+	counts map[string]int // by section
+}
+
+// read returns the counts of a visit by section: those that the page has read, or else kept ones. A
+// count that cannot be read is 0, because a page is worth more than its counts.
+func (w *waitingCounts) read(v *visit) map[string]int {
+	key := [2]string{v.Workspace, v.Role}
+	w.mu.Lock()
+	kept, known := w.kept[key]
+	w.mu.Unlock()
+	if age := v.Now.Sub(kept.at); known && v.waits == nil && age >= 0 && age < countsFor {
+		return kept.counts
+	}
+	counts := map[string]int{}
+	for section := range waiting {
+		stats, err := v.waitingIn(section)
+		if err != nil {
+			return nil
+		}
+		for _, s := range stats {
+			counts[section] += s.Count
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.kept == nil || len(w.kept) >= maxCountsKept {
+		w.kept = map[[2]string]keptCounts{}
+	}
+	w.kept[key] = keptCounts{v.Now, counts}
+	return counts
+}
+
+// drop forgets the counts of a visit, which has changed something.
+func (w *waitingCounts) drop(v *visit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.kept, [2]string{v.Workspace, v.Role})
+}
