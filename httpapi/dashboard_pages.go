@@ -73,7 +73,7 @@ func (h *pageHandlers) servePage(ctx *fasthttp.RequestCtx) {
 	start, id := h.actors.Clock(), h.assignRequestID(ctx)
 	c := newCall(ctx, &pageRow, start)
 	c.id = id
-	a, location, err := h.answerPage(ctx, c)
+	a, err := h.answerPage(ctx, c)
 	if err != nil {
 		a = h.refusalPage(id, err)
 	}
@@ -83,9 +83,6 @@ func (h *pageHandlers) servePage(ctx *fasthttp.RequestCtx) {
 	h.writeAnswer(ctx, a)
 	ctx.Response.Header.Set("Content-Security-Policy", dashboard.Policy)
 	ctx.Response.Header.Set("Referrer-Policy", "same-origin") // else browsers send the Origin null with a form
-	if location != "" {
-		ctx.Response.Header.Set("Location", location)
-	}
 	row := &pageRow
 	if ctx.IsPost() {
 		row = &formRow
@@ -124,55 +121,55 @@ func answerOf(a answer) dashboard.Answer {
 
 // answerPage checks a request like checkAndRun and renders its page. It fails with the first
 // check's fault, with unsupported_media_type for a body that is no form, and like
-// dashboard.Site.Serve. The location of a redirect is "" otherwise.
-func (h *pageHandlers) answerPage(ctx *fasthttp.RequestCtx, c *call) (a answer, location string, err error) {
+// dashboard.Site.Serve.
+func (h *pageHandlers) answerPage(ctx *fasthttp.RequestCtx, c *call) (a answer, err error) {
 	if err := checkFraming(ctx); err != nil {
-		return a, "", err
+		return a, err
 	}
 	if err := h.admitHead(c); err != nil {
-		return a, "", err
+		return a, err
 	}
 	if err := h.readBody(ctx, c); err != nil {
-		return a, "", err
+		return a, err
 	}
 	defer h.startTimer(c)()
 	// The turn of unauthenticated callers ends before a form may wait, such as for the queue of
 	// passwords: each further connection needs one.
 	front.EndTurn(ctx)
 	if err := h.checkOrigin(c); err != nil {
-		return a, "", err
+		return a, err
 	}
 	visited := dashboard.Visit{Method: fasthttp.MethodGet, Now: c.now,
 		Path: strings.Trim(strings.TrimPrefix(c.path, dashboard.Root), "/")}
 	if visited.Query, err = url.ParseQuery(string(ctx.URI().QueryString())); err != nil {
-		return a, "", fault.New(fault.InvalidQuery, "the query is malformed")
+		return a, fault.New(fault.InvalidQuery, "the query is malformed")
 	}
 	if c.method == fasthttp.MethodPost {
 		visited.Method = c.method
 		if visited.Form, err = c.readForm(); err != nil {
-			return a, "", err
+			return a, err
 		}
 	}
 	if err := h.enterVisit(c, &visited); err != nil {
-		return a, "", err
+		return a, err
 	}
 	if err := h.limits.countCaller(c); err != nil {
-		return a, "", err
+		return a, err
 	}
 	if visited.Role != "" {
 		if _, visited.Position, err = h.actors.ChangedSince(c.ctx, visited.Workspace, math.MaxUint64); err != nil {
-			return a, "", err
+			return a, err
 		}
 	}
 	visitor := &pageVisit{handlers: h, call: c}
 	visited.API = visitor
 	response, err := h.site.Serve(&visited)
 	a = answer{status: response.Status, body: response.Body, isPage: response.File == nil, cookie: visitor.cookie,
-		wait: response.Wait}
+		wait: response.Wait, location: response.Location}
 	if response.File != nil {
 		a.file = &file{response.File.Type, response.File.Name}
 	}
-	return a, response.Location, err
+	return a, err
 }
 
 // readForm reads the body of a form. It fails with unsupported_media_type and invalid_body.
@@ -226,6 +223,20 @@ func (h *pageHandlers) enterVisit(c *call, v *dashboard.Visit) error {
 		}
 	}
 	return err
+}
+
+// homeOf returns the address at which a signed-in person begins: the home page of the only
+// workspace, or the list of them. It is "" without a session.
+func (h *pageHandlers) homeOf(c *call) (string, error) {
+	_, owner, err := h.sessionOf(c)
+	if err != nil || owner == "" {
+		return "", err
+	}
+	view, err := h.readUser(c.ctx, owner)
+	if len(view.Workspaces) == 1 {
+		return dashboard.Root + "/" + view.Workspaces[0].ID, err
+	}
+	return dashboard.Root, err
 }
 
 // pageVisit runs the operations of one request for a page, as its session.

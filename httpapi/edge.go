@@ -141,6 +141,9 @@ func (e *edge) writeAnswer(ctx *fasthttp.RequestCtx, a answer) {
 	if a.cookie != nil {
 		h.SetCookie(a.cookie)
 	}
+	if a.location != "" {
+		h.Set("Location", a.location)
+	}
 	ctx.Response.SetBodyRaw(a.body)
 }
 

@@ -43,7 +43,8 @@ func (s *Server) entryRoutes() []route {
 }
 
 // showEntry handles GET of the API's entry path: it answers the list of entry points, HTML to a
-// browser, JSON to a program. It fails only when the page cannot be rendered.
+// browser, JSON to a program. It leads a browser with a session to the dashboard. It fails when the
+// page cannot be rendered, and with an error of the store.
 func (s *Server) showEntry(c *call) (answer, error) {
 	program := entry{Name: "Purser", Sandbox: true}
 	page := web.Entry{Sandbox: true}
@@ -53,6 +54,9 @@ func (s *Server) showEntry(c *call) (answer, error) {
 	}
 	if !prefersHTML(c.header.accept) {
 		return reply(program)
+	}
+	if home, err := s.pages.homeOf(c); home != "" || err != nil {
+		return answer{status: fasthttp.StatusSeeOther, isPage: true, location: home}, err
 	}
 	var body bytes.Buffer
 	if err := s.site.WriteEntry(&body, page); err != nil {

@@ -43,6 +43,19 @@ func (w *world) showPage(who as, path string) (status int, contentType, policy, 
 		string(resp.Body())
 }
 
+// The root leads a person who is signed in home: to the only workspace, or to the list of them.
+func TestRootLeadsASignedInPersonHome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	browser := session(tn.cookie).with("Accept", "text/html")
+	require.Equal(t, "/dashboard/"+tn.workspace, w.visit(browser, "/", nil).location)
+	w.ok(w.post(session(tn.cookie), "/api/workspaces", `{"name":"Second","plan":"growth"}`))
+	require.Equal(t, "/dashboard", w.visit(browser, "/", nil).location)
+	require.Empty(t, w.visit(as{"Accept": "text/html"}, "/", nil).location)
+	require.Contains(t, w.visit(session(tn.cookie), "/", nil).text, `"name":"Purser"`, "a program gets JSON")
+}
+
 // The root lists the entry points: HTML to a browser, JSON to every other client.
 func TestRootListsTheEntryPoints(t *testing.T) {
 	t.Parallel()

@@ -2,12 +2,14 @@ package web
 
 import (
 	"crypto/sha256"
+	_ "embed" // tokens.css
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"html/template"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -28,12 +30,26 @@ type Files struct {
 var contentTypes = map[string]string{"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8",
 	"svg": "image/svg+xml"}
 
+// tokens are the colours that every style sheet begins with.
+//
+//go:embed tokens.css
+var tokens []byte
+
+// readFile reads a file of a page. A style sheet begins with the tokens.
+func readFile(from fs.FS, name string) ([]byte, error) {
+	content, err := fs.ReadFile(from, name)
+	if err == nil && path.Ext(name) == ".css" {
+		content = slices.Concat(tokens, content)
+	}
+	return content, err
+}
+
 // LoadFiles reads the named files. base is the path under which they are served; it ends with a
 // slash. It fails for a name that from does not have, and for an extension without a content type.
 func LoadFiles(from fs.FS, base string, names ...string) (*Files, error) {
 	f := &Files{byName: map[string]File{}, paths: map[string]string{}}
 	for _, name := range names {
-		content, err := fs.ReadFile(from, name)
+		content, err := readFile(from, name)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +80,7 @@ func (f *Files) Inline(name string) template.HTML {
 // StyleSource returns the source by which a Content-Security-Policy admits the inline style sheet
 // of a file, and no other. It panics for a name that from does not have.
 func StyleSource(from fs.FS, name string) string {
-	content, err := fs.ReadFile(from, name)
+	content, err := readFile(from, name)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
