@@ -49,7 +49,7 @@ func TestASwipesPageShowsItsLife(t *testing.T) {
 	}
 	page := w.visit(session(tn.cookie), address, nil)
 	require.Equal(t, 200, page.status, page.text)
-	require.Contains(t, page.text, "The amount is held.")
+	require.Contains(t, page.text, "fits its limits and the balance.")
 	require.Contains(t, page.text, "00 Approved")
 	require.Contains(t, page.text, `href="`+home+"/cards/"+card+`"`)
 	require.Contains(t, page.text, `<span class="k">&#34;networkId&#34;</span>: <span class="s">&#34;sim-`)

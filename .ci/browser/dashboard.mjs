@@ -92,7 +92,7 @@ async function business(page, variant, script) {
   const open = async (name) => {
     const menu = page.getByRole("button", { name: "Menu", exact: true });
     if (await menu.isVisible()) await activate(menu);
-    await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: new RegExp(`^${name}( \\d+ waiting)?$`) }).press("Enter");
+    await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: new RegExp(`^${name}( \\d+\\+? waiting)?$`) }).press("Enter");
   };
   const told = async (text) => { await page.getByText(text).first().waitFor(); };
   const reloadUntil = async (text) => {

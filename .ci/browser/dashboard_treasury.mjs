@@ -1,4 +1,5 @@
 // The pages of the dollars: the ledger with its filters, statements, payouts and recipients.
+import { tries } from "./browser.mjs";
 
 // treasury narrows the ledger by its address and saves a statement.
 export async function treasury({ page, see, press, open, told, narrow, segment }) {
@@ -18,7 +19,7 @@ export async function treasury({ page, see, press, open, told, narrow, segment }
 }
 
 // abroad saves a recipient abroad, and orders two wires at firm rates: one that is cancelled, one that is released.
-export async function abroad({ page, script, see, fill, press, confirm, open, told, reloadUntil, narrow }) {
+export async function abroad({ page, script, see, fill, press, confirm, open, told, narrow }) {
   await open("Recipients");
   await fill({ "Legal name": "Grace GmbH", BIC: "DEUTDEFF500", IBAN: "DE89370400440532013000", "Street and number": "Hauptstr. 5", City: "Berlin",
     "Postal code": "10115", Country: "DE" });
@@ -45,7 +46,10 @@ export async function abroad({ page, script, see, fill, press, confirm, open, to
   await order("Invoice 8");
   await confirm(/^Release/);
   await told("The payout is released.");
-  await reloadUntil("Settled");
+  // The page follows the wire by itself, with its state beside the amount. Without its script it is loaded again.
+  const settled = page.locator("h1 .badge", { hasText: "Settled" });
+  for (let i = 0; i < tries && !(await settled.count()); i++) { await page.waitForTimeout(500); if (!script) await page.reload(); }
+  await settled.waitFor();
   await see("payout-released");
   await open("Recipients");
   await narrow("Name", { "Name begins with": "grace" });

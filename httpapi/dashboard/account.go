@@ -74,7 +74,7 @@ func showSignUp(v *visit) (*View, error) {
 // firstSwipe says beside the door what happens behind it.
 func firstSwipe() []Block {
 	return []Block{{Heading: "From here to an approved swipe in three steps", Steps: []Step{
-		{Name: "Your workspace opens", Text: "It has its own ledger, cards and keys."},
+		{Name: "Name your workspace", Text: "It has its own ledger, cards and keys."},
 		{Name: "Add test dollars", Text: "A simulated bank deposit arrives in about two seconds."},
 		{Name: "Create a card and swipe it", Text: "The authorizer answers with a decision, its reason and the amounts that it compared."}}},
 		{Table: &Table{Caption: "Decisions, for example", Columns: []Column{{Name: "Merchant", Role: rolePrimary},

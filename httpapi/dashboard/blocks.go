@@ -113,6 +113,7 @@ type StepperStep struct{ Name, Note, State string }
 type Notice struct {
 	Text    string
 	Refused bool
+	More    *Link // behind the text, or nil
 }
 
 // Link leads to another page.
@@ -131,6 +132,7 @@ type Stat struct {
 	Name, Value, Note, Href string
 	Icon                    string // of an item that waits
 	Count                   int    // of an item that waits: the records that were counted
+	Uncounted               bool   // there are more than Count
 	Total                   bool
 }
 

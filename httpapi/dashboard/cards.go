@@ -179,7 +179,11 @@ func showCard(v *visit) (*View, error) {
 	v.prefillForm("limits", "monthlyLimitUsdCents", asEntered(c.MonthlyLimitUsdCents), "perTxnLimitUsdCents",
 		asEntered(c.PerTxnLimitUsdCents))
 	v.prefillAllowlists(c)
-	changes, err := v.drawForms("limits", "merchants")
+	names := []string{"limits", "merchants"}
+	if c.State == "terminated" {
+		names = nil
+	}
+	changes, err := v.drawForms(names...)
 	if err != nil {
 		return nil, err
 	}
@@ -195,12 +199,15 @@ func (c *card) limitBlocks(now time.Time) []Block {
 	if room := c.MonthlyLimitUsdCents - c.MonthSpendUsdCents; room > 0 {
 		left = web.Dollars(room) + " left"
 	}
-	next := monthOf(now).AddDate(0, 1, 0)
+	left += " until " + monthOf(now).AddDate(0, 1, 0).Format("2 January, 15:04") + " UTC"
+	if c.State == "terminated" {
+		left = "The card has ended"
+	}
 	return []Block{
 		{Card: &PaymentCard{Label: c.HolderLabel, Kind: c.kindName(), Last4: c.Last4, Human: c.HolderKind == "human",
 			Frozen: c.State == "frozen"}},
 		{Limit: &LimitBar{Name: "This month", Used: web.Dollars(c.MonthSpendUsdCents), Limit: web.Dollars(c.MonthlyLimitUsdCents),
-			Left: left + " until " + next.Format("2 January, 15:04") + " UTC", Share: shareOf(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents)},
+			Left: left, Share: shareOf(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents)},
 			Sum: []SumLine{{Name: "Per swipe", Amount: web.Dollars(c.PerTxnLimitUsdCents), Ruled: false}}},
 	}
 }
@@ -278,6 +285,8 @@ func withAllowlists(v *visit) (map[string]any, error) {
 	for choice, member := range allowlists {
 		body[choice] = nil
 		switch {
+		case v.Form.Get(choice) != allowOnly && strings.TrimSpace(v.Form.Get(member)) != "":
+			return nil, &fieldError{member, "Choose only the listed ones, or clear this list."}
 		case v.Form.Get(choice) != allowOnly:
 			body[member] = nil
 		case strings.TrimSpace(v.Form.Get(member)) == "":
@@ -290,6 +299,9 @@ func withAllowlists(v *visit) (map[string]any, error) {
 // swipeBody nests the merchant of a simulated swipe, as the interface takes it. The form's key is
 // the id of the message, so that sending the form twice swipes once.
 func swipeBody(v *visit) (map[string]any, error) {
+	if mcc := strings.TrimSpace(v.Form.Get("mcc")); len(mcc) != 4 || !isDigits(mcc) {
+		return nil, &fieldError{"mcc", "Category code must have four digits, such as 5812."}
+	}
 	body := map[string]any{"mcc": nil, "merchant": map[string]any{"name": strings.TrimSpace(v.Form.Get("merchant")),
 		"mcc": strings.TrimSpace(v.Form.Get("mcc"))}}
 	if key := v.Form.Get(keyField); key != "" {
@@ -317,7 +329,7 @@ func swipeNotice(v *visit, swipes []authorization) *Notice {
 	reason := v.Query.Get(unstoredParameter)
 	if reason != "" && strings.Trim(reason, "abcdefghijklmnopqrstuvwxyz_") == "" {
 		return &Notice{Text: "The swipe was declined: " + strings.ToLower(reasonName(reason)) +
-			". The card network gets this answer, and no swipe is kept.", Refused: true}
+			". The card network gets this answer, and no swipe is kept. Nothing was charged: swipe again.", Refused: true}
 	}
 	for _, a := range swipes {
 		switch {
@@ -325,7 +337,8 @@ func swipeNotice(v *visit, swipes []authorization) *Notice {
 		case a.Decision == "approved":
 			return &Notice{Text: "The swipe was approved."}
 		default:
-			return &Notice{Text: "The swipe was declined: " + strings.ToLower(reasonName(a.Reason)) + ".", Refused: true}
+			return &Notice{Text: "The swipe was declined: " + strings.ToLower(reasonName(a.Reason)) + ".", Refused: true,
+				More: &Link{"Why", v.addressOf("swipes", a.ID)}}
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"strconv"
 
 	"purser/persistence/money"
 )
@@ -31,7 +32,7 @@ type ChartLine struct {
 }
 
 // ChartLabel names a place of the time axis. X is in percent.
-type ChartLabel struct{ X, Text string }
+type ChartLabel struct{ X, Text, Anchor string }
 
 // Sizes of a Chart. Its columns have the share columnShare of their places.
 const (
@@ -40,6 +41,7 @@ const (
 	chartLines  = 3
 	chartLabels = 5
 	columnShare = 0.7
+	labelRoom   = 3 // columns that a label covers
 )
 
 // ChartEntry is an amount of a Chart, and its place in words.
@@ -79,7 +81,11 @@ func newChart(entries []ChartEntry) *Chart {
 		c.Columns = append(c.Columns, ChartColumn{X: percent(x + place*(1-columnShare)), Width: percent(place * columnShare),
 			Y: chartHeight - height, Height: height, Name: e.Name})
 		if fromEnd := len(entries) - 1 - i; fromEnd%every == 0 {
-			c.Labels = append(c.Labels, ChartLabel{X: percent(x + place), Text: e.Label})
+			label := ChartLabel{X: percent(x + place), Text: e.Label, Anchor: "end"}
+			if x < place*labelRoom {
+				label.X, label.Anchor = percent(x), "start"
+			}
+			c.Labels = append(c.Labels, label)
 		}
 	}
 	return c
@@ -99,16 +105,16 @@ func axisStep(most money.Cents) money.Cents {
 	}
 }
 
-// axisText writes the dollars of an axis, which alone are shortened: $500, $8k, $2M.
+// axisText writes the dollars of an axis, which alone are shortened: $500, $1.5k, $2M.
 func axisText(amount money.Cents) string {
-	dollars := int64(amount / 100)
-	switch {
-	case dollars >= 1_000_000_000:
-		return fmt.Sprintf("$%dB", dollars/1_000_000_000)
-	case dollars >= 1_000_000:
-		return fmt.Sprintf("$%dM", dollars/1_000_000)
-	case dollars >= 1000:
-		return fmt.Sprintf("$%dk", dollars/1000)
+	dollars := float64(amount / 100)
+	for _, unit := range []struct {
+		of   float64
+		name string
+	}{{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {1e3, "k"}} {
+		if dollars >= unit.of {
+			return "$" + strconv.FormatFloat(dollars/unit.of, 'f', -1, 64) + unit.name
+		}
 	}
-	return fmt.Sprintf("$%d", dollars)
+	return "$" + strconv.FormatFloat(dollars, 'f', -1, 64)
 }

@@ -96,7 +96,7 @@ func showCheckouts(v *visit) (*View, error) {
 	for _, c := range list.Data {
 		t.Rows = append(t.Rows, []Cell{linkCell(cmp.Or(c.Description, cutID(c.ID)),
 			v.addressOf("checkout", c.ID)), timeCell(c.CreatedAt), plainCell(c.MerchantReference), stateCell(c.Status),
-			dollarCell(c.AmountUsdCents), c.receivedCell(), timeCell(c.ExpiresAt)})
+			dollarCell(c.AmountUsdCents), c.receivedCell(), Cell{Text: c.ExpiresAt.UTC().Format("2 Jan, 15:04"), Stamp: c.ExpiresAt.UTC().Format(time.RFC3339)}})
 	}
 	t.Filters = v.drawFilters("", []Field{
 		{Name: "status", Label: "State", Kind: fieldChoice, Options: choices("pending", "awaiting_payment", "confirming",

@@ -15,8 +15,9 @@ const sureField = "sure"
 // that holds the form.
 func (v *visit) askFirst(a *action) (*View, error) {
 	question := cmp.Or(a.confirm, a.danger)
-	if question == "" || v.Form.Get(sureField) != "" {
-		return nil, nil
+	isPassword := func(f Field) bool { return f.Kind == fieldPassword }
+	if question == "" || v.Form.Get(sureField) != "" || slices.ContainsFunc(a.fields, isPassword) {
+		return nil, nil // a password is an answer, and stands in no page
 	}
 	asked := &Form{Name: a.name, Action: v.ownAddress() + "/" + a.name + strings.TrimPrefix(v.addressWith(), v.ownAddress()),
 		Submit: a.submit, Key: v.Form.Get(keyField), Danger: a.danger != "", Sure: true}
@@ -35,8 +36,8 @@ func (v *visit) askFirst(a *action) (*View, error) {
 		}
 	}
 	asked.Fields = append(asked.Fields, Field{Name: sureField, Value: "yes", Kind: fieldHidden})
-	title, consequence, _ := strings.Cut(question, "?")
-	return &View{Title: title + "?", Blocks: []Block{{Text: strings.TrimSpace(consequence), Form: asked}},
+	end := strings.LastIndex(question+" ", "? ") + 1
+	return &View{Title: question[:end], Blocks: []Block{{Text: strings.TrimSpace(question[end:]), Form: asked}},
 		Up: &Link{"Go back", v.addressWith()}}, nil
 }
 

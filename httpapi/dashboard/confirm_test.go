@@ -29,6 +29,16 @@ func TestAQuestionStandsBeforeTheOperation(t *testing.T) {
 	require.Len(t, changesOf(api), 1)
 }
 
+// A password stands in no page: a form with one is its own answer.
+func TestAQuestionShowsNoPassword(t *testing.T) {
+	api := &scriptedAPI{may: true, answer: Answer{Status: 200, Body: []byte(`{}`)}}
+	r, err := newSite(t).Serve(&Visit{Method: "POST", Path: "account/second-factor/disable", Query: url.Values{},
+		Form: url.Values{"key": {"k"}, "password": {"a long password"}}, API: api, Email: "ada@example.com"})
+	require.NoError(t, err)
+	require.NotContains(t, string(r.Body), "a long password")
+	require.Len(t, changesOf(api), 1)
+}
+
 // changesOf returns the operations that are no reads.
 func changesOf(api *scriptedAPI) (changes []Operation) {
 	for _, op := range api.operated {

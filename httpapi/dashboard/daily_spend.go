@@ -48,7 +48,7 @@ func dailySpend(v *visit) ([]Block, error) {
 		}
 	}
 	chart := newChart(entries)
-	chart.Total, chart.Note, chart.Table = web.Dollars(sum), "in "+countOf(len(entries), "day")+
+	chart.Total, chart.Note, chart.Table = web.Dollars(sum), "cleared in "+countOf(len(entries), "day")+
 		": swipes, payouts and fees, less refunds and returns", table
 	chart.Text = "Spent by day from " + entries[0].Label + " to " + entries[len(entries)-1].Label + ": " + web.Dollars(sum) +
 		", at most " + web.Dollars(most) + " on a day."

@@ -27,6 +27,7 @@ async function copy(button) {
   try {
     await navigator.clipboard.writeText(text.textContent);
     say("Copied");
+    button.blur(); // a page with a focus in it does not follow the workspace
   } catch {
     getSelection().selectAllChildren(text);
     say("Selected, ready to copy");
@@ -50,7 +51,7 @@ function markNew(block, known) {
 // ask shows the question of a form in a dialog, and sends the form when it is confirmed.
 function ask(form) {
   const dialog = document.createElement("dialog"), question = document.createElement("h2"), consequence = document.createElement("p");
-  const end = form.dataset.confirm.indexOf("?") + 1;
+  const end = `${form.dataset.confirm} `.lastIndexOf("? ") + 1;
   [question.textContent, consequence.textContent] = [form.dataset.confirm.slice(0, end), form.dataset.confirm.slice(end).trim()];
   const row = document.createElement("div");
   row.className = "buttons";
@@ -103,11 +104,17 @@ async function refresh() {
   if (!answer.ok) return 1000 * Number(answer.headers.get("Retry-After") ?? 30);
   const text = await answer.text();
   if (busy()) return lookEvery;
-  const fresh = new DOMParser().parseFromString(policy.createHTML(text), "text/html").getElementById("main");
+  const page = new DOMParser().parseFromString(policy.createHTML(text), "text/html"), fresh = page.getElementById("main");
+  const sections = document.getElementById("sections"), counted = page.getElementById("sections");
+  if (counted && counted.innerHTML !== sections.innerHTML && !sections.contains(document.activeElement)) sections.replaceChildren(...counted.childNodes);
   const blocks = [...main.querySelectorAll(":scope > .block")], newer = [...(fresh?.querySelectorAll(":scope > .block") ?? [])];
   if (newer.length === 0) return 0;
   const notice = main.querySelector(":scope > .notice");
-  const head = (part) => part.querySelector(":scope > .page-header h1").firstChild.textContent + part.querySelector(":scope > .page-header .lead")?.textContent;
+  const head = (part) => {
+    const header = part.querySelector(":scope > .page-header > div").cloneNode(true);
+    header.querySelector(".live")?.remove();
+    return header.textContent.trim();
+  };
   const known = new Set([...main.querySelectorAll(".records .primary a")].map((link) => link.href));
   if (newer.length !== blocks.length || head(main) !== head(fresh)) main.replaceChildren(...fresh.childNodes);
   else blocks.forEach((block, i) => { if (keyless(block) !== keyless(newer[i])) block.replaceChildren(...newer[i].childNodes); });

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -98,5 +99,8 @@ func (f *Field) valueText() string {
 	case f.Kind == fieldDollars:
 		return "$" + f.Value
 	}
-	return cutID(f.Value)
+	if strings.HasSuffix(f.Name, "Id") || f.Name == "transferGroup" {
+		return cutID(f.Value)
+	}
+	return f.Value
 }

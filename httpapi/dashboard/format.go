@@ -124,7 +124,7 @@ type look struct{ tone, icon string }
 
 // looks are the looks of states. A state that is not listed is soft.
 var looks = looksByState(map[look]string{
-	{"good", "check"}: "active approved completed settled sent delivered proven credit accepted released locked linked confirmed enabled",
+	{"good", "check"}: "active approved completed settled sent delivered proven credit accepted locked linked confirmed enabled",
 	{"soft", "check"}: "cleared paid",
 	{"soft", "minus"}: "cancelled closed expired revoked removed",
 	{"soft", "back"}:  "reversed refunded",

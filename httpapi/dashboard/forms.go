@@ -221,6 +221,9 @@ func (v *visit) drawButtons(names ...string) (blocks []Block, err error) {
 		f.Form.Quiet = true
 		row.Buttons = append(row.Buttons, f.Form)
 	}
+	if only := row.Buttons[0]; len(row.Buttons) == 1 {
+		only.Primary = !only.Danger
+	}
 	return []Block{row}, nil
 }
 

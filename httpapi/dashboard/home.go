@@ -94,7 +94,7 @@ func firstSteps(v *visit, t *treasury, hasCard bool) ([]Block, error) {
 	case !t.hasMoved():
 		blocks, err := v.drawButtons("deposit")
 		if len(blocks) > 0 {
-			blocks[0].Heading, blocks[0].Buttons[0].Primary = "First: dollars to spend", true
+			blocks[0].Heading = "First: dollars to spend"
 		}
 		return blocks, err
 	}

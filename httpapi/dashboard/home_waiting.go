@@ -77,7 +77,7 @@ func waitingPayouts(v *visit) (stats []Stat, err error) {
 		}
 		if len(list.Data) > 0 {
 			stats = append(stats, Stat{Name: payoutsWaiting[state], Note: payoutMeaning(state), Icon: payoutIcons[state],
-				Count: len(list.Data),
+				Count: len(list.Data), Uncounted: list.NextCursor != nil,
 				Value: countText(len(list.Data), list.NextCursor), Href: v.addressOf("payouts") + "?status=" + state})
 		}
 	}

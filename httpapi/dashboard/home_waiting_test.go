@@ -38,7 +38,7 @@ func TestHomeShowsWhatWaitsForAPerson(t *testing.T) {
 	waiting, err := waitingFor(v)
 	require.NoError(t, err)
 	require.Equal(t, []Stat{
-		{Name: "Payouts to release", Note: payoutMeaning("held"), Icon: "clock", Count: 2,
+		{Name: "Payouts to release", Note: payoutMeaning("held"), Icon: "clock", Count: 2, Uncounted: true,
 			Value: "2 or more", Href: v.addressOf("payouts") + "?status=held"},
 		{Name: "Wallets to prove", Icon: "key", Count: 1, Note: "Sign the challenge of a wallet before USDC can leave to it.",
 			Value: "1", Href: v.addressOf("wallets")},

@@ -120,6 +120,7 @@ func showSecret(v *visit, body []byte) (*View, error) {
 		return nil, err
 	}
 	return &View{Title: "The key is created", Up: &Link{"API keys", v.addressOf("keys")},
+		Ways:   []Way{{Link: Link{"All keys", v.addressOf("keys")}}},
 		Notice: &Notice{Text: "Copy the secret now. It is shown only this once."},
 		Blocks: []Block{{Code: &Code{ID: "secret", Label: made.APIKey.Label, Text: made.Secret}}}}, nil
 }

@@ -128,7 +128,11 @@ func payoutChoices() []Option {
 	for _, state := range payoutStates {
 		names = append(names, state.name)
 	}
-	return choices(names...)
+	options := choices(names...)
+	for i := range options {
+		options[i].Label = nameOf(payoutNames, cmp.Or(options[i].Value, options[i].Label))
+	}
+	return options
 }
 
 // payoutMeaning returns what a state means, or "" for a state that is not listed.
@@ -143,12 +147,15 @@ func payoutMeaning(status string) string {
 
 // payoutNames name the states of payouts that a person knows by other words.
 var payoutNames = map[string]string{"held": "Waits for release", "reserved": "Reserved", "submitting": "Being sent",
-	"submitted": "With the bank"}
+	"submitted": "With the bank", "released": "Not at the bank"}
 
 // stateCell is a cell of the payout's state.
 func (p *payout) stateCell() Cell {
-	if p.Status == "held" {
+	switch p.Status {
+	case "held":
 		return namedState("waits_for_release", payoutNames["held"])
+	case "released":
+		return namedState("returned", payoutNames["released"])
 	}
 	return namedState(p.Status, nameOf(payoutNames, p.Status))
 }
@@ -231,6 +238,9 @@ func showPayout(v *visit) (*View, error) {
 	if p.Reference != p.ID {
 		details.Facts = append(details.Facts, Fact{"Reference", idCell(p.Reference)})
 	}
+	if p.isUndone() && p.Status != "cancelled" && v.Sandbox {
+		way.Text, way.More = "In the sandbox the cents of an amount choose its outcome.", &Link{"Which ones", "/docs/sandbox"}
+	}
 	wire := &wireAbroad{}
 	if p.Rail == railAbroad {
 		if wire, err = v.readWire(p); err != nil {
@@ -251,9 +261,13 @@ func showPayout(v *visit) (*View, error) {
 		}
 	}
 	life := Block{Heading: "Life of this payout (UTC)", Panel: true}
-	for _, step := range p.History {
+	for i, step := range p.History {
 		at := timeCell(step.At)
-		life.Steps = append(life.Steps, Step{Name: nameOf(payoutNames, step.Status), At: &at, Text: payoutMeaning(step.Status)})
+		drawn := Step{Name: nameOf(payoutNames, step.Status), At: &at}
+		if i == len(p.History)-1 {
+			drawn.Text = payoutMeaning(step.Status)
+		}
+		life.Steps = append(life.Steps, drawn)
 	}
 	main := []Block{way, life}
 	if wire.uetr != "" {

@@ -15,7 +15,9 @@ func searchPages() []page {
 // recordLists are the lists whose pages show records of a prefix.
 var recordLists = map[string]string{ident.Card: "cards", ident.Authorization: "swipes", ident.Payout: "payouts",
 	ident.Counterparty: "recipients", ident.Agent: "agents", ident.Key: "keys", ident.Endpoint: "webhooks",
-	ident.Checkout: "checkout", ident.Conversion: "conversions"}
+	ident.Checkout: "checkout", ident.Conversion: "conversions", ident.FXQuote: "payout-quotes",
+	ident.CurrencyQuote: "conversion-quotes", ident.RampQuote: "ramp-quotes", ident.RampOrder: "ramp",
+	ident.RampWallet: "wallets"}
 
 // showSearch shows the form of the search without a text. Otherwise it leads to the record of an id, to the movement of a transfer group, or else to the
 // swipes at merchants whose names begin with the text.

@@ -190,7 +190,7 @@ type frame struct {
 type navigation struct {
 	Link
 	Icon    string
-	Count   int // of records that wait for a person; 0 shows none
+	Count   string // of records that wait for a person, or ""
 	Current bool
 }
 
@@ -535,7 +535,7 @@ func initialsOf(name string) string {
 
 // drawNavigation returns the entries of the navigation that the visit's role may read, with the
 // records that wait by section.
-func (v *visit) drawNavigation(waiting map[string]int) (groups []navigationGroup) {
+func (v *visit) drawNavigation(waiting map[string]string) (groups []navigationGroup) {
 	for _, sec := range sections {
 		if !v.API.May("GET", sec.reads) {
 			continue

@@ -139,7 +139,8 @@ func (v *visit) enteredFilter(name string) string {
 }
 
 // swipeTable draws swipes under headings of their days. Each leads to its page. cards are their
-// cards, or nil to leave these out. short leaves the reasons out.
+// cards, or nil to leave these out. short has the reason in
+// place of the decision.
 func swipeTable(v *visit, swipes []authorization, cards []string, caption string, short bool) (*Table, error) {
 	t := &Table{Caption: caption, Empty: "No swipes yet. A swipe appears here the moment a card is used.", Columns: []Column{
 		{Name: "Time (UTC)", Role: roleSecond}, {Name: "Merchant", Role: rolePrimary}}}
@@ -166,7 +167,7 @@ func swipeTable(v *visit, swipes []authorization, cards []string, caption string
 		state := namedState(a.Status, statusNames[a.Status])
 		switch {
 		case a.Decision == "declined" && short:
-			amount.Mark = "soft"
+			state, amount.Mark = namedState("declined", reasonName(a.Reason)), "soft"
 		case a.Decision == "declined":
 			state, amount.Mark = plainCell(reasonName(a.Reason)), "soft"
 		case a.Status == "reversed" || a.Status == "expired" || a.RefundedCents >= a.AmountCents && a.AmountCents > 0:
@@ -229,11 +230,14 @@ func cellLink(c Cell) Link { return Link{c.Text, c.Href} }
 
 // moneyBlock is what was approved, cleared and refunded, and what is held.
 func (a *authorization) moneyBlock() Block {
-	approved := a.AmountCents
-	if a.Decision == "declined" {
-		approved = 0
+	name, asked := "Approved", a.AmountCents
+	switch {
+	case a.Decision == "declined":
+		asked = 0
+	case a.ResponseCode == partialApproval:
+		name = "Asked for"
 	}
-	return Block{Heading: "Money", Panel: true, Sum: []SumLine{{Name: "Approved", Amount: web.Dollars(approved)},
+	return Block{Heading: "Money", Panel: true, Sum: []SumLine{{Name: name, Amount: web.Dollars(asked)},
 		{Name: "Cleared", Amount: web.Dollars(a.ClearedCents)}, {Name: "Refunded", Amount: web.Dollars(a.RefundedCents)},
 		{Name: "Held now", Amount: web.Dollars(a.HeldCents), Ruled: true}}}
 }
@@ -252,20 +256,23 @@ func (a *authorization) detailsBlock(card Cell) Block {
 // whyBlock is the sum that the decision compared, or the reason in words.
 func (a *authorization) whyBlock() Block {
 	b := Block{Heading: "Why it was approved", Panel: true, Text: reasonSentence(a.Reason)}
-	if a.Decision == "declined" {
+	switch {
+	case a.ResponseCode == partialApproval:
+		b.Text = "The merchant takes less than it asks for, and the card's limit or the balance had less."
+		return b
+	case a.Reason == "approved":
+		b.Text = "The card is active, and the amount fits its limits and the balance."
+	case a.Decision == "declined":
 		b.Heading, b.Text = "Why it was declined", b.Text+" "+reasonAdvice[a.Reason]
 	}
 	c := a.Checked
 	if c == nil {
 		return b
 	}
+	b.Sum = []SumLine{{Name: cmp.Or(limitNames[a.Reason], "Monthly limit of the card"), Amount: web.Dollars(c.LimitCents)}}
 	room := c.LimitCents - c.SpentCents
-	b.Sum = []SumLine{{Name: sumNames[a.Reason].limit, Amount: web.Dollars(c.LimitCents)}}
-	if b.Sum[0].Name == "" {
-		b.Sum[0].Name = "Limit"
-	}
-	if a.Reason != "per_transaction_limit_exceeded" {
-		b.Sum = append(b.Sum, SumLine{Name: cmp.Or(sumNames[a.Reason].spent, "Spent and held before"), Amount: minus(c.SpentCents)},
+	if c.SpentCents > 0 {
+		b.Sum = append(b.Sum, SumLine{Name: "Spent and held before", Amount: minus(c.SpentCents)},
 			SumLine{Name: "Room", Amount: web.Dollars(room), Ruled: true})
 	}
 	last := SumLine{Name: "Left after it", Amount: web.Dollars(room - c.AskedCents), Ruled: true, Result: true}
@@ -276,16 +283,17 @@ func (a *authorization) whyBlock() Block {
 	return b
 }
 
-// sumNames name the limit of a decision, and what was spent of it.
-var sumNames = map[string]struct{ limit, spent string }{
-	"approved":                       {"Monthly limit of the card", "Spent and held before"},
-	"per_transaction_limit_exceeded": {"Limit of one swipe", ""},
-	"monthly_limit_exceeded":         {"Monthly limit of the card", "Spent and held before"},
-	"insufficient_funds":             {"Dollars of the workspace", "Held before"},
-}
+// limitNames name the amount that a decision compared, by its reason.
+var limitNames = map[string]string{"per_transaction_limit_exceeded": "Limit of one swipe",
+	"insufficient_funds": "Dollars available"}
 
 // minus writes cents that are taken from a sum.
-func minus(cents money.Cents) string { return "\u2212" + web.Dollars(cents) }
+func minus(cents money.Cents) string {
+	if cents == 0 {
+		return web.Dollars(0)
+	}
+	return "\u2212" + web.Dollars(cents)
+}
 
 // readSwipe reads the swipe of the page and the id of its card.
 func (v *visit) readSwipe() (*authorization, string, error) {
@@ -313,9 +321,12 @@ func (a *authorization) lifeSteps() []Step {
 	case a.Reason == "forced_post":
 		name = "Cleared without an authorization"
 	case a.ResponseCode == partialApproval:
-		name, text = "Authorized in part", "The card had less than was asked for."
+		name, text = "Authorized in part", "The merchant asked for "+web.Dollars(first)+"."
 	}
 	steps := []Step{{Name: name, Amount: web.Dollars(first), At: &at, Text: text}}
+	if text != "" {
+		steps[0].Amount = "" // of which the record keeps no amount
+	}
 	add := func(name string, known bool, amount, text string) {
 		if known {
 			steps = append(steps, Step{Name: name, Amount: amount, Text: text})
@@ -327,6 +338,9 @@ func (a *authorization) lifeSteps() []Step {
 		name, text = "Cleared in part", "Taken from the ledger. The rest is still held."
 	}
 	add(name, a.ClearedCents > 0 && a.Reason != "forced_post", minus(a.ClearedCents), text)
+	rest := a.AmountCents - a.ClearedCents - a.HeldCents
+	add("Rest released", a.Status == "cleared" && rest > 0 && a.ResponseCode != partialApproval, minus(rest),
+		"What was not cleared is free again.")
 	add("Reversed", a.Status == "reversed", "", "The merchant gave the hold back.")
 	add("Expired", a.Status == "expired", "", "Nothing more was cleared in time. The hold has ended.")
 	add("Refunded", a.RefundedCents > 0, "+"+web.Dollars(a.RefundedCents), "Given back to the ledger.")

@@ -119,7 +119,7 @@ func (v *visit) ownAddress() string { return strings.TrimSuffix(Root+"/"+v.Path,
 func (v *visit) addressWith(pairs ...string) string {
 	query := url.Values{}
 	for name, values := range v.Query {
-		if name != doneParameter && len(values) == 1 {
+		if name != doneParameter && len(values) > 0 {
 			query.Set(name, values[0])
 		}
 	}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"strconv"
 	"sync"
 	"time"
 )
@@ -20,12 +21,13 @@ type waitingCounts struct {
 
 type keptCounts struct {
 	at     time.Time
-	counts map[string]int // by section
+	counts map[string]string // by section
 }
 
 // read returns the counts of a visit by section: those that the page has read, or else kept ones. A
-// count that cannot be read is 0, because a page is worth more than its counts.
-func (w *waitingCounts) read(v *visit) map[string]int {
+// count that cannot be read is left
+// out, because a page is worth more than its counts.
+func (w *waitingCounts) read(v *visit) map[string]string {
 	key := [2]string{v.Workspace, v.Role}
 	w.mu.Lock()
 	kept, known := w.kept[key]
@@ -33,14 +35,21 @@ func (w *waitingCounts) read(v *visit) map[string]int {
 	if age := v.Now.Sub(kept.at); known && v.waits == nil && age >= 0 && age < countsFor {
 		return kept.counts
 	}
-	counts := map[string]int{}
+	counts := map[string]string{}
 	for section := range waiting {
 		stats, err := v.waitingIn(section)
 		if err != nil {
 			return nil
 		}
+		count, more := 0, ""
 		for _, s := range stats {
-			counts[section] += s.Count
+			count += s.Count
+			if s.Uncounted {
+				more = "+"
+			}
+		}
+		if count > 0 {
+			counts[section] = strconv.Itoa(count) + more
 		}
 	}
 	w.mu.Lock()

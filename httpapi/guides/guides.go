@@ -93,6 +93,9 @@ func (g *Guide) readSections(document ast.Node, source []byte) error {
 			continue
 		case *extast.Table:
 			for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+				if row.Kind() == extast.KindTableHeader {
+					continue
+				}
 				g.passages = append(g.passages, g.readRow(row, source, at, anchors))
 			}
 			continue

@@ -44,7 +44,8 @@ func (l *Library) AddPassages(passages ...Passage) {
 }
 
 // ignored are words of a question that say nothing about its subject.
-var ignored = strings.Fields("a an and can do does for from how i in is it my of on or the to what when where which with")
+var ignored = strings.Fields("a an and can do does for from how i in is it my of on or the to what when where which with " +
+	"curl go golang javascript python typescript")
 
 // synonyms are words of the documents, by the words that people use for them.
 var synonyms = map[string][]string{

@@ -1,0 +1,74 @@
+package dashboard
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"purser/persistence/money"
+)
+
+// The sum behind a decision ends with what is left, or with what was too much, and compares only
+// what the decision compared.
+func TestTheSumBehindADecision(t *testing.T) {
+	f := func(reason, code string, limit, spent, asked money.Cents, want ...string) {
+		t.Helper()
+		a := &authorization{Decision: "declined", Reason: reason, ResponseCode: code, AmountCents: asked}
+		if reason == "approved" {
+			a.Decision = reason
+		}
+		a.Checked = &struct{ LimitCents, SpentCents, AskedCents money.Cents }{limit, spent, asked}
+		var lines []string
+		for _, l := range a.whyBlock().Sum {
+			lines = append(lines, l.Name+" "+l.Amount)
+		}
+		require.Equal(t, want, lines)
+	}
+	f("approved", "00", 100_00, 30_00, 50_00, "Monthly limit of the card $100.00", "Spent and held before −$30.00",
+		"Room $70.00", "Asked for −$50.00", "Left after it $20.00")
+	f("approved", "00", 100_00, 0, 0, "Monthly limit of the card $100.00", "Asked for $0.00", "Left after it $100.00")
+	f("monthly_limit_exceeded", "61", 100_00, 60_00, 41_00, "Monthly limit of the card $100.00",
+		"Spent and held before −$60.00", "Room $40.00", "Asked for −$41.00", "Over by $1.00")
+	f("insufficient_funds", "51", 390_00, 0, 500_00, "Dollars available $390.00", "Asked for −$500.00", "Over by $110.00")
+	f("per_transaction_limit_exceeded", "61", 20_00, 0, 25_00, "Limit of one swipe $20.00", "Asked for −$25.00",
+		"Over by $5.00")
+	f("approved", partialApproval, 100_00, 60_00, 90_00) // what bound is not in the record
+}
+
+// A swipe that was approved in part shows what was asked for, and never as the approved amount.
+func TestAPartialApprovalDoesNotShowTheAskedAmountAsApproved(t *testing.T) {
+	a := &authorization{Decision: "approved", Reason: "approved", ResponseCode: partialApproval, Status: "held",
+		AmountCents: 500_00, HeldCents: 390_00}
+	require.Equal(t, "Asked for", a.moneyBlock().Sum[0].Name)
+	steps := a.lifeSteps()
+	require.Equal(t, Step{Name: "Authorized in part", At: steps[0].At, Text: "The merchant asked for $500.00."}, steps[0])
+	require.Equal(t, "$390.00", steps[1].Amount)
+}
+
+// Three lines of a chart reach its largest amount, and no two have the same text.
+func TestTheAxisOfAChart(t *testing.T) {
+	for _, most := range []money.Cents{1, 100, 301, 600_01, 1_500_00, 12_345_67, 1_500_000_00, 1 << 50} {
+		c := newChart([]ChartEntry{{Amount: most, Name: "a"}, {Amount: -1, Name: "b"}})
+		require.GreaterOrEqual(t, axisStep(most)*chartLines, most)
+		seen := map[string]bool{}
+		for _, line := range c.Lines {
+			require.False(t, seen[line.Text], "%d: %q", most, line.Text)
+			seen[line.Text] = true
+		}
+		require.LessOrEqual(t, c.Columns[0].Height, chartHeight-chartTop)
+		require.Zero(t, c.Columns[1].Height)
+	}
+	require.Equal(t, "$1.5k", axisText(1_500_00))
+}
+
+// A chip shows a text as it was entered, and cuts ids alone.
+func TestAChipShowsItsValue(t *testing.T) {
+	require.Equal(t, "Starbucks Coffee", chipText([]Field{{Name: "merchant", Value: "Starbucks Coffee"}}))
+	require.Equal(t, "card_01m7…v0j61", chipText([]Field{{Name: "cardId", Value: "card_01m7wd7tg0ewcaydxa69av0j61"}}))
+	amounts := []Field{{Name: "amountFrom", Kind: fieldDollars, Value: "10.00"}, {Name: "amountTo", Kind: fieldDollars}}
+	require.Equal(t, "from $10.00", chipText(amounts))
+	amounts[1].Value = "20.00"
+	require.Equal(t, "$10.00 to $20.00", chipText(amounts))
+	require.False(t, strings.Contains(cutID("short_1"), "…"))
+}
