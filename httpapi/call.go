@@ -188,7 +188,7 @@ type answer struct {
 	file     *file // the content type and name of a body that is not JSON
 	isPage   bool  // the body is HTML for a browser
 	cookie   *fasthttp.Cookie
-	location string // of a redirect, or ""
+	location string // the target of a redirect, or ""
 	replayed bool
 	code     fault.Code    // the code of a refusal
 	wait     time.Duration // the shortest useful wait before a retry; 0 gives no advice

@@ -42,7 +42,7 @@ func TestAnInvitationsLinkLeadsIntoTheWorkspace(t *testing.T) {
 	page := w.visit(session(joined.cookie), address, nil)
 	require.Contains(t, page.text, "You are signed in as bob@example.com.")
 	require.Contains(t, page.text, `value="`+token+`"`)
-	for _, shown := range []string{"Workspace olga", "Admin: acts", "olga@example.com", "Expires (UTC)"} {
+	for _, shown := range []string{"Workspace olga", "Admin: does all but manage people", "olga@example.com", "Expires (UTC)"} {
 		require.Contains(t, page.text, shown)
 	}
 	accepted := w.visit(session(joined.cookie), "/dashboard/invitation/accept", url.Values{"token": {token}})

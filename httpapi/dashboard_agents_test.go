@@ -89,7 +89,8 @@ func TestACardholderIsSavedWithAnAddress(t *testing.T) {
 	refused := w.visit(session(tn.cookie), address+"/create", form)
 	require.Equal(t, 400, refused.status, refused.text)
 	for id, problem := range map[string]string{"city": "City is required", "region": "State or region is required"} {
-		require.Contains(t, refused.text, `id="f-`+id+`-problem">`+problem+"</span>", "each reason is beside its field")
+		require.Contains(t, refused.text, `id="f-`+id+`-problem">`+problem+"</span>",
+			"each reason is beside its field")
 	}
 	form.Set("city", "Oakland")
 	form.Set("region", "CA")

@@ -61,7 +61,8 @@ func TestASwipesPageShowsItsLife(t *testing.T) {
 	require.Contains(t, declined,
 		"The increment was declined. The amount is above the card&#39;s limit of one transaction.")
 	require.Equal(t, steps(incremented), steps(declined))
-	require.Equal(t, []string{"Authorized $10.00", "Incremented +$5.00", "Cleared in part −$4.00", "Still held $11.00"},
+	require.Equal(t, []string{"Authorized $10.00", "Incremented +$5.00", "Cleared in part −$4.00",
+		"Still held $11.00"},
 		steps(send("clear-part", "4")))
 	require.Equal(t, []string{"Authorized $10.00", "Incremented +$5.00", "Cleared −$15.00"}, steps(send("clear", "")))
 	refunded := send("refund", "2.50")

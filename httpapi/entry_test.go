@@ -43,7 +43,7 @@ func (w *world) showPage(who as, path string) (status int, contentType, policy, 
 		string(resp.Body())
 }
 
-// The root leads a person who is signed in home: to the only workspace, or to the list of them.
+// The root leads a signed-in person home: to the only workspace, or to the list of them.
 func TestRootLeadsASignedInPersonHome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -76,7 +76,8 @@ func (r *apiReference) passages() (passages []guides.Passage) {
 	for _, g := range r.groups {
 		for _, o := range g.Operations {
 			passages = append(passages, guides.Passage{Page: "api/" + o.Anchor, Title: "API reference, " + g.Title,
-				Heading: o.Summary, Names: []string{o.Anchor}, Text: strings.ReplaceAll(o.Method+" "+o.Path+" "+o.Plain, "`", "")})
+				Heading: o.Summary, Names: []string{o.Anchor},
+				Text: strings.ReplaceAll(o.Method+" "+o.Path+" "+o.Plain, "`", "")})
 		}
 	}
 	return passages
@@ -110,7 +111,8 @@ type operationFault struct {
 func faultsOf(o reference.Operation) (faults []operationFault) {
 	for _, code := range o.Errors {
 		if code == "missing_scope" {
-			faults = append(faults, operationFault{fasthttp.StatusForbidden, code + ":" + o.Scope, "The key lacks the scope."})
+			faults = append(faults, operationFault{fasthttp.StatusForbidden, code + ":" + o.Scope,
+				"The key lacks the scope."})
 			continue
 		}
 		status, ok := statuses[fault.Code(code)]
@@ -145,7 +147,8 @@ func (h *checkoutHandlers) showReferenceOf(ctx *fasthttp.RequestCtx, c *call) er
 		return h.writeReference(ctx, web.Reference{Docs: web.Docs{Title: "Not in the reference", Missing: true}})
 	}
 	o := all[at].operation
-	page := web.Reference{Docs: web.Docs{Title: o.Summary, Name: name}, Group: all[at].group, Operation: o, Faults: faultsOf(o)}
+	page := web.Reference{Docs: web.Docs{Title: o.Summary, Name: name}, Group: all[at].group, Operation: o,
+		Faults: faultsOf(o)}
 	if at > 0 {
 		page.Previous = all[at-1].operation
 	}

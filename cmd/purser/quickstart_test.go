@@ -21,7 +21,8 @@ func quickstartCommands(t *testing.T, m *daemon) string {
 	page, err := os.ReadFile("../../httpapi/docs/quickstart.md")
 	require.NoError(t, err)
 	var commands []string
-	for _, block := range regexp.MustCompile("(?ms)^```(sh|json)\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
+	for _, block := range regexp.MustCompile("(?ms)^```(sh|json)\n(.*?)^```$").FindAllStringSubmatch(string(page),
+		-1) {
 		for line := range strings.SplitSeq(block[2], "\n") {
 			require.LessOrEqual(t, len(line), maxCodeColumns, line)
 		}
@@ -53,7 +54,8 @@ func TestQuickstartRunsTwice(t *testing.T) {
 		shell.Dir = directory
 		said, err := shell.CombinedOutput()
 		require.NoError(t, err, string(said))
-		for _, want := range []string{`"email":"ada@example.com"`, `"availableCents": 100000`, `"decision":"approved"`,
+		for _, want := range []string{`"email":"ada@example.com"`, `"availableCents": 100000`,
+			`"decision":"approved"`,
 			`"reason":"per_transaction_limit_exceeded"`, `"status":"reserved"`, "opening_balance,"} {
 			require.Contains(t, string(said), want)
 		}

@@ -76,7 +76,8 @@ func firstSwipe() []Block {
 	return []Block{{Heading: "From here to an approved swipe in three steps", Steps: []Step{
 		{Name: "Name your workspace", Text: "It has its own ledger, cards and keys."},
 		{Name: "Add test dollars", Text: "A simulated bank deposit arrives in about two seconds."},
-		{Name: "Create a card and swipe it", Text: "The authorizer answers with a decision, its reason and the amounts that it compared."}}},
+		{Name: "Create a card and swipe it",
+			Text: "The authorizer answers with a decision, its reason and the amounts that it compared."}}},
 		{Table: &Table{Caption: "Decisions, for example", Columns: []Column{{Name: "Merchant", Role: rolePrimary},
 			{Name: "Decision", Role: roleStatus}, {Name: "Amount", Number: true, Role: roleAmount}}, Rows: [][]Cell{
 			{plainCell("Harbor Cloud Hosting"), stateCell("approved"), plainCell("$42.00")},

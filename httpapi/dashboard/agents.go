@@ -80,7 +80,8 @@ func showAgents(v *visit) (*View, error) {
 		return nil, err
 	}
 	t := &Table{Caption: "Agents, newest first", Empty: "No agents yet.", Columns: []Column{{Name: "Agent",
-		Role: rolePrimary}, {Name: "Description", Role: roleSecond}, {Name: "State", Role: roleAmount}, {Name: "Protocols"},
+		Role: rolePrimary}, {Name: "Description", Role: roleSecond}, {Name: "State", Role: roleAmount},
+		{Name: "Protocols"},
 		{Name: "Created"}, {Name: "Change", Number: true, Role: roleStatus}}}
 	for _, a := range list.Data {
 		change, err := v.drawChange(agentStates(), a.State, v.addressOf("agents", a.ID), a.AgentName)
@@ -213,8 +214,10 @@ func intentTable(v *visit) (*Table, error) {
 		return nil, err
 	}
 	t := &Table{Caption: "Intents, newest first, accepted or refused", Empty: "The agent has sent no intent yet.",
-		Columns: []Column{{Name: "Time (UTC)", Role: roleSecond}, {Name: "Merchant", Role: rolePrimary}, {Name: "Intent"},
-			{Name: "Protocol"}, {Name: "Result", Role: roleStatus}, {Name: "Reason"}, {Name: "Amount", Number: true, Role: roleAmount}}}
+		Columns: []Column{{Name: "Time (UTC)", Role: roleSecond}, {Name: "Merchant", Role: rolePrimary},
+			{Name: "Intent"},
+			{Name: "Protocol"}, {Name: "Result", Role: roleStatus}, {Name: "Reason"}, {Name: "Amount", Number: true,
+				Role: roleAmount}}}
 	for i := range log.Data {
 		e := &log.Data[i]
 		result, merchant, amount, protocol := "refused", "", "", ""
@@ -225,7 +228,8 @@ func intentTable(v *visit) (*Table, error) {
 			merchant, protocol = signed.Merchant.Name, signed.Protocol
 			amount = signed.amountText()
 		}
-		t.Rows = append(t.Rows, []Cell{timeCell(e.ReceivedAt), plainCell(merchant), codeCell(e.IntentID), plainCell(protocol),
+		t.Rows = append(t.Rows, []Cell{timeCell(e.ReceivedAt), plainCell(merchant), codeCell(e.IntentID),
+			plainCell(protocol),
 			stateCell(result), plainCell(inWords(e.RejectionReason)), plainCell(amount)})
 	}
 	return v.addPaging(t, log.NextCursor), nil

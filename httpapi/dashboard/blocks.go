@@ -61,7 +61,7 @@ type Columns struct {
 	First, Second []Block
 }
 
-// Waiting lists what waits for a person.
+// Waiting lists records that wait for a person.
 type Waiting struct{ Items []Stat }
 
 // PaymentCard is a drawn card.
@@ -70,7 +70,7 @@ type PaymentCard struct {
 	Human, Frozen      bool
 }
 
-// LimitBar draws how much of a limit is used. Left says what is left.
+// LimitBar draws the used part of a limit. Left is the rest in words.
 type LimitBar struct {
 	Name, Used, Limit, Left string
 	Share                   Share
@@ -130,8 +130,8 @@ type Way struct {
 // one Total.
 type Stat struct {
 	Name, Value, Note, Href string
-	Icon                    string // of an item that waits
-	Count                   int    // of an item that waits: the records that were counted
+	Icon                    string // the icon of an item that waits
+	Count                   int    // the counted records of an item that waits
 	Uncounted               bool   // there are more than Count
 	Total                   bool
 }

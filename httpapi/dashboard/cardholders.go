@@ -56,8 +56,10 @@ func showCardholders(v *visit) (*View, error) {
 	if err := v.readInto(&list, cardholdersPath, "cursor", v.Query.Get("cursor"), "limit", "50"); err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Cardholders, newest first", Empty: "No cardholders yet.", Columns: []Column{{Name: "Name", Role: rolePrimary},
-		{Name: "Kind", Role: roleSecond}, {Name: "State", Role: roleAmount}, {Name: "Legal name"}, {Name: "Email"}, {Name: "Created (UTC)"}, {Name: "Id"}}}
+	t := &Table{Caption: "Cardholders, newest first", Empty: "No cardholders yet.", Columns: []Column{{Name: "Name",
+		Role: rolePrimary},
+		{Name: "Kind", Role: roleSecond}, {Name: "State", Role: roleAmount}, {Name: "Legal name"}, {Name: "Email"},
+		{Name: "Created (UTC)"}, {Name: "Id"}}}
 	for _, h := range list.Data {
 		t.Rows = append(t.Rows, []Cell{plainCell(h.DisplayName), plainCell(inWords(h.Kind)), stateCell(h.State),
 			plainCell(strings.TrimSpace(h.FirstName + " " + h.LastName)), plainCell(h.Email), timeCell(h.CreatedAt),

@@ -113,25 +113,26 @@ func showCards(v *visit) (*View, error) {
 // cardTable draws cards, each with a button that freezes it or makes it active again.
 func cardTable(v *visit, cards []card, caption string) (*Table, error) {
 	t := &Table{Caption: caption, Empty: "No cards yet.", Columns: []Column{{Name: "Card", Role: rolePrimary},
-		{Name: "For", Role: roleSecond}, {Name: "Spent this month", Role: roleAction}, {Name: "Limit of one swipe", Number: true},
+		{Name: "For", Role: roleSecond}, {Name: "Spent this month", Role: roleAction}, {Name: "Limit of one swipe",
+			Number: true},
 		{Name: "Created"}, {Name: "State", Role: roleAmount}, {Name: "Change", Number: true, Role: roleStatus}}}
 	for i := range cards {
 		c := &cards[i]
-		change, err := v.drawChange(cardStates(), c.State, v.addressOf("cards", c.ID), c.name())
+		change, err := v.drawChange(cardStates(), c.State, v.addressOf("cards", c.ID), c.labelText())
 		if err != nil {
 			return nil, err
 		}
-		t.Rows = append(t.Rows, []Cell{linkCell(c.name(), v.addressOf("cards", c.ID)), plainCell(c.kindName()),
+		t.Rows = append(t.Rows, []Cell{linkCell(c.labelText(), v.addressOf("cards", c.ID)), plainCell(c.kindName()),
 			limitCell(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents), dollarCell(c.PerTxnLimitUsdCents),
 			v.dateCell(c.CreatedAt), stateCell(c.State), change})
 	}
 	return t, nil
 }
 
-// name is a card's label and last digits.
-func (c *card) name() string { return c.HolderLabel + " ··\u00a0" + c.Last4 }
+// labelText is a card's label and last digits.
+func (c *card) labelText() string { return c.HolderLabel + " ··\u00a0" + c.Last4 }
 
-// kindName says who holds a card.
+// kindName is the kind of a card's holder.
 func (c *card) kindName() string {
 	if c.HolderKind == "human" {
 		return "Person"
@@ -143,7 +144,7 @@ func (c *card) kindName() string {
 func (v *visit) cardCell(id string) (Cell, error) {
 	var shown struct{ Card card }
 	err := v.readInto(&shown, cardPath, "id", id)
-	return linkCell(shown.Card.name(), v.addressOf("cards", id)), err
+	return linkCell(shown.Card.labelText(), v.addressOf("cards", id)), err
 }
 
 // showCard shows one card: its limits, its newest swipes and its forms.
@@ -156,7 +157,8 @@ func showCard(v *visit) (*View, error) {
 		return nil, err
 	}
 	c := &shown.Card
-	view := &View{Title: c.name(), Badges: []Cell{stateCell(c.State)}, Up: &Link{"Cards", v.addressOf("cards")}, Live: true,
+	view := &View{Title: c.labelText(), Badges: []Cell{stateCell(c.State)}, Up: &Link{"Cards", v.addressOf("cards")},
+		Live:   true,
 		Notice: swipeNotice(v, shown.RecentAuthorizations)}
 	change := map[string]string{"active": "freeze", "frozen": "unfreeze"}[c.State]
 	if change != "" {
@@ -189,11 +191,12 @@ func showCard(v *visit) (*View, error) {
 	}
 	main := append([]Block{{Heading: swipes.Caption, Table: swipes, More: &Link{"All swipes", v.addressOf("swipes") +
 		"?cardId=" + c.ID}}, c.scopeBlock()}, changes...)
-	view.Blocks = []Block{{Columns: &Columns{SideMain, append(c.limitBlocks(v.Now), swipe...), append(main, c.detailsBlock())}}}
+	view.Blocks = []Block{{Columns: &Columns{SideMain, append(c.limitBlocks(v.Now), swipe...), append(main,
+		c.detailsBlock())}}}
 	return view, nil
 }
 
-// limitBlocks draw the card, and what it may still spend.
+// limitBlocks draw the card and the rest of its month.
 func (c *card) limitBlocks(now time.Time) []Block {
 	left := "Nothing is left"
 	if room := c.MonthlyLimitUsdCents - c.MonthSpendUsdCents; room > 0 {
@@ -206,8 +209,9 @@ func (c *card) limitBlocks(now time.Time) []Block {
 	return []Block{
 		{Card: &PaymentCard{Label: c.HolderLabel, Kind: c.kindName(), Last4: c.Last4, Human: c.HolderKind == "human",
 			Frozen: c.State == "frozen"}},
-		{Limit: &LimitBar{Name: "This month", Used: web.Dollars(c.MonthSpendUsdCents), Limit: web.Dollars(c.MonthlyLimitUsdCents),
-			Left: left, Share: shareOf(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents)},
+		{Limit: &LimitBar{Name: "This month", Used: web.Dollars(c.MonthSpendUsdCents),
+			Limit: web.Dollars(c.MonthlyLimitUsdCents),
+			Left:  left, Share: shareOf(c.MonthSpendUsdCents, c.MonthlyLimitUsdCents)},
 			Sum: []SumLine{{Name: "Per swipe", Amount: web.Dollars(c.PerTxnLimitUsdCents), Ruled: false}}},
 	}
 }
@@ -228,7 +232,8 @@ func (c *card) detailsBlock() Block {
 	if c.Physical {
 		kind = "Physical"
 	}
-	return Block{Heading: "Details", Panel: true, Facts: []Fact{{"Holder", plainCell(c.kindName() + ", " + c.HolderLabel)},
+	return Block{Heading: "Details", Panel: true, Facts: []Fact{{"Holder", plainCell(c.kindName() + ", " +
+		c.HolderLabel)},
 		{"Type", plainCell(kind)}, {"Id", idCell(c.ID)}, {"Network token", idCell(c.PartnerCardToken)},
 		{"Created", timeCell(c.CreatedAt)}}}
 }
@@ -329,7 +334,8 @@ func swipeNotice(v *visit, swipes []authorization) *Notice {
 	reason := v.Query.Get(unstoredParameter)
 	if reason != "" && strings.Trim(reason, "abcdefghijklmnopqrstuvwxyz_") == "" {
 		return &Notice{Text: "The swipe was declined: " + strings.ToLower(reasonName(reason)) +
-			". The card network gets this answer, and no swipe is kept. Nothing was charged: swipe again.", Refused: true}
+			". The card network gets this answer, and no swipe is kept. Nothing was charged: swipe again.",
+			Refused: true}
 	}
 	for _, a := range swipes {
 		switch {
@@ -337,8 +343,9 @@ func swipeNotice(v *visit, swipes []authorization) *Notice {
 		case a.Decision == "approved":
 			return &Notice{Text: "The swipe was approved."}
 		default:
-			return &Notice{Text: "The swipe was declined: " + strings.ToLower(reasonName(a.Reason)) + ".", Refused: true,
-				More: &Link{"Why", v.addressOf("swipes", a.ID)}}
+			return &Notice{Text: "The swipe was declined: " + strings.ToLower(reasonName(a.Reason)) + ".",
+				Refused: true,
+				More:    &Link{"Why", v.addressOf("swipes", a.ID)}}
 		}
 	}
 	return nil

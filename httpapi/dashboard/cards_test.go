@@ -19,7 +19,8 @@ func TestADeclineThatIsNotStoredIsShown(t *testing.T) {
 		v.Query = parsed.Query()
 		return swipeNotice(v, []authorization{{ID: "auth_1", Decision: "approved"}})
 	}
-	require.Equal(t, "The swipe was declined: not decided in time. The card network gets this answer, and no swipe is kept. Nothing was charged: swipe again.",
+	require.Equal(t,
+		"The swipe was declined: not decided in time. The card network gets this answer, and no swipe is kept. Nothing was charged: swipe again.",
 		shown(address).Text)
 	address, err = afterSwipe(v, []byte(`{"decision":"approved","reason":"approved","authorizationId":"auth_1"}`))
 	require.NoError(t, err)

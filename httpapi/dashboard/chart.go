@@ -10,7 +10,7 @@ import (
 // Chart is a chart of dollars over time, with a table of them below it. Text is the chart in words.
 type Chart struct {
 	Text        string
-	Total, Note string // the sum, and what it is of
+	Total, Note string // the sum, and a sentence about it
 	Height      int
 	Columns     []ChartColumn
 	Lines       []ChartLine
@@ -78,12 +78,13 @@ func newChart(entries []ChartEntry) *Chart {
 			height = max(1, height)
 		}
 		x := float64(i) * place
-		c.Columns = append(c.Columns, ChartColumn{X: percent(x + place*(1-columnShare)), Width: percent(place * columnShare),
-			Y: chartHeight - height, Height: height, Name: e.Name})
+		c.Columns = append(c.Columns, ChartColumn{X: percentText(x + place*(1-columnShare)),
+			Width: percentText(place * columnShare),
+			Y:     chartHeight - height, Height: height, Name: e.Name})
 		if fromEnd := len(entries) - 1 - i; fromEnd%every == 0 {
-			label := ChartLabel{X: percent(x + place), Text: e.Label, Anchor: "end"}
+			label := ChartLabel{X: percentText(x + place), Text: e.Label, Anchor: "end"}
 			if x < place*labelRoom {
-				label.X, label.Anchor = percent(x), "start"
+				label.X, label.Anchor = percentText(x), "start"
 			}
 			c.Labels = append(c.Labels, label)
 		}
@@ -91,7 +92,7 @@ func newChart(entries []ChartEntry) *Chart {
 	return c
 }
 
-func percent(share float64) string { return fmt.Sprintf("%.2f%%", share) }
+func percentText(share float64) string { return fmt.Sprintf("%.2f%%", share) }
 
 // axisStep returns the smallest 1, 2 or 5 times a power of ten dollars of which chartLines reach an
 // amount.

@@ -88,15 +88,18 @@ func showCheckouts(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := v.addPaging(&Table{Caption: "Payment links, newest first", Columns: []Column{{Name: "For", Role: rolePrimary},
+	t := v.addPaging(&Table{Caption: "Payment links, newest first", Columns: []Column{{Name: "For",
+		Role: rolePrimary},
 		{Name: "Created (UTC)", Role: roleSecond}, {Name: "Your reference"}, {Name: "State", Role: roleStatus},
 		{Name: "Amount", Number: true, Role: roleAmount},
 		{Name: "Received", Number: true}, {Name: "Ends (UTC)"}}}, list.NextCursor)
 	t.Empty = emptyText("No payment links yet.", filtered, list.NextCursor)
 	for _, c := range list.Data {
 		t.Rows = append(t.Rows, []Cell{linkCell(cmp.Or(c.Description, cutID(c.ID)),
-			v.addressOf("checkout", c.ID)), timeCell(c.CreatedAt), plainCell(c.MerchantReference), stateCell(c.Status),
-			dollarCell(c.AmountUsdCents), c.receivedCell(), Cell{Text: c.ExpiresAt.UTC().Format("2 Jan, 15:04"), Stamp: c.ExpiresAt.UTC().Format(time.RFC3339)}})
+			v.addressOf("checkout", c.ID)), timeCell(c.CreatedAt), plainCell(c.MerchantReference),
+			stateCell(c.Status),
+			dollarCell(c.AmountUsdCents), c.receivedCell(), Cell{Text: c.ExpiresAt.UTC().Format("2 Jan, 15:04"),
+				Stamp: c.ExpiresAt.UTC().Format(time.RFC3339)}})
 	}
 	t.Filters = v.drawFilters("", []Field{
 		{Name: "status", Label: "State", Kind: fieldChoice, Options: choices("pending", "awaiting_payment", "confirming",

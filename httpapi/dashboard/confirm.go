@@ -19,7 +19,8 @@ func (v *visit) askFirst(a *action) (*View, error) {
 	if question == "" || v.Form.Get(sureField) != "" || slices.ContainsFunc(a.fields, isPassword) {
 		return nil, nil // a password is an answer, and stands in no page
 	}
-	asked := &Form{Name: a.name, Action: v.ownAddress() + "/" + a.name + strings.TrimPrefix(v.addressWith(), v.ownAddress()),
+	asked := &Form{Name: a.name, Action: v.ownAddress() + "/" + a.name + strings.TrimPrefix(v.addressWith(),
+		v.ownAddress()),
 		Submit: a.submit, Key: v.Form.Get(keyField), Danger: a.danger != "", Sure: true}
 	view, err := v.page.show(v)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 // A form that takes something away runs nothing before its question is answered. The page of the
 // question carries all that was entered, as text.
 func TestAQuestionStandsBeforeTheOperation(t *testing.T) {
-	api := &scriptedAPI{may: true, answer: Answer{Status: 200, Body: []byte(`{"apiKey":{"id":"key_1","label":"Shop"}}`)}}
+	api := &scriptedAPI{may: true, answer: Answer{Status: 200,
+		Body: []byte(`{"apiKey":{"id":"key_1","label":"Shop"}}`)}}
 	form := url.Values{"key": {"k"}, "note": {"<b>x</b>"}}
 	asked, err := newSite(t).Serve(newVisit(api, "POST", "ws_1/keys/key_1/revoke", form))
 	require.NoError(t, err)

@@ -100,7 +100,8 @@ func (l *currencyList) account(currency string) *currencyAccount {
 }
 
 // currencyNames are the names of currencies.
-var currencyNames = map[string]string{"USD": "US dollar", "EUR": "Euro", "GBP": "Pound", "JPY": "Yen", "KWD": "Kuwaiti dinar",
+var currencyNames = map[string]string{"USD": "US dollar", "EUR": "Euro", "GBP": "Pound", "JPY": "Yen",
+	"KWD": "Kuwaiti dinar",
 	"AUD": "Australian dollar", "CAD": "Canadian dollar", "CHF": "Swiss franc", "SGD": "Singapore dollar",
 	"HKD": "Hong Kong dollar", "MXN": "Mexican peso", "BRL": "Real", "INR": "Rupee"}
 

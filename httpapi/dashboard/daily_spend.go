@@ -43,14 +43,16 @@ func dailySpend(v *visit) ([]Block, error) {
 		label := dayText(d.Day)
 		entries = append(entries, ChartEntry{d.SpentCents, label, label + ": " + web.Dollars(d.SpentCents)})
 		if d.SpentCents != 0 {
-			row := []Cell{linkCell(label, v.addressOf("treasury")+"?from="+d.Day+"&to="+d.Day), dollarCell(d.SpentCents)}
+			row := []Cell{linkCell(label, v.addressOf("treasury")+"?from="+d.Day+"&to="+d.Day),
+				dollarCell(d.SpentCents)}
 			table.Rows = append([][]Cell{row}, table.Rows...)
 		}
 	}
 	chart := newChart(entries)
 	chart.Total, chart.Note, chart.Table = web.Dollars(sum), "cleared in "+countOf(len(entries), "day")+
 		": swipes, payouts and fees, less refunds and returns", table
-	chart.Text = "Spent by day from " + entries[0].Label + " to " + entries[len(entries)-1].Label + ": " + web.Dollars(sum) +
+	chart.Text = "Spent by day from " + entries[0].Label + " to " + entries[len(entries)-1].Label + ": " +
+		web.Dollars(sum) +
 		", at most " + web.Dollars(most) + " on a day."
 	if !totals.Complete {
 		chart.Note += ". Earlier days have too many entries to add up here"

@@ -162,7 +162,8 @@ func TestAListOfFiftyRowsIsBelow60KB(t *testing.T) {
 	table, err := swipeTable(v, list.Data, nil, "Swipes", false)
 	require.NoError(t, err)
 	for i := range table.Rows {
-		table.Rows[i] = append(table.Rows[i], linkCell(strings.Repeat("c", 60), v.addressOf("cards", "card_01m7wd7tg0ewcaydxa69av0j61")))
+		table.Rows[i] = append(table.Rows[i], linkCell(strings.Repeat("c", 60), v.addressOf("cards",
+			"card_01m7wd7tg0ewcaydxa69av0j61")))
 	}
 	table.Columns = append(table.Columns, Column{Name: "Card", Role: roleSecond})
 	r, err := s.renderView(v, 200, &View{Title: "Swipes", Blocks: []Block{{Table: table}}})

@@ -4,7 +4,7 @@
 // The dashboard is a client of the REST interface. A page reads through GET operations of the
 // interface, and a form runs one operation, both as the signed-in user and in the same process. So
 // people and programs reach the same handler, and one table of roles and scopes permits them. The
-// package holds no business rule and no state.
+// package holds no business rule, and no state but the counts of the navigation.
 //
 // Every page works without its script: links navigate, forms post, and the address holds the page's
 // whole state. Each page is one file, named for its resource. A page consists of blocks (blocks.go)

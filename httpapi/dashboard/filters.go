@@ -15,7 +15,8 @@ func (v *visit) drawFilters(segment string, fields []Field) *Filters {
 	for _, f := range v.fillFilters(fields) {
 		if f.Name == segment {
 			for _, o := range f.Options {
-				drawn.Segments = append(drawn.Segments, Segment{Link{o.Label, v.addressWith(f.Name, o.Value, "cursor", "")}, o.Chosen})
+				drawn.Segments = append(drawn.Segments, Segment{Link{o.Label, v.addressWith(f.Name, o.Value,
+					"cursor", "")}, o.Chosen})
 			}
 			continue
 		}
@@ -38,23 +39,23 @@ func (v *visit) drawFilters(segment string, fields []Field) *Filters {
 // setFilters returns the parameters of the fields that the address sets, in their order.
 func (v *visit) setFilters(fields []Field) (set []string) {
 	for _, f := range fields {
-		if name := f.parameter(); v.Query.Get(name) != "" {
+		if name := f.parameterName(); v.Query.Get(name) != "" {
 			set = append(set, name)
 		}
 	}
 	return set
 }
 
-// parameter returns the parameter of the address that holds a filter.
-func (f *Field) parameter() string { return cmp.Or(enteredAmounts[f.Name], f.Name) }
+// parameterName returns the parameter of the address that holds a filter.
+func (f *Field) parameterName() string { return cmp.Or(enteredAmounts[f.Name], f.Name) }
 
 // finishChip fills a chip: its value in words, the address without it, and the other filters.
 func (v *visit) finishChip(c *Chip, set []string) {
 	without := []string{"cursor", ""}
 	var own []string
 	for _, f := range c.Fields {
-		own = append(own, f.parameter())
-		without = append(without, f.parameter(), "", f.Name, "")
+		own = append(own, f.parameterName())
+		without = append(without, f.parameterName(), "", f.Name, "")
 	}
 	c.Set, c.Remove = chipText(c.Fields), v.addressWith(without...)
 	for _, name := range set {

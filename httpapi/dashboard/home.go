@@ -48,7 +48,7 @@ func showHome(v *visit) (*View, error) {
 	if err != nil || len(main) == 0 && len(aside) == 0 {
 		return view, err
 	}
-	// The chart stands beside what waits, and the swipes beside the reasons of declines.
+	// The chart stands beside the waiting list, and the swipes beside the reasons of declines.
 	for len(main) > 1 && len(aside) > 0 {
 		view.Blocks = append(view.Blocks, Block{Columns: &Columns{AsideMain, aside[:1], main[:1]}})
 		main, aside = main[1:], aside[1:]
@@ -77,10 +77,12 @@ func appendParts(blocks []Block, v *visit, parts ...func(*visit) ([]Block, error
 func homeWays(v *visit) (ways []Way) {
 	for _, way := range []struct{ method, path, text, list, icon string }{
 		{"POST", "/api/treasury/deposits", "Add dollars", "treasury", "in"},
-		{"POST", "/api/treasury/payouts", "Pay someone", "recipients", "out"}, {"POST", "/api/cards", "New card", "cards", "plus"},
+		{"POST", "/api/treasury/payouts", "Pay someone", "recipients", "out"}, {"POST", "/api/cards", "New card",
+			"cards", "plus"},
 	} {
 		if v.API.May(way.method, way.path) && (way.icon != "in" || v.Sandbox) {
-			ways = append(ways, Way{Link: Link{way.text, v.addressOf(way.list)}, Icon: way.icon, Primary: way.list == "cards"})
+			ways = append(ways, Way{Link: Link{way.text, v.addressOf(way.list)}, Icon: way.icon,
+				Primary: way.list == "cards"})
 		}
 	}
 	return ways
@@ -130,12 +132,12 @@ func declines(v *visit) ([]Block, error) {
 			Href: v.addressOf("swipes") + "?decision=declined&reason=" + url.QueryEscape(r.Reason)})
 	}
 	drawn := newBars("Declines, last 24 hours", "No swipe was declined.", bars)
-	drawn.Note = totals.text()
+	drawn.Note = totals.countsText()
 	return []Block{{Bars: drawn}}, nil
 }
 
-// text writes the counts of the last day.
-func (t *authorizationTotals) text() string {
+// countsText writes the counts of the last day.
+func (t *authorizationTotals) countsText() string {
 	text := countOf(t.Approved+t.Declined, "swipe") + ": " + strconv.Itoa(t.Approved) + " approved, " +
 		strconv.Itoa(t.Declined) + " declined."
 	if !t.Complete {

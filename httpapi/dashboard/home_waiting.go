@@ -26,7 +26,7 @@ func waitingFor(v *visit) ([]Block, error) {
 var waiting = map[string]func(*visit) ([]Stat, error){"Payouts": waitingPayouts, "Ramp": unprovenWallets,
 	webhookSection: failingEndpoints}
 
-// waitingIn reads once what waits in a section.
+// waitingIn reads the waiting records of a section once.
 func (v *visit) waitingIn(section string) (stats []Stat, err error) {
 	count := waiting[section]
 	if stats, read := v.waits[section]; read || count == nil {
@@ -76,7 +76,8 @@ func waitingPayouts(v *visit) (stats []Stat, err error) {
 			return nil, err
 		}
 		if len(list.Data) > 0 {
-			stats = append(stats, Stat{Name: payoutsWaiting[state], Note: payoutMeaning(state), Icon: payoutIcons[state],
+			stats = append(stats, Stat{Name: payoutsWaiting[state], Note: payoutMeaning(state),
+				Icon:  payoutIcons[state],
 				Count: len(list.Data), Uncounted: list.NextCursor != nil,
 				Value: countText(len(list.Data), list.NextCursor), Href: v.addressOf("payouts") + "?status=" + state})
 		}
@@ -102,7 +103,8 @@ func unprovenWallets(v *visit) ([]Stat, error) {
 	if unproven == 0 {
 		return nil, nil
 	}
-	return []Stat{{Icon: "key", Name: "Wallets to prove", Note: "Sign the challenge of a wallet before USDC can leave to it.",
+	return []Stat{{Icon: "key", Name: "Wallets to prove",
+		Note:  "Sign the challenge of a wallet before USDC can leave to it.",
 		Value: strconv.Itoa(unproven), Count: unproven, Href: v.addressOf("wallets")}}, nil
 }
 

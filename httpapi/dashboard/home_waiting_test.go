@@ -40,7 +40,8 @@ func TestHomeShowsWhatWaitsForAPerson(t *testing.T) {
 	require.Equal(t, []Stat{
 		{Name: "Payouts to release", Note: payoutMeaning("held"), Icon: "clock", Count: 2, Uncounted: true,
 			Value: "2 or more", Href: v.addressOf("payouts") + "?status=held"},
-		{Name: "Wallets to prove", Icon: "key", Count: 1, Note: "Sign the challenge of a wallet before USDC can leave to it.",
+		{Name: "Wallets to prove", Icon: "key", Count: 1,
+			Note:  "Sign the challenge of a wallet before USDC can leave to it.",
 			Value: "1", Href: v.addressOf("wallets")},
 		{Name: "Failing webhook endpoints", Icon: "alert", Count: 2, Note: "The newest delivery got no 2xx answer.",
 			Value: "2", Href: v.addressOf("webhooks")},

@@ -82,7 +82,8 @@ func showKeys(v *visit) (*View, error) {
 
 // keyTable draws keys.
 func keyTable(v *visit, keys []key, caption string) *Table {
-	t := &Table{Caption: caption, Empty: "None.", Columns: []Column{{Name: "Label", Role: rolePrimary}, {Name: "Key", Role: roleSecond},
+	t := &Table{Caption: caption, Empty: "None.", Columns: []Column{{Name: "Label", Role: rolePrimary},
+		{Name: "Key", Role: roleSecond},
 		{Name: "Scopes"}, {Name: "Created"}, {Name: "Last used (UTC)"}, {Name: "State", Role: roleAmount}}}
 	for _, k := range keys {
 		state := "active"

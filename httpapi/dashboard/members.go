@@ -20,8 +20,8 @@ type teammate struct {
 }
 
 // roles are the roles of members, with their rights.
-var roles = []Option{{Value: "member", Label: "Member: sees"}, {Value: "admin", Label: "Admin: acts"},
-	{Value: "owner", Label: "Owner: acts, and manages people"}}
+var roles = []Option{{Value: "member", Label: "Member: sees dollars, payouts and recipients"},
+	{Value: "admin", Label: "Admin: does all but manage people"}, {Value: "owner", Label: "Owner: does all, and manages people"}}
 
 // memberPages are the page on which an owner changes or removes a member, and the page on which any
 // member leaves.

@@ -82,7 +82,8 @@ func showPayouts(v *visit) (*View, error) {
 // payoutTable draws payouts.
 func payoutTable(v *visit, payouts []payout, caption string) (*Table, error) {
 	t := &Table{Caption: caption, Empty: "No payouts yet.", Columns: []Column{{Name: "Recipient",
-		Role: rolePrimary}, {Name: "For", Role: roleSecond}, {Name: "Rail"}, {Name: "Steps"}, {Name: "State", Role: roleStatus},
+		Role: rolePrimary}, {Name: "For", Role: roleSecond}, {Name: "Rail"}, {Name: "Steps"}, {Name: "State",
+		Role: roleStatus},
 		{Name: "Ordered"}, {Name: "Amount", Number: true, Role: roleAmount}}}
 	recipientOf := oncePerID(v.recipientCell)
 	for i := range payouts {
@@ -95,8 +96,9 @@ func payoutTable(v *visit, payouts []payout, caption string) (*Table, error) {
 		if p.isUndone() {
 			amount.Mark = "void"
 		}
-		t.Rows = append(t.Rows, []Cell{linkCell(cmp.Or(recipient.Text, cutID(p.ID)), v.addressOf("payouts", p.ID)), plainCell(p.Description),
-			plainCell(rails[p.Rail]), {Dashes: p.steps()}, p.stateCell(), v.dateCell(p.CreatedAt), amount})
+		t.Rows = append(t.Rows, []Cell{linkCell(cmp.Or(recipient.Text, cutID(p.ID)), v.addressOf("payouts", p.ID)),
+			plainCell(p.Description),
+			plainCell(rails[p.Rail]), {Dashes: p.stepperSteps()}, p.stateCell(), v.dateCell(p.CreatedAt), amount})
 	}
 	return t, nil
 }
@@ -184,9 +186,9 @@ var payoutWays = map[string][4]string{
 	"released":        {"done", "done", "failed"},
 }
 
-// steps are the steps of a payout with the times that its history has. A payout in the United
+// stepperSteps are the steps of a payout with the times that its history has. A payout in the United
 // States needs no release.
-func (p *payout) steps() []StepperStep {
+func (p *payout) stepperSteps() []StepperStep {
 	states := payoutWays[p.Status]
 	steps := []StepperStep{{"Ordered", p.timeOf("held", "reserved"), states[0]}, {"Release", "", states[1]},
 		{"With the bank", p.timeOf("submitted"), states[2]}, {"Settled", p.timeOf("settled"), states[3]}}
@@ -232,21 +234,26 @@ func showPayout(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	way := Block{Heading: payoutMeaning(p.Status), Panel: true, Stepper: p.steps()}
-	details := Block{Heading: "Details", Panel: true, Facts: []Fact{{"Recipient", recipient}, {"Rail", plainCell(rails[p.Rail])},
-		{"Fee", dollarCell(p.FeeCents)}, {"Expected", dayCell(p.ExpectedOn)}, {"Id", idCell(p.ID)}}}
+	way := Block{Heading: payoutMeaning(p.Status), Panel: true, Stepper: p.stepperSteps()}
+	details := Block{Heading: "Details", Panel: true, Facts: []Fact{{"Recipient", recipient}, {"Rail",
+		plainCell(rails[p.Rail])},
+		{"Fee", dollarCell(p.FeeCents)}, {"Id", idCell(p.ID)}}}
+	if p.Status != "settled" && !p.isUndone() {
+		details.Facts = append(details.Facts, Fact{"Expected", dayCell(p.ExpectedOn)})
+	}
 	if p.Reference != p.ID {
 		details.Facts = append(details.Facts, Fact{"Reference", idCell(p.Reference)})
 	}
 	if p.isUndone() && p.Status != "cancelled" && v.Sandbox {
-		way.Text, way.More = "In the sandbox the cents of an amount choose its outcome.", &Link{"Which ones", "/docs/sandbox"}
+		way.Text, way.More = "In the sandbox the cents of an amount choose its outcome.", &Link{"Which ones",
+			"/docs/sandbox"}
 	}
 	wire := &wireAbroad{}
 	if p.Rail == railAbroad {
 		if wire, err = v.readWire(p); err != nil {
 			return nil, err
 		}
-		details.Facts = append(wire.facts(), details.Facts...)
+		details.Facts = append(wire.amountFacts(), details.Facts...)
 	}
 	if p.Status == "held" {
 		buttons, err := v.drawButtons("release", "cancel")
@@ -257,7 +264,7 @@ func showPayout(v *visit) (*View, error) {
 			way.Buttons = buttons[0].Buttons
 			way.Buttons[0].Primary, way.Buttons[0].Submit = true, "Release "+web.Dollars(p.AmountCents)
 			way.Buttons[0].Confirm = fmt.Sprintf("Release %s%s to %s? The bank gets the order at once. It cannot be taken back.",
-				web.Dollars(p.AmountCents), wire.arrives(), recipient.Text)
+				web.Dollars(p.AmountCents), wire.arrivalText(), recipient.Text)
 		}
 	}
 	life := Block{Heading: "Life of this payout (UTC)", Panel: true}
@@ -300,15 +307,15 @@ func (v *visit) readWire(p *payout) (*wireAbroad, error) {
 	return w, err
 }
 
-// arrives is the amount in the recipient's currency in parentheses, or "".
-func (w *wireAbroad) arrives() string {
+// arrivalText is the amount in the recipient's currency in parentheses, or "".
+func (w *wireAbroad) arrivalText() string {
 	if w.gets == "" {
 		return ""
 	}
 	return " (" + w.gets + ")"
 }
 
-func (w *wireAbroad) facts() []Fact {
+func (w *wireAbroad) amountFacts() []Fact {
 	if w.gets == "" {
 		return nil
 	}

@@ -52,11 +52,12 @@ func showPhysicalCards(v *visit) (*View, error) {
 		return nil, err
 	}
 	t := &Table{Caption: "Physical cards, newest first", Empty: "No physical cards yet.", Columns: []Column{
-		{Name: "Card", Role: rolePrimary}, {Name: "State", Role: roleAmount}, {Name: "Order", Role: roleStatus}, {Name: "Finish"}, {Name: "Unlocked by"},
+		{Name: "Card", Role: rolePrimary}, {Name: "State", Role: roleAmount}, {Name: "Order", Role: roleStatus},
+		{Name: "Finish"}, {Name: "Unlocked by"},
 		{Name: "Sent to"}, {Name: "Arrives", Role: roleSecond}, {Name: "Ordered (UTC)"}}}
 	for i := range list.Data {
 		p := &list.Data[i]
-		t.Rows = append(t.Rows, []Cell{linkCell(p.Card.name(), v.addressOf("cards", p.Card.ID)),
+		t.Rows = append(t.Rows, []Cell{linkCell(p.Card.labelText(), v.addressOf("cards", p.Card.ID)),
 			stateCell(p.Card.State), stateCell(p.Order.Status),
 			plainCell(inWords(p.Order.Finish)), plainCell(unlockNames[p.Order.UnlockMethod]),
 			plainCell(p.Order.Shipping.City + ", " + p.Order.Shipping.Country),

@@ -138,7 +138,8 @@ func showRecipient(v *visit) (*View, error) {
 		return nil, err
 	}
 	details := Block{Heading: "Details", Panel: true, Facts: []Fact{{"Account", plainCell("•••• " + r.AccountLast4)},
-		{"Bank", codeCell(r.RoutingNumber + r.BIC)}, {"Currency", plainCell(r.Currency)}, {"Country", plainCell(r.Country)},
+		{"Bank", codeCell(r.RoutingNumber + r.BIC)}, {"Currency", plainCell(r.Currency)}, {"Country",
+			plainCell(r.Country)},
 		{"Saved (UTC)", timeCell(r.CreatedAt)}, {"Payouts", linkCell("All to this recipient", v.addressOf("payouts")+
 			"?counterpartyId="+r.ID)}, {"Id", idCell(r.ID)}}}
 	form := "pay"

@@ -33,18 +33,21 @@ func showRequests(v *visit) (*View, error) {
 		return nil, err
 	}
 	t := &Table{Caption: "Requests, newest first", Empty: "No requests since the server started.", Columns: []Column{
-		{Name: "Route", Role: rolePrimary}, {Name: "Status", Role: roleAmount}, {Name: "Time (UTC)", Role: roleSecond}, {Name: "By"},
+		{Name: "Route", Role: rolePrimary}, {Name: "Status", Role: roleAmount}, {Name: "Time (UTC)",
+			Role: roleSecond}, {Name: "By"},
 		{Name: "Error", Role: roleStatus}, {Name: "Request id"}}}
 	for _, r := range list.Data {
 		by := codeCell(r.KeyPrefix + "…")
 		if r.KeyPrefix == "" {
 			by = plainCell("Session")
 		}
-		t.Rows = append(t.Rows, []Cell{codeCell(r.Method + " " + r.Route), statusCell(r.Status), t.addDay(v.Now, r.At), by,
+		t.Rows = append(t.Rows, []Cell{codeCell(r.Method + " " + r.Route), statusCell(r.Status), t.addDay(v.Now,
+			r.At), by,
 			plainCell(inWords(r.Error)), idCell(r.RequestID)})
 	}
 	status := Field{Name: "status", Label: "Status", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
-		{Value: "2xx", Label: "2xx, done"}, {Value: "4xx", Label: "4xx, refused"}, {Value: "5xx", Label: "5xx, failed"}}}
+		{Value: "2xx", Label: "2xx, done"}, {Value: "4xx", Label: "4xx, refused"}, {Value: "5xx",
+			Label: "5xx, failed"}}}
 	t.Filters = v.drawFilters("status", []Field{status})
 	return &View{Title: "Request log", Live: v.Query.Get("cursor") == "",
 		Lead:   "The last 1,000 requests with a key or a session of the workspace, without their bodies.",

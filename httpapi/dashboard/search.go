@@ -27,8 +27,9 @@ func showSearch(v *visit) (*View, error) {
 	list := recordLists[prefix]
 	switch {
 	case text == "":
-		return &View{Title: "Search", Blocks: []Block{{Choices: &Choices{Action: v.ownAddress(), Submit: "Search", Fields: []Field{
-			{Name: "q", Label: "An id, or how a merchant's name begins", Kind: fieldText}}}}}}, nil
+		return &View{Title: "Search", Blocks: []Block{{Choices: &Choices{Action: v.ownAddress(), Submit: "Search",
+			Fields: []Field{
+				{Name: "q", Label: "An id, or how a merchant's name begins", Kind: fieldText}}}}}}, nil
 	case hasPrefix && list != "":
 		return nil, &moved{v.addressOf(list, text)}
 	case hasPrefix && prefix == ident.TransferGroup:

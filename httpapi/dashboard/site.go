@@ -190,7 +190,7 @@ type frame struct {
 type navigation struct {
 	Link
 	Icon    string
-	Count   string // of records that wait for a person, or ""
+	Count   string // the number of records that wait for a person, or ""
 	Current bool
 }
 
@@ -302,7 +302,7 @@ func (s *Site) runAction(v *visit, a *action) (Response, error) {
 		return s.renderView(v, statusOK, question)
 	}
 	answered := v.API.Do(v.operationOf(a, body))
-	s.counts.drop(v)
+	s.counts.dropCounts(v)
 	if answered.Code != "" {
 		return s.refuseAction(v, a, answered)
 	}
@@ -497,7 +497,7 @@ func (s *Site) drawRefusal(v *visit, r *refusal) (Response, error) {
 func (s *Site) renderView(v *visit, status int, view *View) (Response, error) {
 	f := frame{View: view, Visit: v.Visit, Home: Root, Alone: status == statusTooMany || status >= statusInternal}
 	if v.Workspace != "" && v.Role != "" {
-		f.Home, f.Sections = v.addressOf(), v.drawNavigation(s.counts.read(v))
+		f.Home, f.Sections = v.addressOf(), v.drawNavigation(s.counts.readCounts(v))
 	}
 	nameTables(view.Title, view.Blocks)
 	var body bytes.Buffer
@@ -507,7 +507,8 @@ func (s *Site) renderView(v *visit, status int, view *View) (Response, error) {
 	return Response{Status: status, Body: body.Bytes()}, nil
 }
 
-// nameTables marks the tables whose captions a heading says: that of the block, or the page's title.
+// nameTables marks the tables whose captions repeat a heading: that of the block, or the page's
+// title.
 func nameTables(title string, blocks []Block) {
 	for i := range blocks {
 		b := &blocks[i]

@@ -47,7 +47,7 @@ func (a *authorization) UnmarshalJSON(text []byte) error {
 
 type authorizationList struct {
 	Data       []authorization
-	CardIDs    []string // of each
+	CardIDs    []string // in the order of Data
 	NextCursor *string
 }
 
@@ -88,7 +88,8 @@ func showSwipes(v *visit) (*View, error) {
 		table.EmptyWay = &Link{"Go to the cards", v.addressOf("cards")}
 	}
 	table.Filters = v.drawFilters("decision", v.swipeFilterFields())
-	return &View{Title: "Swipes", Lead: "Newest first. Times are UTC.", Live: v.Query.Get("cursor") == "", Blocks: []Block{{Table: table}}}, nil
+	return &View{Title: "Swipes", Lead: "Newest first. Times are UTC.", Live: v.Query.Get("cursor") == "",
+		Blocks: []Block{{Table: table}}}, nil
 }
 
 // withCents returns the list's address with the entered dollars as cents, and without empty
@@ -121,7 +122,8 @@ func (v *visit) swipeFilterFields() []Field {
 		{Name: "merchant", Label: "Merchant begins with", Kind: fieldText, Chip: "Merchant"},
 		{Name: "amountFrom", Label: "Amount from", Kind: fieldDollars, Value: v.enteredFilter("amountFromCents"),
 			Chip: "Amount"},
-		{Name: "amountTo", Label: "Amount to", Kind: fieldDollars, Value: v.enteredFilter("amountToCents"), Chip: "Amount"},
+		{Name: "amountTo", Label: "Amount to", Kind: fieldDollars, Value: v.enteredFilter("amountToCents"),
+			Chip: "Amount"},
 		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
 		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
 		{Name: "cardId", Label: "Card id", Kind: fieldText, Chip: "Card"},
@@ -142,8 +144,9 @@ func (v *visit) enteredFilter(name string) string {
 // cards, or nil to leave these out. short has the reason in
 // place of the decision.
 func swipeTable(v *visit, swipes []authorization, cards []string, caption string, short bool) (*Table, error) {
-	t := &Table{Caption: caption, Empty: "No swipes yet. A swipe appears here the moment a card is used.", Columns: []Column{
-		{Name: "Time (UTC)", Role: roleSecond}, {Name: "Merchant", Role: rolePrimary}}}
+	t := &Table{Caption: caption, Empty: "No swipes yet. A swipe appears here the moment a card is used.",
+		Columns: []Column{
+			{Name: "Time (UTC)", Role: roleSecond}, {Name: "Merchant", Role: rolePrimary}}}
 	if cards != nil {
 		t.Columns = append(t.Columns, Column{Name: "Card", Role: roleSecond})
 	}
@@ -155,7 +158,8 @@ func swipeTable(v *visit, swipes []authorization, cards []string, caption string
 	cardOf := oncePerID(v.cardCell)
 	for i := range swipes {
 		a := &swipes[i]
-		cells := []Cell{t.addDay(v.Now, a.At), linkCell(cmp.Or(a.Merchant.Name, cutID(a.ID)), v.addressOf("swipes", a.ID))}
+		cells := []Cell{t.addDay(v.Now, a.At), linkCell(cmp.Or(a.Merchant.Name, cutID(a.ID)), v.addressOf("swipes",
+			a.ID))}
 		if cards != nil {
 			cell, err := cardOf(cards[i])
 			if err != nil {
@@ -208,8 +212,9 @@ func showSwipe(v *visit) (*View, error) {
 		return nil, err
 	}
 	view := &View{Title: web.Dollars(a.AmountCents), Amount: true, Badges: []Cell{stateCell(a.Decision)},
-		Lead: cmp.Or(a.Merchant.Name, "No merchant's name") + ", " + a.At.UTC().Format("2 January 2006 at 15:04:05") + " UTC",
-		Up:   &Link{"Swipes", v.addressOf("swipes")}, Live: true, Notice: v.simulationNotice(),
+		Lead: cmp.Or(a.Merchant.Name, "No merchant's name") + ", " +
+			a.At.UTC().Format("2 January 2006 at 15:04:05") + " UTC",
+		Up: &Link{"Swipes", v.addressOf("swipes")}, Live: true, Notice: v.simulationNotice(),
 		Ways: []Way{{Link: cellLink(cell), Icon: "card"}}}
 	if a.Decision != "declined" {
 		view.Badges = append(view.Badges, namedState(a.Status, statusNames[a.Status]))
@@ -228,7 +233,7 @@ func showSwipe(v *visit) (*View, error) {
 // cellLink returns the link of a cell.
 func cellLink(c Cell) Link { return Link{c.Text, c.Href} }
 
-// moneyBlock is what was approved, cleared and refunded, and what is held.
+// moneyBlock is the sum of a swipe: approved, cleared, refunded, and still held.
 func (a *authorization) moneyBlock() Block {
 	name, asked := "Approved", a.AmountCents
 	switch {
@@ -238,7 +243,8 @@ func (a *authorization) moneyBlock() Block {
 		name = "Asked for"
 	}
 	return Block{Heading: "Money", Panel: true, Sum: []SumLine{{Name: name, Amount: web.Dollars(asked)},
-		{Name: "Cleared", Amount: web.Dollars(a.ClearedCents)}, {Name: "Refunded", Amount: web.Dollars(a.RefundedCents)},
+		{Name: "Cleared", Amount: web.Dollars(a.ClearedCents)}, {Name: "Refunded",
+			Amount: web.Dollars(a.RefundedCents)},
 		{Name: "Held now", Amount: web.Dollars(a.HeldCents), Ruled: true}}}
 }
 
@@ -269,17 +275,18 @@ func (a *authorization) whyBlock() Block {
 	if c == nil {
 		return b
 	}
-	b.Sum = []SumLine{{Name: cmp.Or(limitNames[a.Reason], "Monthly limit of the card"), Amount: web.Dollars(c.LimitCents)}}
+	b.Sum = []SumLine{{Name: cmp.Or(limitNames[a.Reason], "Monthly limit of the card"),
+		Amount: web.Dollars(c.LimitCents)}}
 	room := c.LimitCents - c.SpentCents
 	if c.SpentCents > 0 {
-		b.Sum = append(b.Sum, SumLine{Name: "Spent and held before", Amount: minus(c.SpentCents)},
+		b.Sum = append(b.Sum, SumLine{Name: "Spent and held before", Amount: minusDollars(c.SpentCents)},
 			SumLine{Name: "Room", Amount: web.Dollars(room), Ruled: true})
 	}
 	last := SumLine{Name: "Left after it", Amount: web.Dollars(room - c.AskedCents), Ruled: true, Result: true}
 	if c.AskedCents > room {
 		last.Name, last.Amount, last.Bad = "Over by", web.Dollars(c.AskedCents-room), true
 	}
-	b.Sum = append(b.Sum, SumLine{Name: "Asked for", Amount: minus(c.AskedCents)}, last)
+	b.Sum = append(b.Sum, SumLine{Name: "Asked for", Amount: minusDollars(c.AskedCents)}, last)
 	return b
 }
 
@@ -287,8 +294,8 @@ func (a *authorization) whyBlock() Block {
 var limitNames = map[string]string{"per_transaction_limit_exceeded": "Limit of one swipe",
 	"insufficient_funds": "Dollars available"}
 
-// minus writes cents that are taken from a sum.
-func minus(cents money.Cents) string {
+// minusDollars writes cents that are taken from a sum.
+func minusDollars(cents money.Cents) string {
 	if cents == 0 {
 		return web.Dollars(0)
 	}
@@ -310,7 +317,8 @@ func (v *visit) readSwipe() (*authorization, string, error) {
 func (a *authorization) lifeSteps() []Step {
 	at := timeCell(a.At)
 	if a.Decision == "declined" {
-		return []Step{{Name: "Declined", Amount: web.Dollars(a.AmountCents), At: &at, Text: reasonSentence(a.Reason), Bad: true}}
+		return []Step{{Name: "Declined", Amount: web.Dollars(a.AmountCents), At: &at,
+			Text: reasonSentence(a.Reason), Bad: true}}
 	}
 	first := a.AmountCents
 	if a.Checked != nil {
@@ -337,9 +345,9 @@ func (a *authorization) lifeSteps() []Step {
 	if a.HeldCents > 0 {
 		name, text = "Cleared in part", "Taken from the ledger. The rest is still held."
 	}
-	add(name, a.ClearedCents > 0 && a.Reason != "forced_post", minus(a.ClearedCents), text)
+	add(name, a.ClearedCents > 0 && a.Reason != "forced_post", minusDollars(a.ClearedCents), text)
 	rest := a.AmountCents - a.ClearedCents - a.HeldCents
-	add("Rest released", a.Status == "cleared" && rest > 0 && a.ResponseCode != partialApproval, minus(rest),
+	add("Rest released", a.Status == "cleared" && rest > 0 && a.ResponseCode != partialApproval, minusDollars(rest),
 		"What was not cleared is free again.")
 	add("Reversed", a.Status == "reversed", "", "The merchant gave the hold back.")
 	add("Expired", a.Status == "expired", "", "Nothing more was cleared in time. The hold has ended.")

@@ -9,8 +9,8 @@ import (
 	"purser/persistence/money"
 )
 
-// The sum behind a decision ends with what is left, or with what was too much, and compares only
-// what the decision compared.
+// The sum behind a decision ends with the rest or with the excess, and has only the amounts that the
+// decision compared.
 func TestTheSumBehindADecision(t *testing.T) {
 	f := func(reason, code string, limit, spent, asked money.Cents, want ...string) {
 		t.Helper()
@@ -30,19 +30,21 @@ func TestTheSumBehindADecision(t *testing.T) {
 	f("approved", "00", 100_00, 0, 0, "Monthly limit of the card $100.00", "Asked for $0.00", "Left after it $100.00")
 	f("monthly_limit_exceeded", "61", 100_00, 60_00, 41_00, "Monthly limit of the card $100.00",
 		"Spent and held before −$60.00", "Room $40.00", "Asked for −$41.00", "Over by $1.00")
-	f("insufficient_funds", "51", 390_00, 0, 500_00, "Dollars available $390.00", "Asked for −$500.00", "Over by $110.00")
+	f("insufficient_funds", "51", 390_00, 0, 500_00, "Dollars available $390.00", "Asked for −$500.00",
+		"Over by $110.00")
 	f("per_transaction_limit_exceeded", "61", 20_00, 0, 25_00, "Limit of one swipe $20.00", "Asked for −$25.00",
 		"Over by $5.00")
-	f("approved", partialApproval, 100_00, 60_00, 90_00) // what bound is not in the record
+	f("approved", partialApproval, 100_00, 60_00, 90_00) // the record does not name the limit that bound
 }
 
-// A swipe that was approved in part shows what was asked for, and never as the approved amount.
+// A swipe that was approved in part never shows the requested amount as the approved one.
 func TestAPartialApprovalDoesNotShowTheAskedAmountAsApproved(t *testing.T) {
 	a := &authorization{Decision: "approved", Reason: "approved", ResponseCode: partialApproval, Status: "held",
 		AmountCents: 500_00, HeldCents: 390_00}
 	require.Equal(t, "Asked for", a.moneyBlock().Sum[0].Name)
 	steps := a.lifeSteps()
-	require.Equal(t, Step{Name: "Authorized in part", At: steps[0].At, Text: "The merchant asked for $500.00."}, steps[0])
+	require.Equal(t, Step{Name: "Authorized in part", At: steps[0].At, Text: "The merchant asked for $500.00."},
+		steps[0])
 	require.Equal(t, "$390.00", steps[1].Amount)
 }
 
@@ -66,7 +68,8 @@ func TestTheAxisOfAChart(t *testing.T) {
 func TestAChipShowsItsValue(t *testing.T) {
 	require.Equal(t, "Starbucks Coffee", chipText([]Field{{Name: "merchant", Value: "Starbucks Coffee"}}))
 	require.Equal(t, "card_01m7…v0j61", chipText([]Field{{Name: "cardId", Value: "card_01m7wd7tg0ewcaydxa69av0j61"}}))
-	amounts := []Field{{Name: "amountFrom", Kind: fieldDollars, Value: "10.00"}, {Name: "amountTo", Kind: fieldDollars}}
+	amounts := []Field{{Name: "amountFrom", Kind: fieldDollars, Value: "10.00"}, {Name: "amountTo",
+		Kind: fieldDollars}}
 	require.Equal(t, "from $10.00", chipText(amounts))
 	amounts[1].Value = "20.00"
 	require.Equal(t, "$10.00 to $20.00", chipText(amounts))

@@ -146,10 +146,12 @@ func ledgerTable(v *visit, entries []ledgerEntry) (*Table, error) {
 		}
 		amount := plainCell("+" + web.Dollars(e.AmountCents))
 		if e.Direction == "debit" {
-			amount = plainCell(minus(e.AmountCents))
+			amount = plainCell(minusDollars(e.AmountCents))
 		}
-		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, e.BookedAt), plainCell(inWords(e.Source)), card, idCell(e.Reference),
-			linkCell(cutID(e.TransferGroup), v.ownAddress()+"?transferGroup="+url.QueryEscape(e.TransferGroup)), amount, balance})
+		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, e.BookedAt), plainCell(inWords(e.Source)), card,
+			idCell(e.Reference),
+			linkCell(cutID(e.TransferGroup), v.ownAddress()+"?transferGroup="+url.QueryEscape(e.TransferGroup)),
+			amount, balance})
 	}
 	return t, nil
 }
@@ -168,7 +170,8 @@ func (v *visit) statementChoices() []Block {
 	format := Field{Name: "format", Label: "Format", Kind: fieldChoice, Options: []Option{{Value: "csv", Label: "CSV"},
 		{Value: "camt053", Label: "ISO 20022 camt.053"}}}
 	return []Block{{Heading: "Statements", Text: "The dollars of a month as a file. This month's statement ends today.",
-		Choices: &Choices{Action: v.addressOf("treasury", "statement"), Submit: "Download", Fields: []Field{months, format}}}}
+		Choices: &Choices{Action: v.addressOf("treasury", "statement"), Submit: "Download", Fields: []Field{months,
+			format}}}}
 }
 
 // monthForm is the form of a month in an address.

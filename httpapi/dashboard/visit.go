@@ -96,7 +96,7 @@ type visit struct {
 	target  string              // the id of the operation's record when it is not the page's; an action's body sets it
 	fields  map[string]bool     // the names of the fields that are drawn
 	offered map[string][]Option // options of choices that the page reads, by action/field
-	waits   map[string][]Stat   // what waits for a person, by section, as far as it was read
+	waits   map[string][]Stat   // the waiting records by section, as far as they were read
 }
 
 // recordID returns the id of the record that the page shows, from its path.

@@ -12,8 +12,8 @@ const (
 	maxCountsKept = 1000            // workspaces and roles; one more drops all
 )
 
-// waitingCounts keeps what waits for a person by workspace and role, because counting reads lists.
-// Its methods are safe for concurrent use.
+// waitingCounts keeps the numbers of waiting records by workspace and role, because counting reads
+// lists. Its methods are safe for concurrent use.
 type waitingCounts struct {
 	mu   sync.Mutex
 	kept map[[2]string]keptCounts // by workspace and role
@@ -24,10 +24,10 @@ type keptCounts struct {
 	counts map[string]string // by section
 }
 
-// read returns the counts of a visit by section: those that the page has read, or else kept ones. A
+// readCounts returns the counts of a visit by section: those that the page has read, or else kept ones. A
 // count that cannot be read is left
 // out, because a page is worth more than its counts.
-func (w *waitingCounts) read(v *visit) map[string]string {
+func (w *waitingCounts) readCounts(v *visit) map[string]string {
 	key := [2]string{v.Workspace, v.Role}
 	w.mu.Lock()
 	kept, known := w.kept[key]
@@ -61,8 +61,8 @@ func (w *waitingCounts) read(v *visit) map[string]string {
 	return counts
 }
 
-// drop forgets the counts of a visit, which has changed something.
-func (w *waitingCounts) drop(v *visit) {
+// dropCounts forgets the counts of a visit, which has changed something.
+func (w *waitingCounts) dropCounts(v *visit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.kept, [2]string{v.Workspace, v.Role})

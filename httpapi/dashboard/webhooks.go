@@ -205,7 +205,8 @@ func showDelivery(v *visit) (*View, error) {
 		view.Blocks = append(view.Blocks, buttons...)
 	}
 	view.Blocks = append(view.Blocks, Block{Table: attemptTable(d.Attempts)},
-		Block{Heading: "Body", Code: &Code{ID: "body", Label: "The JSON that is posted", Language: "json", Text: string(d.Payload)}})
+		Block{Heading: "Body", Code: &Code{ID: "body", Label: "The JSON that is posted", Language: "json",
+			Text: string(d.Payload)}})
 	return view, nil
 }
 

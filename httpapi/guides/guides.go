@@ -104,7 +104,8 @@ func (g *Guide) readSections(document ast.Node, source []byte) error {
 				g.Summary = cutText(plain)
 			}
 		}
-		g.passages = append(g.passages, Passage{Page: g.Name, Title: g.Title, Anchor: at.Anchor, Heading: at.Text, Text: plain})
+		g.passages = append(g.passages, Passage{Page: g.Name, Title: g.Title, Anchor: at.Anchor, Heading: at.Text,
+			Text: plain})
 	}
 	if g.Title == "" {
 		return fmt.Errorf("no heading of the first level")

@@ -39,7 +39,8 @@ func TestGuideWithoutATitleIsRefused(t *testing.T) {
 // Programs that follow each other are tabs, with the first one chosen. JSON after a command is its
 // answer, and never a tab.
 func TestProgramsThatFollowEachOtherAreTabs(t *testing.T) {
-	_, g := render(t, "# T\n\n```python\nx = 1\n```\n```go\nx := 1\n```\n\n```sh\ncurl \"a\"\n```\n\n```json\n{\"a\": 1}\n```\n")
+	_, g := render(t,
+		"# T\n\n```python\nx = 1\n```\n```go\nx := 1\n```\n\n```sh\ncurl \"a\"\n```\n\n```json\n{\"a\": 1}\n```\n")
 	require.Equal(t, 1, strings.Count(g.HTML, "<fieldset"))
 	require.Contains(t, g.HTML, `<label><input type="radio" name="code-1" checked>Python</label>`+
 		`<label><input type="radio" name="code-1">Go</label></fieldset>`)
@@ -51,9 +52,11 @@ func TestProgramsThatFollowEachOtherAreTabs(t *testing.T) {
 
 // A row about a name in code has the name as its anchor, once in a page, and each cell its column.
 func TestRowsHaveAnchorsAndColumns(t *testing.T) {
-	l, g := render(t, "# T\n\n| Variable | Use |\n|---|---|\n| A_KEY, A_PORT | <b> |\n| `gone` | ended |\n| A_KEY, B | again |\n")
+	l, g := render(t,
+		"# T\n\n| Variable | Use |\n|---|---|\n| A_KEY, A_PORT | <b> |\n| `gone` | ended |\n| A_KEY, B | again |\n")
 	require.Equal(t, 1, strings.Count(g.HTML, `id="A_KEY"`))
-	require.Contains(t, g.HTML, `<tr role="row" id="gone"><td role="cell" data-label="Variable"><code>gone</code></td>`)
+	require.Contains(t, g.HTML,
+		`<tr role="row" id="gone"><td role="cell" data-label="Variable"><code>gone</code></td>`)
 	require.Equal(t, 1, strings.Count(g.HTML, "<tbody"))
 	require.Equal(t, "A_KEY", l.Search("a_port")[0].Anchor)
 	require.Equal(t, "gone", l.Search("gone")[0].Anchor)
@@ -74,7 +77,8 @@ func TestSearchIsBounded(t *testing.T) {
 // passage has are left out of the query.
 func TestSearchRanksHeadingsAndNamesFirst(t *testing.T) {
 	l, _ := render(t, "# Cards\n\nHow to mint a card.\n\n## Mint\n\nText.\n\n## Frozen\n\nA frozen card.\n")
-	l.AddPassages(guides.Passage{Page: "api/mintCard", Title: "Cards", Heading: "Mint a card", Names: []string{"mintCard"}})
+	l.AddPassages(guides.Passage{Page: "api/mintCard", Title: "Cards", Heading: "Mint a card",
+		Names: []string{"mintCard"}})
 	for query, want := range map[string]string{"mintcard": "api/mintCard#", "create a card": "api/mintCard#",
 		"freeze": "one#frozen", "frozen nowhere": "one#frozen"} {
 		found := l.Search(query)

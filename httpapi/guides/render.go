@@ -22,14 +22,16 @@ type blocks struct {
 // RegisterFuncs implements renderer.NodeRenderer.
 func (b *blocks) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(ast.KindFencedCodeBlock, b.renderCode)
-	r.Register(extast.KindTable, b.renderElement(`<div class="wide" tabindex="0"><table role="table">`, "</table></div>\n"))
+	r.Register(extast.KindTable, b.renderElement(`<div class="wide" tabindex="0"><table role="table">`,
+		"</table></div>\n"))
 	r.Register(extast.KindTableHeader, b.renderElement(`<thead role="rowgroup"><tr role="row">`, "</tr></thead>\n"))
 	r.Register(extast.KindTableRow, b.renderRow)
 	r.Register(extast.KindTableCell, b.renderCell)
 }
 
 // languageNames are the languages of code blocks by their fences.
-var languageNames = map[string]string{"sh": "Shell", "json": "JSON", "python": "Python", "ts": "TypeScript", "go": "Go"}
+var languageNames = map[string]string{"sh": "Shell", "json": "JSON", "python": "Python", "ts": "TypeScript",
+	"go": "Go"}
 
 // languageOf returns the language of a code block's fence; "" for another node.
 func languageOf(node ast.Node, source []byte) string {
@@ -59,7 +61,8 @@ func (b *blocks) renderCode(w util.BufWriter, source []byte, node ast.Node, ente
 	if !continues(node, source) {
 		b.renderCodeHead(w, source, node)
 	}
-	fmt.Fprintf(w, `<pre tabindex="0" role="region" aria-label="%s, example %d"><code class="language-%s">%s</code></pre>`,
+	fmt.Fprintf(w,
+		`<pre tabindex="0" role="region" aria-label="%s, example %d"><code class="language-%s">%s</code></pre>`,
 		languageNames[language], b.codes, language, highlight.Code(language, string(node.Lines().Value(source))))
 	if !continues(node.NextSibling(), source) {
 		_, _ = w.WriteString("</div>\n") // the buffer keeps its error for Flush

@@ -63,7 +63,8 @@ var synonyms = map[string][]string{
 	"retry": {"again", "repeat"}, "return": {"refund"}, "rotate": {"rotating", "secret"}, "send": {"order", "payout"},
 	"stop": {"freeze", "end"}, "team": {"member"}, "test": {"sandbox", "simulate"}, "throttle": {"rate", "limit"},
 	"token": {"key"}, "top": {"deposit"}, "topup": {"deposit"}, "transaction": {"authorization", "swipe"},
-	"transfer": {"payout", "wire"}, "unfreeze": {"freeze", "frozen"}, "user": {"member"}, "validate": {"verify", "signature"},
+	"transfer": {"payout", "wire"}, "unfreeze": {"freeze", "frozen"}, "user": {"member"}, "validate": {"verify",
+		"signature"},
 	"verify": {"signature", "check"}, "webhook": {"endpoint", "delivery"}, "withdraw": {"payout", "withdrawal"},
 }
 

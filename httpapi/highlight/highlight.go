@@ -28,9 +28,11 @@ var patterns = map[string]*regexp.Regexp{
 	"python": regexp.MustCompile(hashComment + `|([bf]?` + quoted + `|[bf]?'(?:\\.|[^'\\])*')|` + number + `|` +
 		keywords("and as assert async await class def elif else except False finally for from if import in is lambda None "+
 			"not or pass raise return True try while with")),
-	"typescript": regexp.MustCompile(slashComment + `|(` + quoted + `|'(?:\\.|[^'\\])*'|` + "`(?:\\\\.|[^`\\\\])*`" + `)|` +
-		number + `|` + keywords("as async await break case catch class const continue else export false for from function if "+
-		"import in instanceof interface let new null of return throw true try type typeof undefined while")),
+	"typescript": regexp.MustCompile(slashComment + `|(` + quoted + `|'(?:\\.|[^'\\])*'|` +
+		"`(?:\\\\.|[^`\\\\])*`" + `)|` +
+		number + `|` +
+		keywords("as async await break case catch class const continue else export false for from function if "+
+			"import in instanceof interface let new null of return throw true try type typeof undefined while")),
 	"go": regexp.MustCompile(slashComment + `|(` + quoted + "|`[^`]*`" + `|'(?:\\.|[^'\\])+')|` + number + `|` +
 		keywords("break case chan const continue default defer else false for func go if import interface map nil package "+
 			"range return select struct switch true type var")),

@@ -15,9 +15,10 @@ var languages = []string{"json", "sh", "python", "typescript", "ts", "go", "unkn
 
 func TestTokensHaveTheirClass(t *testing.T) {
 	for _, c := range []struct{ language, code, want string }{
-		{"json", `{"a": "b", "n": -12, "o": null}`, `{<span class="k">&#34;a&#34;</span>: <span class="s">&#34;b&#34;</span>, ` +
-			`<span class="k">&#34;n&#34;</span>: <span class="n">-12</span>, <span class="k">&#34;o&#34;</span>: ` +
-			`<span class="k">null</span>}`},
+		{"json", `{"a": "b", "n": -12, "o": null}`,
+			`{<span class="k">&#34;a&#34;</span>: <span class="s">&#34;b&#34;</span>, ` +
+				`<span class="k">&#34;n&#34;</span>: <span class="n">-12</span>, <span class="k">&#34;o&#34;</span>: ` +
+				`<span class="k">null</span>}`},
 		{"sh", "curl -d '{\"a\": 1}' x # sends\n", "curl -d <span class=\"s\">&#39;{&#34;a&#34;: 1}&#39;</span> x" +
 			"<span class=\"c\"> # sends</span>\n"},
 		{"python", "import os # <b>", `<span class="k">import</span> os<span class="c"> # &lt;b&gt;</span>`},

@@ -167,9 +167,11 @@ func TestOperationsOfAResourceHaveTheOrderOfTheirUse(t *testing.T) {
 		return listed
 	}
 	require.Equal(t, []string{"mintCard", "getCard", "listCards", "updateCard"}, order(rest, "cards", "/api/cards"))
-	require.Equal(t, []string{"createPayout", "getPayout", "listPayouts", "trackPayout", "releasePayout", "cancelPayout"},
+	require.Equal(t, []string{"createPayout", "getPayout", "listPayouts", "trackPayout", "releasePayout",
+		"cancelPayout"},
 		order(rest, "treasury", "/api/treasury/payouts"))
-	require.Equal(t, []string{"createWebhookEndpoint", "getWebhookEndpoint", "listWebhookEndpoints", "listWebhookDeliveries",
+	require.Equal(t, []string{"createWebhookEndpoint", "getWebhookEndpoint", "listWebhookEndpoints",
+		"listWebhookDeliveries",
 		"pingWebhookEndpoint", "removeWebhookEndpoint"}, order(rest, "webhooks", "/api/webhooks/endpoints"))
 	require.Equal(t, []string{"authorize", "reverse", "clear", "refund"}, order(network, "network", ""))
 }
