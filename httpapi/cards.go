@@ -1,11 +1,15 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"purser/actors"
 	"purser/actors/bankday"
@@ -39,7 +43,8 @@ func (h *cardHandlers) cardRoutes() []route {
 		{method: "POST", path: "/api/cards", auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional,
 			maxBody: wideBody,
 			handle:  h.mintCard},
-		{method: "GET", path: "/api/cards", auth: authKey, scope: "read:cards", query: pageQuery, handle: h.listCards},
+		{method: "GET", path: "/api/cards", auth: authKey, scope: "read:cards",
+			query: slices.Concat(cardQuery, pageQuery), handle: h.listCards},
 		{method: "GET", path: "/api/cards/{id}", auth: authKey, scope: "read:cards", handle: h.getCard},
 		{method: "PATCH", path: "/api/cards/{id}", onFullDisk: true, auth: authKey, scope: "write:cards",
 			maxBody: wideBody, handle: h.updateCard},
@@ -119,12 +124,46 @@ func drawDigits(n int, entropy io.Reader) (string, error) {
 	return string(text), nil
 }
 
-// listCards handles GET /api/cards. It fails like listRecords.
+// cardQuery holds the query parameters that narrow the list of cards.
+var cardQuery = []string{"state", "holderKind", "holderLabel", "last4"}
+
+// listCards handles GET /api/cards. holderLabel is the start of a label in any case. It fails with
+// invalid_query for a bad filter, limit or cursor, and with the store's error.
 func (h *cardHandlers) listCards(c *call) (answer, error) {
+	state, ofState, err := c.readChoice("state", card.StateActive, card.StateFrozen, card.StateTerminated)
+	if err != nil {
+		return answer{}, err
+	}
+	kind, ofKind, err := c.readChoice("holderKind", "agent", "human")
+	if err != nil {
+		return answer{}, err
+	}
+	label, ofLabel := c.query["holderLabel"]
+	if ofLabel && (label == "" || utf8.RuneCountInString(label) > maxFilterText) {
+		return answer{}, fault.New(fault.InvalidQuery, "holderLabel must have between 1 and 200 characters")
+	}
+	last4, ofLast4 := c.query["last4"]
+	if ofLast4 && len(last4) != 4 {
+		return answer{}, fault.New(fault.InvalidQuery, "last4 must have four digits")
+	}
 	h.actors.WaitRelayed(c.ctx, c.who.workspace())
-	return listRecords(h.edge, c, query.Cards, "", func(state card.State) (any, error) {
-		return h.showCard(c, state.View())
-	})
+	var unread error // of a label
+	list := filteredList[card.State]{of: query.Cards, filter: c.filterText(cardQuery...),
+		timeOf: func(s *card.State) time.Time { return s.CreatedAt.Time },
+		matches: func(s *card.State) bool {
+			if ofState && s.State != state || ofKind && s.HolderKind != kind || ofLast4 && s.Last4 != last4 {
+				return false
+			}
+			if !ofLabel || unread != nil {
+				return unread == nil
+			}
+			shown, err := query.CardLabels.ReadPart(c.ctx, c.countingReader(h.actors), c.who.workspace(), s.Card)
+			unread = err
+			return err == nil && strings.HasPrefix(strings.ToLower(shown.HolderLabel), strings.ToLower(label))
+		},
+		show: func(_ json.RawMessage, s *card.State) (any, error) { return h.showCard(c, s.View()) }}
+	out, err := list.answerPage(h.edge, c)
+	return out, cmp.Or(unread, err)
 }
 
 // toCard addresses a command to a card; another workspace's card is not_found.

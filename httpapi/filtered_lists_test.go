@@ -81,3 +81,32 @@ func TestRecipientsAreNarrowed(t *testing.T) {
 		require.Contains(t, r.text("message"), names)
 	}
 }
+
+func TestCardsAreNarrowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	const path = "/api/cards"
+	mint := func(kind, label string) (id, last4 string) {
+		r := w.ok(w.post(w.keyed(tn), path, fmt.Sprintf(`{"holderKind":%q,"holderLabel":%q,"monthlyLimitUsdCents":1000,
+			"perTxnLimitUsdCents":1000}`, kind, label)))
+		return r.text("card", "id"), r.text("card", "last4")
+	}
+	agent, digits := mint("agent", "Cloud buyer")
+	person, _ := mint("human", "Cloé")
+	frozen, _ := mint("agent", "Freight")
+	w.ok(w.do(tn.all, "PATCH", path+"/"+frozen, `{"state":"frozen"}`))
+	w.requireList(tn, path, "", frozen, person, agent)
+	w.requireList(tn, path, "state=frozen", frozen)
+	w.requireList(tn, path, "state=active&holderKind=agent", agent)
+	w.requireList(tn, path, "holderLabel=cLO", person, agent)
+	w.requireList(tn, path, "holderLabel=buyer")
+	w.requireList(tn, path, "holderKind=human", person)
+	require.Contains(t, w.ok(w.get(tn.all, path+"?last4="+digits)).raw, agent)
+	for query, names := range map[string]string{"state=lost": "state must be one of active, ", "holderKind=x": "holderKind",
+		"holderLabel=": "holderLabel", "last4=1": "last4"} {
+		r := w.get(tn.all, path+"?"+query)
+		w.fails(r, 400, "invalid_query")
+		require.Contains(t, r.text("message"), names)
+	}
+}

@@ -146,6 +146,11 @@ async function business(page, variant, script) {
   await press("Change the limits");
   await told("must be an amount in dollars and cents");
   await see("card-refused", /status of 4\d\d/);
+  await open("Cards");
+  await narrow("Label", { "Label begins with": "shop" });
+  await page.waitForURL(/holderLabel=shop/);
+  await page.getByRole("link", { name: /^Shopping agent/ }).first().waitFor();
+  await see("cards-filtered");
   await swipes(step);
   await agents(step);
   await cardholders(step);

@@ -89,15 +89,27 @@ func mintAction(label string) action {
 
 // showCards lists the cards, newest first, with what each has spent of its monthly limit.
 func showCards(v *visit) (*View, error) {
+	fields := []Field{
+		{Name: "state", Label: "State", Kind: fieldChoice, Options: choices("active", "frozen", "terminated")},
+		{Name: "holderLabel", Label: "Label begins with", Kind: fieldText, Chip: "Label"},
+		{Name: "last4", Label: "Last four digits", Kind: fieldText, Chip: "Digits"},
+		{Name: "holderKind", Label: "For", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
+			{Value: "agent", Label: "Agents"}, {Value: "human", Label: "People"}}},
+	}
+	params := []string{"cursor", v.Query.Get("cursor"), "limit", strconv.Itoa(rowsWithButton)}
+	for _, f := range fields {
+		params = append(params, f.Name, v.Query.Get(f.Name))
+	}
 	var list cardList
-	if err := v.readInto(&list, "/api/cards", "cursor", v.Query.Get("cursor"), "limit",
-		strconv.Itoa(rowsWithButton)); err != nil {
+	if err := v.readInto(&list, "/api/cards", params...); err != nil {
 		return nil, err
 	}
 	t, err := cardTable(v, list.Data, "Cards, newest first")
 	if err != nil {
 		return nil, err
 	}
+	t.Filters = v.drawFilters("state", fields)
+	t.Empty = emptyText(t.Empty, t.Filters.Clear != "", list.NextCursor)
 	forms, err := v.drawForms("mint")
 	view := &View{Title: "Cards", Notice: v.changeNotice(cardStates()),
 		Blocks: append([]Block{{Table: v.addPaging(t, list.NextCursor)}}, forms...)}

@@ -75,9 +75,10 @@ func TestAChoiceAtFaultHasTheFocus(t *testing.T) {
 	require.Contains(t, fieldOf(page, "events"), " autofocus")
 }
 
-// fieldOf returns the tag of the first element with a name.
+// fieldOf returns the tag of the first element with a name in a form that posts.
 func fieldOf(page, name string) string {
-	_, rest, _ := strings.Cut(page, ` name="`+name+`"`)
+	_, forms, _ := strings.Cut(page, " novalidate")
+	_, rest, _ := strings.Cut(forms, ` name="`+name+`"`)
 	tag, _, _ := strings.Cut(rest, ">")
 	return tag
 }

@@ -19,8 +19,9 @@ var recordLists = map[string]string{ident.Card: "cards", ident.Authorization: "s
 	ident.CurrencyQuote: "conversion-quotes", ident.RampQuote: "ramp-quotes", ident.RampOrder: "ramp",
 	ident.RampWallet: "wallets"}
 
-// showSearch shows the form of the search without a text. Otherwise it leads to the record of an id, to the movement of a transfer group, or else to the
-// swipes at merchants whose names begin with the text.
+// showSearch shows the form of the search without a text. Otherwise it leads to the record of an
+// id, to the cards of four digits, to the movement of a transfer group, or else to the swipes at
+// merchants whose names begin with the text.
 func showSearch(v *visit) (*View, error) {
 	text := strings.TrimSpace(v.Query.Get("q"))
 	prefix, _, hasPrefix := strings.Cut(text, "_")
@@ -32,6 +33,8 @@ func showSearch(v *visit) (*View, error) {
 				{Name: "q", Label: "An id, or how a merchant's name begins", Kind: fieldText}}}}}}, nil
 	case hasPrefix && list != "":
 		return nil, &moved{v.addressOf(list, text)}
+	case len(text) == 4 && isDigits(text):
+		return nil, &moved{v.addressOf("cards") + "?last4=" + text}
 	case hasPrefix && prefix == ident.TransferGroup:
 		return nil, &moved{v.addressOf("treasury") + "?transferGroup=" + url.QueryEscape(text)}
 	}
