@@ -143,11 +143,11 @@ func (h *cardHandlers) listCards(c *call) (answer, error) {
 		return answer{}, fault.New(fault.InvalidQuery, "holderLabel must have between 1 and 200 characters")
 	}
 	last4, ofLast4 := c.query["last4"]
-	if ofLast4 && len(last4) != 4 {
+	if ofLast4 && (len(last4) != 4 || strings.Trim(last4, "0123456789") != "") {
 		return answer{}, fault.New(fault.InvalidQuery, "last4 must have four digits")
 	}
 	h.actors.WaitRelayed(c.ctx, c.who.workspace())
-	var unread error // of a label
+	var unread error // the failure of reading a label
 	list := filteredList[card.State]{of: query.Cards, filter: c.filterText(cardQuery...),
 		timeOf: func(s *card.State) time.Time { return s.CreatedAt.Time },
 		matches: func(s *card.State) bool {

@@ -104,9 +104,25 @@ func TestCardsAreNarrowed(t *testing.T) {
 	w.requireList(tn, path, "holderKind=human", person)
 	require.Contains(t, w.ok(w.get(tn.all, path+"?last4="+digits)).raw, agent)
 	for query, names := range map[string]string{"state=lost": "state must be one of active, ", "holderKind=x": "holderKind",
-		"holderLabel=": "holderLabel", "last4=1": "last4"} {
+		"holderLabel=": "holderLabel", "last4=1": "last4", "last4=12a4": "last4"} {
 		r := w.get(tn.all, path+"?"+query)
 		w.fails(r, 400, "invalid_query")
 		require.Contains(t, r.text("message"), names)
 	}
+}
+
+// Each authorization of a list stands at the place of its card in cardIds, also under a filter.
+func TestAListOfAuthorizationsNamesTheirCards(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	_, first, older := w.swipedCard(tn)
+	_, second, newer := w.swipedCard(tn)
+	const path = "/api/authorizations"
+	all := w.ok(w.get(tn.all, path))
+	require.Equal(t, []any{second, first}, all.at("cardIds"))
+	require.Equal(t, newer, all.text("data", 0, "id"))
+	require.Equal(t, older, all.text("data", 1, "id"))
+	require.Equal(t, []any{first}, w.ok(w.get(tn.all, path+"?cardId="+first)).at("cardIds"))
+	require.Equal(t, []any{}, w.ok(w.get(tn.all, path+"?decision=declined")).at("cardIds"))
 }
