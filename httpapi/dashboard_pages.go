@@ -285,10 +285,11 @@ func (v *pageVisit) Do(op dashboard.Operation) dashboard.Answer {
 		a = h.refusalOf(v.call.id, op.Method, err)
 	}
 	if r := h.routes[op.Method+" "+op.Path]; r != nil && op.Method != fasthttp.MethodGet {
-		h.recordRequest(v.call.id, r, a, h.actors.Clock().Sub(start))
+		took := h.actors.Clock().Sub(start)
+		h.recordRequest(v.call.id, r, a, took)
 		run := *v.call
 		run.route = r
-		h.requests.add(&run, a)
+		h.requests.add(&run, a, took)
 	}
 	if a.cookie != nil {
 		v.cookie = a.cookie

@@ -53,7 +53,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	for i := range w.server.table {
 		if r := &w.server.table[i]; r.method == fasthttp.MethodGet {
 			paths = append(paths, strings.NewReplacer("{id}", id, "{userId}", "usr_x", "{currency}",
-				"EUR").Replace(r.path))
+				"EUR", "/api/requests", "/api/requests?requestId=none").Replace(r.path))
 		}
 	}
 	for _, path := range paths {

@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"purser/actors/decision"
 	"purser/actors/fault"
@@ -22,6 +24,7 @@ const (
 // requested path nor a part of the query or of a body.
 type loggedRequest struct {
 	at        time.Time // the time of its answer
+	took      time.Duration
 	route     *route
 	status    int
 	code      fault.Code
@@ -55,14 +58,14 @@ func newRequestLog(clock func() time.Time) *requestLog {
 	return &requestLog{clock: clock, young: map[string]*requestRing{}}
 }
 
-// add adds the answer of a request to the log of the caller's workspace. A request without one,
-// such as one that is unauthorized, is not logged.
-func (l *requestLog) add(c *call, a answer) {
+// add adds the answer of a request, and the time that it took, to the log of the caller's workspace.
+// A request without one, such as one that is unauthorized, is not logged.
+func (l *requestLog) add(c *call, a answer, took time.Duration) {
 	owner := c.who.workspace()
 	if l == nil || owner == "" {
 		return
 	}
-	r := loggedRequest{route: c.route, status: a.status, code: a.code, id: c.id, user: c.who.user}
+	r := loggedRequest{took: took, route: c.route, status: a.status, code: a.code, id: c.id, user: c.who.user}
 	if c.who.user == "" {
 		r.keyPrefix = c.header.keyPrefix()
 	}
@@ -145,7 +148,7 @@ type numbered struct {
 
 // list returns up to limit requests that match, newest first, with a number below before; 0 begins
 // with the newest. more reports whether further requests match.
-func (l *requestLog) list(workspace string, before uint64, limit int, match func(status int) bool) (out []numbered,
+func (l *requestLog) list(workspace string, before uint64, limit int, match func(*loggedRequest) bool) (out []numbered,
 	more bool) {
 	ring := l.ringOf(workspace)
 	if ring == nil {
@@ -160,7 +163,7 @@ func (l *requestLog) list(workspace string, before uint64, limit int, match func
 	oldest := ring.added - uint64(len(ring.requests))
 	for n := newest; n > oldest; n-- {
 		r := &ring.requests[(n-1)%maxLoggedRequests]
-		if !match(r.status) {
+		if !match(r) {
 			continue
 		}
 		if len(out) == limit {
@@ -174,32 +177,41 @@ func (l *requestLog) list(workspace string, before uint64, limit int, match func
 // requestLogHandlers serve the log of a workspace's requests.
 type requestLogHandlers struct{ *edge }
 
-// requestLogRoutes returns the route of the request log.
+// requestQuery holds the query parameters that narrow the request log.
+var requestQuery = append([]string{"status", "method", "route", "keyPrefix", "requestId", "error"}, periodQuery...)
+
+// requestLogRoutes returns the routes of the request log: for keys, and for sessions.
 func (h *requestLogHandlers) requestLogRoutes() []route {
-	return []route{{method: "GET", path: "/api/dashboard/requests", auth: authSession, roles: managers,
-		query: append([]string{"status"}, pageQuery...), handle: h.listRequests}}
+	asked := slices.Concat(requestQuery, pageQuery)
+	return []route{
+		{method: "GET", path: "/api/requests", auth: authKey, scope: "read:api_keys", query: asked,
+			handle: h.listRequests},
+		{method: "GET", path: "/api/dashboard/requests", auth: authSession, roles: managers, query: asked,
+			handle: h.listRequests},
+	}
 }
 
 // requestView is a logged request as the interface shows it.
 type requestView struct {
-	At        decision.Stamp `json:"at"`
-	Method    string         `json:"method"`
-	Route     string         `json:"route"`
-	Status    int            `json:"status"`
-	Error     *string        `json:"error"`
-	RequestID string         `json:"requestId"`
-	KeyPrefix *string        `json:"keyPrefix"`
-	UserID    *string        `json:"userId"`
+	At         decision.Stamp `json:"at"`
+	Method     string         `json:"method"`
+	Route      string         `json:"route"`
+	Status     int            `json:"status"`
+	DurationMs int64          `json:"durationMs"`
+	Error      *string        `json:"error"`
+	RequestID  string         `json:"requestId"`
+	KeyPrefix  *string        `json:"keyPrefix"`
+	UserID     *string        `json:"userId"`
 }
 
-// listRequests handles GET /api/dashboard/requests: the newest requests of the workspace, newest
-// first. It fails with invalid_query for a wrong status, limit or cursor.
+// listRequests handles GET /api/requests and GET /api/dashboard/requests: the newest requests of
+// the workspace, newest first. It fails with invalid_query for a wrong filter, limit or cursor.
 func (h *requestLogHandlers) listRequests(c *call) (answer, error) {
-	match, err := matchStatus(c.query["status"])
+	match, err := c.readRequestFilter()
 	if err != nil {
 		return answer{}, err
 	}
-	l := listing{kind: "request_log", workspace: c.who.workspace(), filter: c.query["status"]}
+	l := listing{kind: "request_log", workspace: c.who.workspace(), filter: c.filterText(requestQuery...)}
 	asked, err := c.readPage(l)
 	if err != nil {
 		return answer{}, err
@@ -213,6 +225,37 @@ func (h *requestLogHandlers) listRequests(c *call) (answer, error) {
 		out.NextCursor = l.cursorBehind(query.Place{Position: requests[len(requests)-1].number})
 	}
 	return reply(out)
+}
+
+// readRequestFilter reads the filters of the request log as one condition. It fails with
+// invalid_query, which names the parameter.
+func (c *call) readRequestFilter() (func(*loggedRequest) bool, error) {
+	isStatus, err := matchStatus(c.query["status"])
+	if err != nil {
+		return nil, err
+	}
+	method, ofMethod, err := c.readChoice("method", "GET", "POST", "PATCH", "DELETE")
+	if err != nil {
+		return nil, err
+	}
+	within, err := c.readListPeriod()
+	if err != nil {
+		return nil, err
+	}
+	text := map[string]string{}
+	for _, name := range []string{"route", "keyPrefix", "requestId", "error"} {
+		value, given := c.query[name]
+		if given && (value == "" || utf8.RuneCountInString(value) > maxFilterText) {
+			return nil, fault.New(fault.InvalidQuery, name+" must have between 1 and 200 characters")
+		}
+		text[name] = value
+	}
+	is := func(wanted, value string) bool { return wanted == "" || wanted == value }
+	return func(r *loggedRequest) bool {
+		return isStatus(r.status) && (!ofMethod || r.route.method == method) && within.includes(r.at) &&
+			strings.HasPrefix(r.route.path, text["route"]) && is(text["keyPrefix"], r.keyPrefix) &&
+			is(text["requestId"], r.id) && is(text["error"], string(r.code))
+	}, nil
 }
 
 // matchStatus returns the condition of the query's status: a status such as 404, or a class such as
@@ -240,5 +283,6 @@ func (r *loggedRequest) view() requestView {
 		return &text
 	}
 	return requestView{At: decision.StampOf(r.at), Method: r.route.method, Route: r.route.path, Status: r.status,
-		Error: optional(string(r.code)), RequestID: r.id, KeyPrefix: optional(r.keyPrefix), UserID: optional(r.user)}
+		DurationMs: max(0, r.took.Milliseconds()), Error: optional(string(r.code)), RequestID: r.id,
+		KeyPrefix: optional(r.keyPrefix), UserID: optional(r.user)}
 }

@@ -1,15 +1,19 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 
+	"purser/actors"
 	"purser/actors/workspace"
 )
 
@@ -55,6 +59,54 @@ func TestTheRequestLog(t *testing.T) {
 	require.NotContains(t, w.ok(w.get(session(w.newTenant("eve").cookie), requestsPath)).raw, "mine-1")
 }
 
+// A request has one id: in its answer's header, in the server's log and in the request log, whose
+// filters find it.
+func TestARequestIsFoundInItsLog(t *testing.T) {
+	t.Parallel()
+	log, withLog := logged(slog.LevelDebug)
+	w := newWorld(t, withLog)
+	tn := w.newTenant("olga")
+	reader, other := w.keyOf(tn, "read:api_keys"), w.keyOf(tn, "read:cards")
+	first := w.clock.now()
+	missing := w.get(other, "/api/cards/card_"+strings.Repeat("0", 26)).header("X-Request-Id")
+	w.clock.turn(24 * time.Hour)
+	turn := sync.OnceFunc(func() { w.clock.turn(42 * time.Millisecond) })
+	w.actors.hook(func(ctx context.Context, e actors.Envelope) (any, error) {
+		turn()
+		return w.actors.Actors.Ask(ctx, e)
+	})
+	slow := w.get(tn.all, "/api/workspaces").header("X-Request-Id")
+	w.actors.hook(nil)
+	for _, id := range []string{missing, slow} {
+		require.Eventually(t, func() bool { return len(log.with(t, "request", id)) > 0 }, waitFor, pause)
+	}
+	find := func(query string) (ids []string) {
+		for _, r := range w.ok(w.get(reader, "/api/requests?"+query)).at("data").([]any) {
+			ids = append(ids, r.(map[string]any)["requestId"].(string))
+		}
+		return ids
+	}
+	require.Equal(t, []string{slow}, find("requestId="+slow))
+	require.Equal(t, []string{slow}, find("route=/api/work&status=2xx"))
+	require.Equal(t, []string{missing}, find("error=not_found"))
+	require.Equal(t, []string{missing}, find("route=/api/cards"))
+	require.Equal(t, []string{missing}, find("method=GET&to="+first.Format(time.DateOnly)))
+	nextDay := first.AddDate(0, 0, 1).Format(time.DateOnly)
+	require.Equal(t, []string{slow}, find("status=200&route=/api/work&from="+nextDay))
+	require.Equal(t, []string{missing}, find("keyPrefix="+w.ok(w.get(reader,
+		"/api/requests?requestId="+missing)).text("data", 0, "keyPrefix")))
+	require.Empty(t, find("method=DELETE"))
+	took := w.ok(w.get(session(tn.cookie), requestsPath+"?requestId="+slow))
+	require.EqualValues(t, 42, took.at("data", 0, "durationMs"))
+	for query, names := range map[string]string{"method=PUT": "method must be one of GET, ", "route=": "route",
+		"from=x": "from", "error=" + strings.Repeat("x", 201): "error"} {
+		r := w.get(reader, "/api/requests?"+query)
+		w.fails(r, 400, "invalid_query")
+		require.Contains(t, r.text("message"), names)
+	}
+	w.fails(w.get(other, "/api/requests"), 403, "missing_scope:read:api_keys")
+}
+
 func line(request any) string {
 	r := request.(map[string]any)
 	return fmt.Sprintf("%v %v %v", r["method"], r["route"], r["status"])
@@ -85,7 +137,7 @@ func newLoggedCall(workspaceID, id string) *call {
 		who: caller{access: workspace.Access{Workspace: workspaceID}}}
 }
 
-func anyStatus(int) bool { return true }
+func anyRequest(*loggedRequest) bool { return true }
 
 // A log holds maxLoggedRequests, and its pages go on behind their last request while new ones
 // arrive.
@@ -93,22 +145,22 @@ func TestTheRequestLogDropsTheOldest(t *testing.T) {
 	t.Parallel()
 	l := newRequestLog(time.Now)
 	for i := range maxLoggedRequests + 10 {
-		l.add(newLoggedCall("ws_1", fmt.Sprint(i)), answer{status: 200 + i%2*204})
+		l.add(newLoggedCall("ws_1", fmt.Sprint(i)), answer{status: 200 + i%2*204}, 0)
 	}
-	first, more := l.list("ws_1", 0, 3, anyStatus)
+	first, more := l.list("ws_1", 0, 3, anyRequest)
 	require.True(t, more)
 	require.Equal(t, []string{"1009", "1008", "1007"}, []string{first[0].id, first[1].id, first[2].id})
-	l.add(newLoggedCall("ws_1", "later"), answer{status: 200})
-	next, _ := l.list("ws_1", first[2].number, 2, anyStatus)
+	l.add(newLoggedCall("ws_1", "later"), answer{status: 200}, 0)
+	next, _ := l.list("ws_1", first[2].number, 2, anyRequest)
 	require.Equal(t, []string{"1006", "1005"}, []string{next[0].id, next[1].id})
-	all, more := l.list("ws_1", 0, maxLoggedRequests, anyStatus)
+	all, more := l.list("ws_1", 0, maxLoggedRequests, anyRequest)
 	require.False(t, more)
 	require.Len(t, all, maxLoggedRequests)
 	require.Equal(t, "11", all[maxLoggedRequests-1].id)
-	gone, more := l.list("ws_1", all[maxLoggedRequests-1].number, 10, anyStatus)
+	gone, more := l.list("ws_1", all[maxLoggedRequests-1].number, 10, anyRequest)
 	require.Empty(t, gone)
 	require.False(t, more)
-	odd, more := l.list("ws_1", 0, 500, func(status int) bool { return status == 404 })
+	odd, more := l.list("ws_1", 0, 500, func(r *loggedRequest) bool { return r.status == 404 })
 	require.Len(t, odd, 500)
 	require.False(t, more)
 }
@@ -118,9 +170,9 @@ func TestTheRequestLogDropsTheOldest(t *testing.T) {
 func TestTheRequestLogDropsTheQuietest(t *testing.T) {
 	t.Parallel()
 	l := newRequestLog(time.Now)
-	add := func(name string) { l.add(newLoggedCall(name, "r"), answer{status: 200}) }
+	add := func(name string) { l.add(newLoggedCall(name, "r"), answer{status: 200}, 0) }
 	held := func(name string) int {
-		found, _ := l.list(name, 0, maxLoggedRequests, anyStatus)
+		found, _ := l.list(name, 0, maxLoggedRequests, anyRequest)
 		return len(found)
 	}
 	add("ws_quiet")
@@ -177,7 +229,7 @@ func BenchmarkRequestLog(b *testing.B) {
 	c.header.authorization = "Bearer " + strings.Repeat("s", 56)
 	began := time.Now()
 	for range 1_000_000 {
-		log.add(c, answer{status: 200})
+		log.add(c, answer{status: 200}, 0)
 	}
 	b.ReportMetric(float64(time.Since(began))/1e6, "add-ns")
 	b.ReportMetric(float64(fastest[nil])/round, "request-ns")

@@ -340,8 +340,9 @@ func (s *Server) serveRoute(ctx *fasthttp.RequestCtx, r *route) {
 	if err != nil && r.path == entryPath && prefersHTML(c.header.accept) {
 		s.checkouts.showRefusal(ctx, web.Nowhere)
 	}
-	s.recordRequest(id, r, a, s.actors.Clock().Sub(start))
-	s.requests.add(c, a)
+	took := s.actors.Clock().Sub(start)
+	s.recordRequest(id, r, a, took)
+	s.requests.add(c, a, took)
 }
 
 // countRefusal counts a refusal with a status below 500 against the client's address. Server errors

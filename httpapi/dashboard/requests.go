@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -13,6 +14,7 @@ type request struct {
 	Method, Route, Error         string
 	RequestID, KeyPrefix, UserID string
 	Status                       int
+	DurationMs                   int64
 }
 
 type requestList struct {
@@ -25,33 +27,53 @@ func requestPages() []page {
 	return []page{{path: "requests", access: member, section: "Request log", show: showRequests}}
 }
 
-// showRequests lists the newest requests, of all statuses or of one class.
+// showRequests lists the newest requests that the address selects.
 func showRequests(v *visit) (*View, error) {
+	fields := requestFilters()
+	params := []string{"cursor", v.Query.Get("cursor"), "limit", "50"}
+	for _, f := range fields {
+		params = append(params, f.Name, strings.TrimSpace(v.Query.Get(f.Name)))
+	}
 	var list requestList
-	if err := v.readInto(&list, requestsPath, "status", v.Query.Get("status"), "cursor", v.Query.Get("cursor"),
-		"limit", "50"); err != nil {
+	if err := v.readInto(&list, requestsPath, params...); err != nil {
 		return nil, err
 	}
 	t := &Table{Caption: "Requests, newest first", Empty: "No requests since the server started.", Columns: []Column{
-		{Name: "Route", Role: rolePrimary}, {Name: "Status", Role: roleAmount}, {Name: "Time (UTC)",
-			Role: roleSecond}, {Name: "By"},
-		{Name: "Error", Role: roleStatus}, {Name: "Request id"}}}
+		{Name: "Time (UTC)", Role: roleSecond}, {Name: "Route", Role: rolePrimary}, {Name: "Status", Role: roleAmount},
+		{Name: "Error", Role: roleStatus}, {Name: "By"}, {Name: "Duration", Number: true}, {Name: "Request id"}}}
 	for _, r := range list.Data {
-		by := codeCell(r.KeyPrefix + "…")
+		by := Cell{Text: r.KeyPrefix + "…", Href: v.addressWith("keyPrefix", r.KeyPrefix, "cursor", "")}
 		if r.KeyPrefix == "" {
 			by = plainCell("Session")
 		}
-		t.Rows = append(t.Rows, []Cell{codeCell(r.Method + " " + r.Route), statusCell(r.Status), t.addDay(v.Now,
-			r.At), by,
-			plainCell(inWords(r.Error)), idCell(r.RequestID)})
+		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, r.At), codeCell(r.Method + " " + r.Route), statusCell(r.Status),
+			plainCell(inWords(r.Error)), by, plainCell(fmt.Sprintf("%d ms", r.DurationMs)), idCell(r.RequestID)})
 	}
-	status := Field{Name: "status", Label: "Status", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
-		{Value: "2xx", Label: "2xx, done"}, {Value: "4xx", Label: "4xx, refused"}, {Value: "5xx",
-			Label: "5xx, failed"}}}
-	t.Filters = v.drawFilters("status", []Field{status})
+	t.Filters = v.drawFilters("status", fields)
+	t.Empty = emptyText(t.Empty, t.Filters.Clear != "", list.NextCursor)
 	return &View{Title: "Request log", Live: v.Query.Get("cursor") == "",
 		Lead:   "The last 1,000 requests with a key or a session of the workspace, without their bodies.",
 		Blocks: []Block{{Table: v.addPaging(t, list.NextCursor)}, developerLinks("limits", "Limits and errors")}}, nil
+}
+
+// requestFilters are the fields of the log's filters.
+func requestFilters() []Field {
+	methods := []Option{{Value: "", Label: "All"}}
+	for _, name := range []string{"GET", "POST", "PATCH", "DELETE"} {
+		methods = append(methods, Option{Value: name, Label: name})
+	}
+	return []Field{
+		{Name: "status", Label: "Status", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
+			{Value: "2xx", Label: "2xx, done"}, {Value: "4xx", Label: "4xx, refused"},
+			{Value: "5xx", Label: "5xx, failed"}}},
+		{Name: "route", Label: "Route begins with", Kind: fieldText, Chip: "Route"},
+		{Name: "method", Label: "Method", Kind: fieldChoice, Options: methods},
+		{Name: "error", Label: "Error code", Kind: fieldText, Chip: "Error"},
+		{Name: "keyPrefix", Label: "Key begins with", Kind: fieldText, Chip: "Key"},
+		{Name: "requestId", Label: "Request id", Kind: fieldText},
+		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
+		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
+	}
 }
 
 // statusCell is a cell of the status of an answer.
