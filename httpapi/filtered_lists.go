@@ -68,6 +68,7 @@ func (c *call) filterText(names ...string) string {
 // show the times of its records in the order of their places, to within maxClockStep.
 type filteredList[D any] struct {
 	of      query.Records[D]
+	parent  string // of the records, as in listRecords
 	filter  string // the parameters that narrow the list
 	within  period
 	timeOf  func(*D) time.Time
@@ -80,7 +81,7 @@ type filteredList[D any] struct {
 // not show. The start of a period is found by bisection. It fails like readPage, with the store's
 // error, with show's, and with unavailable.
 func (l *filteredList[D]) answerPage(e *edge, c *call) (answer, error) {
-	list := listing{kind: l.of.Kind(), workspace: c.who.workspace(), filter: l.filter}
+	list := listing{kind: l.of.Kind(), workspace: c.who.workspace(), parent: l.parent, filter: l.filter}
 	asked, err := c.readPage(list)
 	if err != nil {
 		return answer{}, err
@@ -102,7 +103,7 @@ func (l *filteredList[D]) answerPage(e *edge, c *call) (answer, error) {
 // firstSince returns the place of the first record since a time.
 func (l *filteredList[D]) firstSince(e *edge, c *call, at time.Time) (uint64, error) {
 	return firstPlaceSince(at, func(before uint64) (time.Time, uint64, error) {
-		records, err := l.of.List(c.ctx, c.countingReader(e.actors), c.who.workspace(), "",
+		records, err := l.of.List(c.ctx, c.countingReader(e.actors), c.who.workspace(), l.parent,
 			query.Page{After: query.Place{Position: before}, Limit: 1})
 		if err != nil || len(records) == 0 {
 			return time.Time{}, 0, err
@@ -149,7 +150,7 @@ func (l *filteredList[D]) collectPage(e *edge, c *call, list listing, asked quer
 	defer reading.endScan()
 	for scanned := 0; ; {
 		next.Limit = min(next.Limit, recordsAtOnce)
-		records, err := l.of.AsStored().List(c.ctx, e.actors, list.workspace, "", next)
+		records, err := l.of.AsStored().List(c.ctx, e.actors, list.workspace, l.parent, next)
 		if err != nil {
 			return out, err
 		}

@@ -111,6 +111,39 @@ func TestCardsAreNarrowed(t *testing.T) {
 	}
 }
 
+// Only the deliveries of the endpoint are looked at.
+func TestDeliveriesAreNarrowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	who, first := session(tn.cookie), w.clock.now()
+	endpoint := w.newEndpoint(tn, `["*"]`).text("endpoint", "id")
+	other := w.ok(w.post(who, endpointsPath, endpointBody(hookURL, `["*"]`))).text("endpoint", "id")
+	ping := func(endpoint string) string {
+		return w.ok(w.post(who, endpointsPath+"/"+endpoint+"/test", "")).text("delivery", "id")
+	}
+	ended := ping(endpoint)
+	w.endDelivery(tn, endpoint, ended)
+	ping(other)
+	w.clock.turn(24 * time.Hour)
+	pending := ping(endpoint)
+	path := endpointsPath + "/" + endpoint + "/deliveries?"
+	for query, want := range map[string][]string{"limit=9": {pending, ended}, "status=pending": {pending},
+		"status=failed": {ended}, "status=delivered": nil, "to=" + first.Format(time.DateOnly): {ended},
+		"from=" + first.AddDate(0, 0, 1).Format(time.DateOnly): {pending}} {
+		var got []string
+		for _, d := range w.ok(w.get(who, path+query)).at("data").([]any) {
+			got = append(got, d.(map[string]any)["id"].(string))
+		}
+		require.Equal(t, want, got, query)
+	}
+	for query, names := range map[string]string{"status=lost": "status must be one of pending, ", "from=x": "from"} {
+		r := w.get(who, path+query)
+		w.fails(r, 400, "invalid_query")
+		require.Contains(t, r.text("message"), names)
+	}
+}
+
 // Each authorization of a list stands at the place of its card in cardIds, also under a filter.
 func TestAListOfAuthorizationsNamesTheirCards(t *testing.T) {
 	t.Parallel()

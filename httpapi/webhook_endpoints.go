@@ -3,6 +3,8 @@ package httpapi
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
 	"purser/actors"
 	"purser/actors/decision"
@@ -24,8 +26,8 @@ func (h *endpointHandlers) webhookEndpointRoutes() []route {
 		{method: "GET", path: path, auth: authSession, roles: managers, query: pageQuery, handle: h.listEndpoints},
 		{method: "GET", path: path + "/{id}", auth: authSession, roles: managers, handle: h.getEndpoint},
 		{method: "DELETE", path: path + "/{id}", auth: authSession, roles: managers, handle: h.removeEndpoint},
-		{method: "GET", path: path + "/{id}/deliveries", auth: authSession, roles: managers, query: pageQuery,
-			handle: h.listDeliveries},
+		{method: "GET", path: path + "/{id}/deliveries", auth: authSession, roles: managers,
+			query: slices.Concat(deliveryQuery, pageQuery), handle: h.listDeliveries},
 		{method: "POST", path: path + "/{id}/test", auth: authSession, roles: managers, idempotency: keyOptional,
 			handle: h.pingEndpoint},
 		{method: "GET", path: "/api/webhooks/deliveries/{id}", auth: authSession, roles: managers, handle: h.getDelivery},
@@ -113,8 +115,11 @@ func (h *endpointHandlers) removeEndpoint(c *call) (answer, error) {
 	return reply(map[string]bool{"removed": true})
 }
 
+// deliveryQuery holds the query parameters that narrow the deliveries of an endpoint.
+var deliveryQuery = append([]string{"status"}, periodQuery...)
+
 // listDeliveries handles GET /api/webhooks/endpoints/{id}/deliveries. An unknown endpoint is
-// not_found.
+// not_found. It fails with invalid_query for a bad filter, limit or cursor.
 func (h *endpointHandlers) listDeliveries(c *call) (answer, error) {
 	id, err := c.endpointID()
 	if err != nil {
@@ -123,8 +128,21 @@ func (h *endpointHandlers) listDeliveries(c *call) (answer, error) {
 	if _, err := h.actors.Ask(c.ctx, c.askEndpoint(id, decision.Read{})); err != nil {
 		return answer{}, err
 	}
-	return listRecords(h.edge, c, query.Deliveries, id,
-		func(d webhook.Delivery) (any, error) { return d.View(), nil })
+	status, ofStatus, err := c.readChoice("status", webhook.StatusPending, webhook.StatusDelivered,
+		webhook.StatusFailed)
+	if err != nil {
+		return answer{}, err
+	}
+	within, err := c.readListPeriod()
+	if err != nil {
+		return answer{}, err
+	}
+	list := filteredList[webhook.Delivery]{of: query.Deliveries, parent: id, filter: c.filterText(deliveryQuery...),
+		within:  within,
+		timeOf:  func(d *webhook.Delivery) time.Time { return d.CreatedAt.Time },
+		matches: func(d *webhook.Delivery) bool { return !ofStatus || d.Status == status },
+		show:    func(_ json.RawMessage, d *webhook.Delivery) (any, error) { return d.View(), nil }}
+	return list.answerPage(h.edge, c)
 }
 
 // getDelivery handles GET /api/webhooks/deliveries/{id}, also for a delivery of a removed endpoint.
