@@ -71,6 +71,12 @@ func TestADeliveryIsSentAgainByForm(t *testing.T) {
 	page := w.visit(who, address, nil)
 	require.Contains(t, page.text, "410 Gone")
 	require.Contains(t, page.text, "Send it again")
+	list := "/dashboard/" + tn.workspace + "/webhooks"
+	require.Contains(t, w.visit(who, list, nil).text, "Failing")
+	failed := w.visit(who, list+"/"+endpoint+"?status=failed", nil).text
+	require.Contains(t, failed, "The server says that the endpoint is gone.")
+	require.Contains(t, failed, id)
+	require.NotContains(t, w.visit(who, list+"/"+endpoint+"?status=delivered", nil).text, id)
 	again := w.visit(who, address+"/resend", url.Values{})
 	require.Equal(t, address+"?done=resend", again.location, again.text)
 	d, err := query.Deliveries.Read(t.Context(), w.system, tn.workspace, id)

@@ -27,6 +27,7 @@ type Block struct {
 	Heading string
 	More    *Link // beside the heading
 	Panel   bool  // the block stands apart, in a box
+	Notice  *Notice
 	Columns *Columns
 	Stats   []Stat
 	Strip   []Stat // figures of one row, in one box
@@ -109,8 +110,10 @@ type SumLine struct {
 // "" for a step to come.
 type StepperStep struct{ Name, Note, State string }
 
-// Notice shows the result of the last action. A refusal is an alert.
+// Notice shows the result of the last action, or in a block what a person should know. A refusal is
+// an alert.
 type Notice struct {
+	Fact    string // before the text, or ""
 	Text    string
 	Refused bool
 	More    *Link // behind the text, or nil

@@ -120,11 +120,11 @@ func failingEndpoints(v *visit) ([]Stat, error) {
 	}
 	failing := 0
 	for _, e := range list.Data {
-		var newest deliveryList
-		if err := v.readInto(&newest, endpointPath+"/deliveries", "id", e.ID, "limit", "1"); err != nil {
+		newest, err := v.newestDelivery(e.ID)
+		if err != nil {
 			return nil, err
 		}
-		if len(newest.Data) > 0 && newest.Data[0].hasFailed() {
+		if newest != nil && newest.hasFailed() {
 			failing++
 		}
 	}
@@ -138,11 +138,10 @@ func failingEndpoints(v *visit) ([]Stat, error) {
 // hasFailed reports whether the newest attempt of a delivery got no 2xx answer, or the delivery
 // ended without one.
 func (d *delivery) hasFailed() bool {
-	if len(d.Attempts) == 0 {
-		return d.Status == "failed"
+	if last := d.last(); last != nil {
+		return !last.isDelivered()
 	}
-	last := d.Attempts[len(d.Attempts)-1].StatusCode
-	return last < 200 || last > 299
+	return d.Status == "failed"
 }
 
 // currencyStats are the balances in other currencies than dollars, each with its account.

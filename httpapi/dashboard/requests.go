@@ -40,20 +40,29 @@ func showRequests(v *visit) (*View, error) {
 	}
 	t := &Table{Caption: "Requests, newest first", Empty: "No requests since the server started.", Columns: []Column{
 		{Name: "Time (UTC)", Role: roleSecond}, {Name: "Route", Role: rolePrimary}, {Name: "Status", Role: roleAmount},
-		{Name: "Error", Role: roleStatus}, {Name: "By"}, {Name: "Duration", Number: true}, {Name: "Request id"}}}
+		{Name: "Error", Role: roleStatus}, {Name: "By"}, {Name: "Duration", Number: true},
+		{Name: "Request id", Role: roleSecond}}}
 	for _, r := range list.Data {
 		by := Cell{Text: r.KeyPrefix + "…", Href: v.addressWith("keyPrefix", r.KeyPrefix, "cursor", "")}
 		if r.KeyPrefix == "" {
 			by = plainCell("Session")
 		}
 		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, r.At), codeCell(r.Method + " " + r.Route), statusCell(r.Status),
-			plainCell(inWords(r.Error)), by, plainCell(fmt.Sprintf("%d ms", r.DurationMs)), idCell(r.RequestID)})
+			plainCell(inWords(r.Error)), by, durationCell(r.DurationMs), idCell(r.RequestID)})
 	}
 	t.Filters = v.drawFilters("status", fields)
 	t.Empty = emptyText(t.Empty, t.Filters.Clear != "", list.NextCursor)
 	return &View{Title: "Request log", Live: v.Query.Get("cursor") == "",
 		Lead:   "The last 1,000 requests with a key or a session of the workspace, without their bodies.",
 		Blocks: []Block{{Table: v.addPaging(t, list.NextCursor)}, developerLinks("limits", "Limits and errors")}}, nil
+}
+
+// durationCell is a cell of milliseconds.
+func durationCell(ms int64) Cell {
+	if ms == 0 {
+		return plainCell("<1 ms")
+	}
+	return plainCell(fmt.Sprintf("%d ms", ms))
 }
 
 // requestFilters are the fields of the log's filters.

@@ -1,9 +1,12 @@
 package dashboard
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -62,12 +65,12 @@ func webhookPages() []page {
 				fields: []Field{{Name: "url", Label: "URL", Kind: fieldText, Required: true,
 					Hint: "https on port 443 or 8443 of a public address."},
 					{Name: "events", Label: "Events", Kind: fieldChecks, Required: true, Options: []Option{
-						{Value: "checkout.session.completed", Label: "checkout.session.completed",
-							Hint: "A payment link is paid"},
-						{Value: "*", Label: "*", Hint: "All events, also those of later versions"}}}}},
+						{Value: "checkout.session.completed", Label: "Payment link paid",
+							Hint: "checkout.session.completed"},
+						{Value: "*", Label: "All events", Hint: "Also those of later versions"}}}}},
 		}},
 		{path: "webhooks/{id}", access: member, section: webhookSection, show: showEndpoint, actions: []action{
-			{name: "ping", method: "POST", path: endpointPath + "/test", submit: "Send a ping",
+			{name: "ping", method: "POST", path: endpointPath + "/test", submit: "Send an example",
 				then: afterDelivery},
 			{name: "delete", method: "DELETE", path: endpointPath, submit: "Delete the endpoint",
 				danger: "Delete the endpoint? Its pending deliveries are dropped.",
@@ -79,27 +82,74 @@ func webhookPages() []page {
 	}
 }
 
-// showEndpoints lists the endpoints, newest first.
+// eventNames name the types of events in words.
+var eventNames = map[string]string{"checkout.session.completed": "Payment link paid", "ping": "Example",
+	"*": "All events"}
+
+// eventNamesOf names the events that an endpoint gets.
+func eventNamesOf(events []string) string {
+	names := make([]string, len(events))
+	for i, event := range events {
+		names[i] = nameOf(eventNames, event)
+	}
+	return strings.Join(names, ", ")
+}
+
+// newestDelivery reads the newest delivery of an endpoint. It is nil for an endpoint without one.
+func (v *visit) newestDelivery(endpoint string) (*delivery, error) {
+	var list deliveryList
+	err := v.readInto(&list, endpointPath+"/deliveries", "id", endpoint, "limit", "1")
+	if err != nil || len(list.Data) == 0 {
+		return nil, err
+	}
+	return &list.Data[0], nil
+}
+
+// endpointState is a cell of the state of an endpoint: that of its newest delivery, or nil.
+func endpointState(newest *delivery) Cell {
+	switch {
+	case newest == nil:
+		return namedState("", "Not used yet")
+	case newest.hasFailed():
+		return namedState("failed", "Failing")
+	case newest.Status == "pending":
+		return namedState("processing", "Sending")
+	}
+	return namedState("delivered", "Delivering")
+}
+
+// showEndpoints lists the endpoints, newest first, with the state of the newest delivery of each.
+// A workspace has at most 16 endpoints.
 func showEndpoints(v *visit) (*View, error) {
 	var list endpointList
 	if err := v.readInto(&list, endpointsPath, "cursor", v.Query.Get("cursor"), "limit", "50"); err != nil {
 		return nil, err
 	}
 	t := &Table{Caption: "Webhook endpoints, newest first", Empty: "No endpoints yet.", Columns: []Column{
-		{Name: "URL"}, {Name: "Events"}, {Name: "Made by"}, {Name: "Created (UTC)"}}}
+		{Name: "URL", Role: rolePrimary}, {Name: "Events", Role: roleSecond}, {Name: "State", Role: roleAmount},
+		{Name: "Newest delivery", Role: roleStatus}, {Name: "Made by"}, {Name: "Created"}}}
 	makerOf := v.makerCells()
 	for _, e := range list.Data {
 		maker, err := makerOf(e.CreatedBy)
 		if err != nil {
 			return nil, err
 		}
+		newest, err := v.newestDelivery(e.ID)
+		if err != nil {
+			return nil, err
+		}
 		t.Rows = append(t.Rows, []Cell{linkCell(e.URL, v.addressOf("webhooks", e.ID)),
-			plainCell(strings.Join(e.Events, ", ")), maker, timeCell(e.CreatedAt)})
+			plainCell(eventNamesOf(e.Events)), endpointState(newest), plainCell(newest.lastResult()), maker,
+			v.dateCell(e.CreatedAt)})
 	}
 	forms, err := v.drawForms("create")
-	return &View{Title: webhookSection, Lead: "Purser posts each event to your endpoints, signed.",
+	view := &View{Title: webhookSection, Lead: "Purser posts each event to your endpoints, signed.", Live: true,
 		Blocks: append(append([]Block{{Table: v.addPaging(t, list.NextCursor)}}, forms...),
-			developerLinks("webhooks", "Webhooks and reports"))}, err
+			developerLinks("webhooks", "Webhooks and reports"))}
+	if len(forms) > 0 {
+		view.Ways = []Way{{Link: Link{"New endpoint", "#f-url"}, Icon: "plus", Primary: true}}
+	}
+	return view, err
 }
 
 // showSigningSecret shows the signing secret of a new endpoint, which no later answer shows.
@@ -118,15 +168,22 @@ func showSigningSecret(v *visit, body []byte) (*View, error) {
 				"<t>.<body> under this secret."}}}, nil
 }
 
-// showEndpoint shows one endpoint and its deliveries, newest first.
+// deliveryFilters are the parameters of deliveries in the interface and in the page's address.
+var deliveryFilters = []string{"status", "from", "to"}
+
+// showEndpoint shows one endpoint and the deliveries that the address selects, newest first. While
+// the newest delivery fails it says why, and what to do.
 func showEndpoint(v *visit) (*View, error) {
 	var shown struct{ Endpoint endpoint }
 	if err := v.readInto(&shown, endpointPath, "id", v.recordID()); err != nil {
 		return nil, err
 	}
-	var list deliveryList
-	if err := v.readInto(&list, endpointPath+"/deliveries", "id", v.recordID(), "cursor", v.Query.Get("cursor"),
-		"limit", "50"); err != nil {
+	newest, err := v.newestDelivery(v.recordID())
+	if err != nil {
+		return nil, err
+	}
+	deliveries, err := v.endpointDeliveries()
+	if err != nil {
 		return nil, err
 	}
 	e := &shown.Endpoint
@@ -134,50 +191,186 @@ func showEndpoint(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &View{Title: "Webhook endpoint", Lead: e.URL, Up: &Link{webhookSection, v.addressOf("webhooks")},
-		Live: v.Query.Get("cursor") == "", Blocks: []Block{{Facts: []Fact{
-			{"Events", plainCell(strings.Join(e.Events, ", "))}, {"Created (UTC)", timeCell(e.CreatedAt)},
-			{"Made by", maker}, {"Id", codeCell(e.ID)}}}}}
-	buttons, err := v.drawButtons("ping", "delete")
-	if err != nil {
-		return nil, err
+	view := &View{Title: e.host(), Badges: []Cell{endpointState(newest)},
+		Lead: eventNamesOf(e.Events) + ", since " + e.CreatedAt.UTC().Format("2 January 2006"),
+		Up:   &Link{webhookSection, v.addressOf("webhooks")}, Live: v.Query.Get("cursor") == ""}
+	for _, name := range []string{"delete", "ping"} {
+		form, err := v.drawForm(name)
+		if err != nil {
+			return nil, err
+		}
+		if form != nil {
+			form.Quiet, form.Primary = true, !form.Danger
+			view.Forms = append(view.Forms, form)
+		}
 	}
-	view.Blocks = append(view.Blocks, buttons...)
-	t := deliveryTable(v, list.Data)
-	view.Blocks = append(view.Blocks, Block{Table: v.addPaging(t, list.NextCursor)})
+	details := Block{Heading: "Details", Panel: true, Facts: []Fact{{"URL", codeCell(e.URL)},
+		{"Events", plainCell(eventNamesOf(e.Events))}, {"Made by", maker}, {"Created", timeCell(e.CreatedAt)},
+		{"Id", idCell(e.ID)}, {"Signature", linkCell("How to verify it", verifyGuide)}}}
+	main := append(newest.failureBlocks(), deliveries)
+	view.Blocks = []Block{{Columns: &Columns{MainSide, main, []Block{details}}}}
 	return view, nil
 }
 
-// deliveryTable draws deliveries with the result of the newest attempt of each.
+// verifyGuide is the part of the guide that verifies the signature of a delivery.
+const verifyGuide = "/docs/webhooks#verify-the-signature-of-a-delivery"
+
+// endpointDeliveries draws the deliveries of the endpoint of the page.
+func (v *visit) endpointDeliveries() (Block, error) {
+	params := []string{"id", v.recordID(), "cursor", v.Query.Get("cursor"), "limit", "50"}
+	for _, name := range deliveryFilters {
+		params = append(params, name, v.Query.Get(name))
+	}
+	var list deliveryList
+	if err := v.readInto(&list, endpointPath+"/deliveries", params...); err != nil {
+		return Block{}, err
+	}
+	t := deliveryTable(v, list.Data)
+	t.Filters = v.drawFilters("status", []Field{
+		{Name: "status", Label: "State", Kind: fieldChoice, Options: choices("pending", "delivered", "failed")},
+		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
+		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
+	})
+	t.Empty = emptyText("Nothing has been delivered yet. Send an example to try the endpoint.", t.Filters.Clear != "",
+		list.NextCursor)
+	return Block{Table: v.addPaging(t, list.NextCursor)}, nil
+}
+
+// host is the host of the endpoint's URL, or the URL when it has none.
+func (e *endpoint) host() string {
+	if u, err := url.Parse(e.URL); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return e.URL
+}
+
+// deliveryTable draws deliveries under headings of their days, with the result of the newest
+// attempt of each.
 func deliveryTable(v *visit, deliveries []delivery) *Table {
-	t := &Table{Caption: "Deliveries, newest first", Empty: "Nothing has been delivered yet.", Columns: []Column{
-		{Name: "Time (UTC)"}, {Name: "Event"}, {Name: "State"}, {Name: "Attempts", Number: true},
-		{Name: "Last result"}, {Name: "Next attempt (UTC)"}}}
-	for _, d := range deliveries {
-		last := Cell{}
-		if n := len(d.Attempts); n > 0 {
-			last = plainCell(d.Attempts[n-1].result())
-		}
-		t.Rows = append(t.Rows, []Cell{timeCell(d.CreatedAt), linkCell(d.Event, v.addressOf("webhooks", "deliveries",
-			d.ID)), stateCell(d.Status), plainCell(fmt.Sprint(len(d.Attempts))), last, timeCell(d.NextAttemptAt)})
+	t := &Table{Caption: "Deliveries, newest first", Columns: []Column{{Name: "Time (UTC)", Role: roleSecond},
+		{Name: "Event", Role: rolePrimary}, {Name: "State", Role: roleAmount}, {Name: "Last result", Role: roleStatus},
+		{Name: "Attempts", Number: true}}}
+	for i := range deliveries {
+		d := &deliveries[i]
+		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, d.CreatedAt), linkCell(nameOf(eventNames, d.Event),
+			v.addressOf("webhooks", "deliveries", d.ID)), d.stateCell(), plainCell(d.lastResult()),
+			plainCell(fmt.Sprint(len(d.Attempts)))})
 	}
 	return t
 }
+
+// stateCell is a cell of the delivery's state. A pending one that was tried is retried.
+func (d *delivery) stateCell() Cell {
+	switch {
+	case d.Status == "pending" && len(d.Attempts) == 0:
+		return namedState("processing", "Sending")
+	case d.Status == "pending":
+		return namedState("pending", "Retrying")
+	}
+	return stateCell(d.Status)
+}
+
+// last returns the newest attempt, or nil.
+func (d *delivery) last() *attempt {
+	if d == nil || len(d.Attempts) == 0 {
+		return nil
+	}
+	return &d.Attempts[len(d.Attempts)-1]
+}
+
+// lastResult returns the result of the newest attempt, or why there is none.
+func (d *delivery) lastResult() string {
+	switch {
+	case d.last() != nil:
+		return d.last().result()
+	case d != nil && d.Failure != "":
+		return nameOf(deliveryFailures, d.Failure)
+	}
+	return ""
+}
+
+// failureBlocks say why a delivery fails, what to do about it, when the next attempt comes and when
+// Purser gives up. There is none for a delivery that does not fail.
+func (d *delivery) failureBlocks() []Block {
+	if d == nil || !d.hasFailed() {
+		return nil
+	}
+	fact, advice := "The newest delivery was not tried: ", deliveryAdvice[d.Failure]
+	if last := d.last(); last != nil {
+		fact, advice = "The newest attempt failed: ", last.advice()
+	}
+	return []Block{{Notice: &Notice{Refused: true, Fact: fact + d.lastResult() + ".",
+		Text: advice + " " + d.scheduleText()}}}
+}
+
+// Times of the schedule of a delivery.
+const (
+	deliveryRun   = 72 * time.Hour // from the first attempt of a run to its end
+	firstAttempts = time.Minute    // in which the first attempt of a new delivery begins
+)
+
+// scheduleText says when a delivery is tried again, and until when. The end of a run is not known
+// when the delivery was sent again.
+func (d *delivery) scheduleText() string {
+	if d.Status != "pending" {
+		return "Purser has given up: send the delivery again from its page afterwards."
+	}
+	end := "three days after it was sent again"
+	isLater := func(a attempt) bool { return a.isDelivered() || a.At.Sub(d.CreatedAt) > deliveryRun }
+	if d.Attempts[0].At.Sub(d.CreatedAt) <= firstAttempts && !slices.ContainsFunc(d.Attempts, isLater) {
+		end = "on " + momentText(d.CreatedAt.Add(deliveryRun))
+	}
+	return "The next attempt comes on " + momentText(d.NextAttemptAt) + ", and Purser gives up " + end + "."
+}
+
+// momentText writes a time within a sentence.
+func momentText(at time.Time) string { return at.UTC().Format("2 January 2006 at 15:04:05") + " UTC" }
 
 // attemptErrors are the reasons in words for which an attempt got no answer.
 var attemptErrors = map[string]string{"address_refused": "The URL leads to an address that is not public",
 	"dns": "The name was not found", "connect": "No connection", "tls": "No TLS connection",
 	"timeout": "No answer within 10 s", "connection": "The connection broke"}
 
+// errorAdvice is what a person can do about an attempt that got no answer.
+var errorAdvice = map[string]string{
+	"address_refused": "Let the name lead to a public address, or make an endpoint with another URL.",
+	"dns":             "Check the name in the URL and its DNS records.",
+	"connect":         "Check that the server runs, and that its firewall lets connections to the port in.",
+	"tls":             "Serve a certificate that is valid for the name and not expired, with its whole chain.",
+	"timeout":         "Store the event, answer 200 at once, and do the work afterwards.",
+	"connection":      "Check that the server speaks HTTP over TLS on this port, and that no proxy ends the connection.",
+}
+
+// statusAdvice is what a person can do about an answer, by its status or its class.
+var statusAdvice = map[int]string{
+	3:   "Purser follows no redirect. Make an endpoint with the address that the answer leads to.",
+	4:   "The server refuses the request. Look into its log for the webhook-id of the delivery.",
+	5:   "The server fails. Look into its log at the time of the attempt.",
+	401: "Let the requests in without a login, and verify their signature instead.",
+	403: "Let the requests in without a login, and verify their signature instead. A firewall may also refuse them.",
+	404: "Check the path of the URL: the server has nothing there.",
+	405: "Let the path take POST.",
+	410: "The server says that the endpoint is gone. Delete it here if that is meant.",
+	429: "The server limits requests. Raise its limit for Purser.",
+}
+
+// advice returns what a person can do about an attempt that failed.
+func (a *attempt) advice() string {
+	if a.StatusCode == 0 {
+		return errorAdvice[a.Error]
+	}
+	return cmp.Or(statusAdvice[a.StatusCode], statusAdvice[a.StatusCode/100], "Answer with a status from 200 to 299.")
+}
+
+// isDelivered reports whether the receiver took the delivery.
+func (a *attempt) isDelivered() bool { return a.StatusCode >= 200 && a.StatusCode <= 299 }
+
 // result returns the receiver's status, or the reason in words for which there is none.
 func (a *attempt) result() string {
 	if a.StatusCode != 0 {
-		return fmt.Sprintf("%d %s", a.StatusCode, http.StatusText(a.StatusCode))
+		return strings.TrimSpace(fmt.Sprintf("%d %s", a.StatusCode, http.StatusText(a.StatusCode)))
 	}
-	if text := attemptErrors[a.Error]; text != "" {
-		return text
-	}
-	return inWords(a.Error)
+	return nameOf(attemptErrors, a.Error)
 }
 
 // showDelivery shows one delivery, its body as it is sent, and its newest attempts. A finished
@@ -188,44 +381,54 @@ func showDelivery(v *visit) (*View, error) {
 		return nil, err
 	}
 	d := &shown.Delivery
-	view := &View{Title: "Delivery", Lead: d.Event, Up: &Link{"The endpoint", v.addressOf("webhooks", d.EndpointID)},
-		Live: d.Status == "pending"}
-	facts := []Fact{{"State", stateCell(d.Status)}}
-	if d.Failure != "" {
-		facts = append(facts, Fact{"Reason", plainCell(deliveryFailures[d.Failure])})
-	}
-	facts = append(facts, Fact{"Created (UTC)", timeCell(d.CreatedAt)},
-		Fact{"Next attempt (UTC)", timeCell(d.NextAttemptAt)}, Fact{"Id, the header webhook-id", codeCell(d.ID)})
-	view.Blocks = append(view.Blocks, Block{Facts: facts})
+	view := &View{Title: nameOf(eventNames, d.Event), Badges: []Cell{d.stateCell()},
+		Lead: d.Event + ", " + momentText(d.CreatedAt),
+		Up:   &Link{"The endpoint", v.addressOf("webhooks", d.EndpointID)}, Live: d.Status == "pending"}
 	if d.Status != "pending" {
-		buttons, err := v.drawButtons("resend")
+		form, err := v.drawForm("resend")
 		if err != nil {
 			return nil, err
 		}
-		view.Blocks = append(view.Blocks, buttons...)
+		if form != nil {
+			view.Forms = []*Form{form}
+		}
 	}
-	view.Blocks = append(view.Blocks, Block{Table: attemptTable(d.Attempts)},
-		Block{Heading: "Body", Code: &Code{ID: "body", Label: "The JSON that is posted", Language: "json",
-			Text: string(d.Payload)}})
+	facts := []Fact{{"Event", codeCell(d.Event)}, {"Created", timeCell(d.CreatedAt)}}
+	if d.Status == "pending" {
+		facts = append(facts, Fact{"Next attempt", timeCell(d.NextAttemptAt)})
+	}
+	if d.Failure != "" {
+		facts = append(facts, Fact{"Reason", plainCell(nameOf(deliveryFailures, d.Failure))})
+	}
+	details := Block{Heading: "Details", Panel: true, Facts: append(facts, Fact{"webhook-id", idCell(d.ID)},
+		Fact{"Signature", linkCell("How to verify it", verifyGuide)})}
+	main := append(d.failureBlocks(), Block{Table: attemptTable(d.Attempts)}, Block{Heading: "Body",
+		Code: &Code{ID: "body", Label: "The JSON that is posted", Language: "json", Text: string(d.Payload)}})
+	view.Blocks = []Block{{Columns: &Columns{MainSide, main, []Block{details}}}}
 	return view, nil
 }
 
-// deliveryFailures are the reasons in words for which a delivery failed.
-var deliveryFailures = map[string]string{"gave_up": "Three days passed without a 2xx answer",
-	"backlog_full": "500 other deliveries were pending"}
+// deliveryFailures are the reasons in words for which a delivery failed, and deliveryAdvice is what
+// a person can do when it was not tried.
+var (
+	deliveryFailures = map[string]string{"gave_up": "Three days passed without a 2xx answer",
+		"backlog_full": "500 other deliveries were pending"}
+	deliveryAdvice = map[string]string{"backlog_full": "Let the endpoint answer again, then send the delivery again."}
+)
 
 // attemptTable draws the newest attempts, newest first.
 func attemptTable(attempts []attempt) *Table {
 	t := &Table{Caption: fmt.Sprintf("Attempts (%d), newest first", len(attempts)), Empty: "No attempt yet.",
-		Columns: []Column{{Name: "Time (UTC)"}, {Name: "Result"}, {Name: "Duration", Number: true}}}
+		Columns: []Column{{Name: "Time (UTC)", Role: roleSecond}, {Name: "Result", Role: rolePrimary},
+			{Name: "Duration", Number: true, Role: roleStatus}}}
 	for i := len(attempts) - 1; i >= max(0, len(attempts)-maxShownAttempts); i-- {
 		a := &attempts[i]
-		tone := "bad"
-		if a.StatusCode >= 200 && a.StatusCode <= 299 {
-			tone = "good"
+		state := "failed"
+		if a.isDelivered() {
+			state = "delivered"
 		}
-		t.Rows = append(t.Rows, []Cell{timeCell(a.At), {Text: a.result(), Tone: tone},
-			plainCell(fmt.Sprintf("%d ms", a.DurationMs))})
+		t.Rows = append(t.Rows, []Cell{timeCell(a.At), namedState(state, a.result()),
+			durationCell(a.DurationMs)})
 	}
 	return t
 }
