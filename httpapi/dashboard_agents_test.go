@@ -22,6 +22,7 @@ func TestAnAgentIsRegisteredAndShown(t *testing.T) {
 		"protocols": {"TAP", "ACP"}}
 	registered := w.visit(session(tn.cookie), home+"/agents/register", form)
 	require.Equal(t, 200, registered.status, registered.text)
+	require.Contains(t, registered.text, "Sign the first intent")
 	pem := registered.text[strings.Index(registered.text, "-----BEGIN PRIVATE KEY"):]
 	key := privateKey(t, strings.ReplaceAll(pem[:strings.Index(pem, "</code>")], "&#43;", "+"))
 	made := w.ok(w.get(tn.all, "/api/agents"))
@@ -45,10 +46,12 @@ func TestAnAgentIsRegisteredAndShown(t *testing.T) {
 	require.Equal(t, 200, page.status, page.text)
 	require.NotContains(t, page.text, "PRIVATE KEY")
 	require.Contains(t, page.text, "<code>"+fingerprint+"</code>")
-	require.Contains(t, page.text, "Intent replay")
-	require.Equal(t, 1, strings.Count(page.text, ">Accepted<"))
-	require.Equal(t, 1, strings.Count(page.text, ">Refused<"))
+	require.Equal(t, 1, strings.Count(page.text, "</svg>Accepted<"))
+	require.Equal(t, 1, strings.Count(page.text, "</svg>Sent before<"))
+	require.Contains(t, page.text, "Give each intent an intent_id of its own.")
 	require.Equal(t, 1, strings.Count(page.text, `data-label="Card"`))
+	require.Contains(t, page.text, "$0.00 of $1.00")
+	require.Contains(t, w.visit(session(tn.cookie), home+"/agents", nil).text, "$0.00 of $1.00")
 	require.Contains(t, page.text, `name="holderLabel" type="text" value="Buyer"`)
 }
 

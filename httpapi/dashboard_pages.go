@@ -34,6 +34,7 @@ type pageHandlers struct {
 	site     *dashboard.Site
 	accounts accountReader
 	routes   map[string]*route // by "METHOD /path"
+	program  string            // that signs an intent, for the shell
 }
 
 // addRoutes gives the pages the operations that they may run. It panics when a form's operation is
@@ -139,7 +140,7 @@ func (h *pageHandlers) answerPage(ctx *fasthttp.RequestCtx, c *call) (a answer, 
 	if err := h.checkOrigin(c); err != nil {
 		return a, err
 	}
-	visited := dashboard.Visit{Method: fasthttp.MethodGet, Now: c.now,
+	visited := dashboard.Visit{Method: fasthttp.MethodGet, Now: c.now, BaseURL: h.cfg.BaseURL, IntentProgram: h.program,
 		Path: strings.Trim(strings.TrimPrefix(c.path, dashboard.Root), "/")}
 	if visited.Query, err = url.ParseQuery(string(ctx.URI().QueryString())); err != nil {
 		return a, fault.New(fault.InvalidQuery, "the query is malformed")

@@ -2,9 +2,11 @@ package httpapi
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
+	"regexp"
 	"slices"
 
 	"github.com/fasthttp/router"
@@ -60,6 +62,23 @@ func newLibrary() (*guides.Library, error) {
 		sources = append(sources, source)
 	}
 	return guides.New(sources)
+}
+
+// shellProgram matches the first program of a guide for the shell.
+var shellProgram = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// intentProgram returns the guide's shell program that signs an intent. It fails only for a defect of
+// the embedded guide.
+func intentProgram() (string, error) {
+	guide, err := docs.ReadFile("docs/agents.md")
+	if err != nil {
+		return "", fmt.Errorf("guide agents: %w", err)
+	}
+	program := shellProgram.FindSubmatch(guide)
+	if program == nil {
+		return "", errors.New("guide agents: no program for the shell")
+	}
+	return string(program[1]), nil
 }
 
 // mountGuides mounts the guides. They are HTML, outside the described interface.

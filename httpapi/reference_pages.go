@@ -46,6 +46,7 @@ func newAPIReference(description *openapi.Document) (*apiReference, error) {
 type documents struct {
 	library   *guides.Library
 	reference *apiReference
+	program   string // that signs an intent, for the shell
 }
 
 // renderedDocuments returns the documents of the process, which its first call renders. It fails
@@ -68,7 +69,8 @@ func newDocuments() (*documents, error) {
 		return nil, err
 	}
 	library.AddPassages(r.passages()...)
-	return &documents{library, r}, nil
+	program, err := intentProgram()
+	return &documents{library, r, program}, err
 }
 
 // passages returns a passage for each operation, for the search of the guides.

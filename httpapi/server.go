@@ -281,7 +281,7 @@ func New(c Config) (*Server, error) {
 	s.tools = &toolHandlers{edge: e}
 	s.table = s.allRoutes(treasury, &cardHandlers{edge: e, calendar: calendar})
 	s.tools.addTools(s.table)
-	s.pages = &pageHandlers{edge: e, site: pages, accounts: accountReader{c.Actors}}
+	s.pages = &pageHandlers{edge: e, site: pages, accounts: accountReader{c.Actors}, program: rendered.program}
 	s.pages.addRoutes(s.table)
 	s.handler = s.newRouter(s.table)
 	s.httpServer = newHTTPServer(s.handler, s.refuseMalformed, c.Logger, c.Edge)

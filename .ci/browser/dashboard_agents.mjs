@@ -9,8 +9,8 @@ export async function agents({ page, see, fill, press, confirm, open, told }) {
   await press("Register the agent");
   await told("Copy the private key now");
   await see("agent-secret");
-  await page.getByRole("link", { name: "The agent" }).press("Enter");
-  await told("Fingerprint, SHA-256");
+  await page.getByRole("link", { name: "The agent" }).first().press("Enter");
+  await told("Sign the first intent");
   await see("agent");
   await press("Create the card");
   await told("Swipe it");
@@ -19,7 +19,7 @@ export async function agents({ page, see, fill, press, confirm, open, told }) {
   await told("The agent is frozen");
   await see("agents");
   await page.getByRole("link", { name: "Tea <i>buyer</i>" }).press("Enter");
-  await told("Fingerprint, SHA-256");
+  await told("Sign the first intent");
   await see("agent-frozen");
   await confirm("Terminate");
   await told("The agent is terminated.");

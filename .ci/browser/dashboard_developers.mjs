@@ -33,7 +33,7 @@ export async function webhooks({ page, see, fill, press, confirm, open, told, se
 // requests looks through the log of requests, narrows it, and reads why a wrong filter is refused.
 export async function requests({ page, see, open, told, segment, narrow }) {
   await open("Request log");
-  await told("Requests, newest first");
+  await told("Request id");
   await see("requests");
   await segment("4xx, refused");
   await page.waitForURL(/status=4xx/);

@@ -2,11 +2,11 @@ package dashboard
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"purser/httpapi/web"
 	"purser/persistence/money"
 )
 
@@ -16,11 +16,8 @@ const (
 	intentsPath = agentPath + "/intents"
 )
 
-// Limits of the cards on an agent's page.
-const (
-	maxNamesakes  = 100 // the newest cards, among which the page finds those with the agent's name
-	maxAgentCards = 10
-)
+// maxAgentCards bounds the cards among which a page finds those of an agent, the newest first.
+const maxAgentCards = 100
 
 // agent is an agent in the interface.
 type agent struct {
@@ -72,29 +69,51 @@ func agentStates() []action {
 	}
 }
 
-// showAgents lists the agents, newest first.
+// showAgents lists the agents, newest first, with what their cards have spent this month.
 func showAgents(v *visit) (*View, error) {
 	var list agentList
 	if err := v.readInto(&list, agentsPath, "cursor", v.Query.Get("cursor"), "limit",
 		strconv.Itoa(rowsWithButton)); err != nil {
 		return nil, err
 	}
+	cards, err := v.agentCards("")
+	if err != nil {
+		return nil, err
+	}
 	t := &Table{Caption: "Agents, newest first", Empty: "No agents yet.", Columns: []Column{{Name: "Agent",
-		Role: rolePrimary}, {Name: "Description", Role: roleSecond}, {Name: "State", Role: roleAmount},
-		{Name: "Protocols"},
-		{Name: "Created"}, {Name: "Change", Number: true, Role: roleStatus}}}
-	for _, a := range list.Data {
+		Role: rolePrimary}, {Name: "Description", Role: roleSecond}, {Name: "Spent this month", Role: roleAction},
+		{Name: "Protocols"}, {Name: "Created"}, {Name: "State", Role: roleAmount},
+		{Name: "Change", Number: true, Role: roleStatus}}}
+	for i := range list.Data {
+		a := &list.Data[i]
 		change, err := v.drawChange(agentStates(), a.State, v.addressOf("agents", a.ID), a.AgentName)
 		if err != nil {
 			return nil, err
 		}
 		t.Rows = append(t.Rows, []Cell{linkCell(a.AgentName, v.addressOf("agents", a.ID)), plainCell(a.Description),
-			stateCell(a.State), plainCell(strings.Join(a.Protocols, ", ")), v.dateCell(a.CreatedAt), change})
+			spentCell(a.cardsOf(cards)), plainCell(strings.Join(a.Protocols, ", ")), v.dateCell(a.CreatedAt),
+			stateCell(a.State), change})
 	}
 	forms, err := v.drawForms("register")
-	return &View{Title: "Agents", Lead: "AI agents that sign payment intents with a key of their own.",
+	view := &View{Title: "Agents", Lead: "AI agents that sign payment intents with a key of their own.",
 		Notice: v.changeNotice(agentStates()),
-		Blocks: append([]Block{{Table: v.addPaging(t, list.NextCursor)}}, forms...)}, err
+		Blocks: append([]Block{{Table: v.addPaging(t, list.NextCursor)}}, forms...)}
+	if len(forms) > 0 {
+		view.Ways = []Way{{Link: Link{"New agent", "#f-agentName"}, Icon: "plus", Primary: true}}
+	}
+	return view, err
+}
+
+// spentCell is a cell of what cards have spent this month, of all their limits.
+func spentCell(cards []card) Cell {
+	if len(cards) == 0 {
+		return Cell{Text: "No card", Mark: "soft"}
+	}
+	var spent, limit money.Cents
+	for i := range cards {
+		spent, limit = spent+cards[i].MonthSpendUsdCents, limit+cards[i].MonthlyLimitUsdCents
+	}
+	return limitCell(spent, limit)
 }
 
 // showRegistered shows a new agent, and the private key that no later answer shows, if a pair was
@@ -108,78 +127,124 @@ func showRegistered(v *visit, body []byte) (*View, error) {
 		return nil, err
 	}
 	a := &made.Agent
-	view := &View{Title: "The agent is registered", Lead: a.AgentName,
-		Up: &Link{"The agent", v.addressOf("agents", a.ID)}}
+	link := Link{"The agent", v.addressOf("agents", a.ID)}
+	view := &View{Title: "The agent is registered", Lead: a.AgentName, Up: &link, Ways: []Way{{Link: link}}}
 	if made.PrivateKeyPem != "" {
 		view.Notice = &Notice{Text: "Copy the private key now. It is shown only this once."}
-		view.Blocks = append(view.Blocks, Block{Code: &Code{ID: "secret", Label: "Private key",
+		view.Blocks = append(view.Blocks, Block{Code: &Code{ID: "secret", Label: "Private key, to save as agent.pem",
 			Text: made.PrivateKeyPem}})
 	}
-	view.Blocks = append(view.Blocks, Block{Facts: []Fact{{"Fingerprint of its key", codeCell(a.KeyID)},
-		{"Id", codeCell(a.ID)}}})
+	view.Blocks = append(view.Blocks, Block{Heading: "Key", Facts: []Fact{{"Fingerprint, the key_id", codeCell(a.KeyID)},
+		{"JWK thumbprint", codeCell(a.JWKThumbprint)}, {"Agent's id", codeCell(a.ID)}}}, v.signBlock(a, false))
 	return view, nil
 }
 
-// showAgent shows one agent: its key, its cards and the log of its intents.
+// signBlock shows the program that signs an intent of an agent, with the agent's variables.
+func (v *visit) signBlock(a *agent, folded bool) Block {
+	protocol := ""
+	if len(a.Protocols) > 0 {
+		protocol = a.Protocols[0]
+	}
+	program := fmt.Sprintf("PURSER_URL='%s'\nPURSER_API_KEY='apk_…'\nPURSER_AGENT_ID='%s'\nPURSER_KEY_ID='%s'\n"+
+		"PURSER_PROTOCOL='%s'\n\n%s", v.BaseURL, a.ID, a.KeyID, protocol, strings.TrimSpace(v.IntentProgram))
+	code := &Code{ID: "sign", Language: "sh", Text: program, Folded: folded,
+		Label: "It needs OpenSSL 3, the private key in agent.pem and, for apk_…, an API key with the scope write:agents."}
+	if folded {
+		code.Label = "Sign an intent from the shell"
+		return Block{Code: code}
+	}
+	return Block{Heading: "Sign the first intent", More: &Link{"In other languages", "/docs/agents#sign-an-intent"},
+		Code: code}
+}
+
+// showAgent shows one agent: how to sign its first intent, the log of its intents, its cards and its
+// key.
 func showAgent(v *visit) (*View, error) {
 	var shown struct{ Agent agent }
 	if err := v.readInto(&shown, agentPath, "id", v.recordID()); err != nil {
 		return nil, err
 	}
 	a := &shown.Agent
-	view := &View{Title: a.AgentName, Lead: a.Description, Up: &Link{"Agents", v.addressOf("agents")}, Live: true,
-		Blocks: []Block{{Facts: []Fact{{"State", stateCell(a.State)},
-			{"Protocols", plainCell(strings.Join(a.Protocols, ", "))},
-			{"Created (UTC)", timeCell(a.CreatedAt)}, {"Id", codeCell(a.ID)}}}}}
-	changes := map[string][]string{"active": {"freeze", "terminate"}, "frozen": {"unfreeze", "terminate"}}
-	buttons, err := v.drawButtons(changes[a.State]...)
+	view := &View{Title: a.AgentName, Badges: []Cell{stateCell(a.State)}, Lead: a.Description, Up: &Link{"Agents",
+		v.addressOf("agents")}, Live: true}
+	changes := map[string][]string{"active": {"terminate", "freeze"}, "frozen": {"terminate", "unfreeze"}}
+	for _, name := range changes[a.State] {
+		form, err := v.drawForm(name)
+		if err != nil {
+			return nil, err
+		}
+		if form != nil {
+			form.Quiet, view.Forms = true, append(view.Forms, form)
+		}
+	}
+	main, err := v.intentBlocks(a)
 	if err != nil {
 		return nil, err
 	}
-	view.Blocks = append(view.Blocks, buttons...)
-	view.Blocks = append(view.Blocks, Block{Heading: "Key", Facts: []Fact{
-		{"Fingerprint, SHA-256 (the key_id of intents)", codeCell(a.KeyID)},
-		{"JWK thumbprint", codeCell(a.JWKThumbprint)},
-		{"Published", linkCell("JSON Web Key Set", "/api/agents/"+a.ID+"/jwks.json")}},
-		Code: &Code{ID: "key", Label: "Public key", Text: strings.TrimSpace(a.PublicKeyPem)}})
-	intents, err := intentTable(v)
+	cards, mint, err := v.cardBlocks(a)
 	if err != nil {
 		return nil, err
 	}
-	view.Blocks = append(view.Blocks, Block{Table: intents})
-	cards, err := agentCards(v, a)
-	view.Blocks = append(view.Blocks, cards...)
-	return view, err
+	details := Block{Heading: "Details", Panel: true, Facts: []Fact{
+		{"Protocols", plainCell(strings.Join(a.Protocols, ", "))}, {"Registered", timeCell(a.CreatedAt)},
+		{"Id", idCell(a.ID)}}}
+	view.Blocks = []Block{{Columns: &Columns{MainSide, append(main, cards...), append([]Block{details, a.keyBlock()},
+		mint...)}}}
+	return view, nil
 }
 
-// agentCards shows the cards of an agent that have the agent's name as their label, and the form of
-// a new one. A card of the interface names no agent.
-func agentCards(v *visit, a *agent) ([]Block, error) {
+// keyBlock shows the agent's public key and its names.
+func (a *agent) keyBlock() Block {
+	return Block{Heading: "Key", Panel: true, Facts: []Fact{
+		{"Fingerprint, the key_id", codeCell(a.KeyID)}, {"JWK thumbprint", codeCell(a.JWKThumbprint)},
+		{"Published", linkCell("JSON Web Key Set", agentsPath+"/"+a.ID+"/jwks.json")}},
+		Code: &Code{ID: "key", Label: "Public key", Text: strings.TrimSpace(a.PublicKeyPem), Folded: true}}
+}
+
+// agentCards reads cards of agents whose label begins with a text, the newest maxAgentCards. There
+// are none for a role that reads no cards.
+func (v *visit) agentCards(label string) ([]card, error) {
 	if !v.API.May("GET", "/api/cards") {
 		return nil, nil
 	}
 	var list cardList
-	if err := v.readInto(&list, "/api/cards", "limit", centsText(maxNamesakes)); err != nil {
-		return nil, err
-	}
-	var own []card
-	for _, c := range list.Data {
-		if c.HolderKind == "agent" && c.HolderLabel == cutLabel(a.AgentName) && len(own) < maxAgentCards {
+	err := v.readInto(&list, "/api/cards", "holderKind", "agent", "holderLabel", label, "limit",
+		strconv.Itoa(maxAgentCards))
+	return list.Data, err
+}
+
+// cardsOf returns the cards that have the agent's name as their label. A card of the interface
+// names no agent.
+func (a *agent) cardsOf(cards []card) (own []card) {
+	for _, c := range cards {
+		if c.HolderKind == "agent" && c.HolderLabel == cutLabel(a.AgentName) {
 			own = append(own, c)
 		}
 	}
-	t, err := cardTable(v, own, "Cards with the agent's name, the newest 10")
+	return own
+}
+
+// cardBlocks show the cards of an agent with what each has spent, and the form of a new one.
+func (v *visit) cardBlocks(a *agent) (cards, mint []Block, err error) {
+	if !v.API.May("GET", "/api/cards") {
+		return nil, nil, nil
+	}
+	list, err := v.agentCards(cutLabel(a.AgentName))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	t.Empty = "No card of an agent has this name as its label."
-	blocks := []Block{{Table: t}}
-	if a.State == "terminated" {
-		return blocks, nil
+	t := &Table{Caption: "Cards with the agent's name", Empty: "No card of an agent has this name as its label.",
+		Columns: []Column{{Name: "Card", Role: rolePrimary}, {Name: "Spent this month", Role: roleAction},
+			{Name: "Limit of one swipe", Number: true}, {Name: "State", Role: roleAmount}}}
+	for _, c := range a.cardsOf(list) {
+		t.Rows = append(t.Rows, []Cell{linkCell(c.labelText(), v.addressOf("cards", c.ID)), spentCell([]card{c}),
+			dollarCell(c.PerTxnLimitUsdCents), stateCell(c.State)})
 	}
-	v.prefillForm("mint", "holderKind", "agent", "holderLabel", cutLabel(a.AgentName))
-	forms, err := v.drawForms("mint")
-	return append(blocks, forms...), err
+	if a.State != "terminated" {
+		v.prefillForm("mint", "holderKind", "agent", "holderLabel", cutLabel(a.AgentName))
+		mint, err = v.drawForms("mint")
+	}
+	return []Block{{Table: t}}, mint, err
 }
 
 // maxLabel is the most characters of a card's label in the interface.
@@ -191,76 +256,4 @@ func cutLabel(name string) string {
 		return string(runes[:maxLabel])
 	}
 	return name
-}
-
-// loggedIntent is an entry of an agent's log in the interface.
-type loggedIntent struct {
-	LogID           string    `json:"log_id"`
-	IntentID        string    `json:"intent_id"`
-	Accepted        bool      `json:"accepted"`
-	RejectionReason string    `json:"rejection_reason"`
-	ReceivedAt      time.Time `json:"received_at"`
-	Intent          json.RawMessage
-}
-
-// intentTable draws a page of the intents of the agent of the page with their results.
-func intentTable(v *visit) (*Table, error) {
-	var log struct {
-		Data       []loggedIntent
-		NextCursor *string
-	}
-	if err := v.readInto(&log, intentsPath, "id", v.recordID(), "cursor", v.Query.Get("cursor"),
-		"limit", "50"); err != nil {
-		return nil, err
-	}
-	t := &Table{Caption: "Intents, newest first, accepted or refused", Empty: "The agent has sent no intent yet.",
-		Columns: []Column{{Name: "Time (UTC)", Role: roleSecond}, {Name: "Merchant", Role: rolePrimary},
-			{Name: "Intent"},
-			{Name: "Protocol"}, {Name: "Result", Role: roleStatus}, {Name: "Reason"}, {Name: "Amount", Number: true,
-				Role: roleAmount}}}
-	for i := range log.Data {
-		e := &log.Data[i]
-		result, merchant, amount, protocol := "refused", "", "", ""
-		if e.Accepted {
-			result = "accepted"
-		}
-		if signed := e.parseIntent(); signed != nil {
-			merchant, protocol = signed.Merchant.Name, signed.Protocol
-			amount = signed.amountText()
-		}
-		t.Rows = append(t.Rows, []Cell{timeCell(e.ReceivedAt), plainCell(merchant), codeCell(e.IntentID),
-			plainCell(protocol),
-			stateCell(result), plainCell(inWords(e.RejectionReason)), plainCell(amount)})
-	}
-	return v.addPaging(t, log.NextCursor), nil
-}
-
-// signedIntent is an intent as far as the log shows it.
-type signedIntent struct {
-	Merchant struct{ Name string }
-	Amount   struct {
-		Currency string
-		Cents    money.Cents
-	}
-	Protocol string
-}
-
-// parseIntent reads the intent of an entry. It is nil for a malformed one, which the log may hold.
-func (e *loggedIntent) parseIntent() *signedIntent {
-	var signed signedIntent
-	if len(e.Intent) == 0 || json.Unmarshal(e.Intent, &signed) != nil {
-		return nil
-	}
-	return &signed
-}
-
-// amountText writes the amount of an intent. Another currency than dollars has its code and cents.
-func (s *signedIntent) amountText() string {
-	switch s.Amount.Currency {
-	case "":
-		return ""
-	case "USD":
-		return web.Dollars(s.Amount.Cents)
-	}
-	return s.Amount.Currency + " " + centsText(s.Amount.Cents) + " cents"
 }

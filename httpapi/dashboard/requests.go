@@ -38,7 +38,7 @@ func showRequests(v *visit) (*View, error) {
 	if err := v.readInto(&list, requestsPath, params...); err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Requests, newest first", Empty: "No requests since the server started.", Columns: []Column{
+	t := &Table{Caption: "Request log, newest first", Empty: "No requests since the server started.", Columns: []Column{
 		{Name: "Time (UTC)", Role: roleSecond}, {Name: "Route", Role: rolePrimary}, {Name: "Status", Role: roleAmount},
 		{Name: "Error", Role: roleStatus}, {Name: "By"}, {Name: "Duration", Number: true},
 		{Name: "Request id", Role: roleSecond}}}

@@ -54,7 +54,10 @@ type Visit struct {
 	Role      string
 	Sandbox   bool
 	Now       time.Time
-	Position  uint64 // the workspace's newest event; a live page asks for later ones
+	BaseURL   string // of the REST interface
+	// IntentProgram is the guide's program for the shell that signs an intent of an agent.
+	IntentProgram string
+	Position      uint64 // the workspace's newest event; a live page asks for later ones
 	// Workspaces are others of the user to switch to, at most MaxSwitch; the page of workspaces
 	// lists all.
 	Workspaces []Link

@@ -125,7 +125,7 @@ func showEndpoints(v *visit) (*View, error) {
 	if err := v.readInto(&list, endpointsPath, "cursor", v.Query.Get("cursor"), "limit", "50"); err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Webhook endpoints, newest first", Empty: "No endpoints yet.", Columns: []Column{
+	t := &Table{Caption: "Webhooks, newest first", Empty: "No endpoints yet.", Columns: []Column{
 		{Name: "URL", Role: rolePrimary}, {Name: "Events", Role: roleSecond}, {Name: "State", Role: roleAmount},
 		{Name: "Newest delivery", Role: roleStatus}, {Name: "Made by"}, {Name: "Created"}}}
 	makerOf := v.makerCells()
