@@ -16,7 +16,7 @@ export async function webhooks({ page, see, fill, press, confirm, open, told, se
   await see("webhook-secret");
   await open("Webhooks");
   await see("webhooks");
-  await page.getByRole("link", { name: /93\.184/ }).press("Enter");
+  await page.getByRole("link", { name: /93\.184/ }).first().press("Enter");
   await press("Send an example");
   await told("The JSON that is posted");
   await reloadUntil("gives up on");

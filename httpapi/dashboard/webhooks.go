@@ -161,11 +161,13 @@ func showSigningSecret(v *visit, body []byte) (*View, error) {
 	if err := json.Unmarshal(body, &made); err != nil {
 		return nil, err
 	}
-	return &View{Title: "The endpoint is created", Up: &Link{"The endpoint", v.addressOf("webhooks", made.Endpoint.ID)},
+	link := Link{"The endpoint", v.addressOf("webhooks", made.Endpoint.ID)}
+	return &View{Title: "The endpoint is created", Lead: made.Endpoint.URL, Up: &link, Ways: []Way{{Link: link}},
 		Notice: &Notice{Text: "Copy the signing secret now. It is shown only this once."},
-		Blocks: []Block{{Code: &Code{ID: "secret", Label: made.Endpoint.URL, Text: made.Secret}},
-			{Text: "Each delivery has the header service-signature: t=<unix>,v1=<hex>, the HMAC-SHA256 of " +
-				"<t>.<body> under this secret."}}}, nil
+		Blocks: []Block{{Code: &Code{ID: "secret", Label: "Signing secret", Text: made.Secret}},
+			{Heading: "Signature", More: &Link{"How to verify it", verifyGuide},
+				Text: "Each delivery has the header service-signature: t=<unix>,v1=<hex>, the HMAC-SHA256 of " +
+					"<t>.<body> under this secret."}}}, nil
 }
 
 // deliveryFilters are the parameters of deliveries in the interface and in the page's address.
