@@ -308,7 +308,7 @@ func stepOf(state *checkout.State, now time.Time) web.Step {
 func coinsOf(state *checkout.State) (coins []web.Coin) {
 	for _, p := range state.Pairs {
 		if len(coins) == 0 || coins[len(coins)-1].Asset != p.Asset {
-			coins = append(coins, web.Coin{Asset: p.Asset})
+			coins = append(coins, web.Coin{Asset: p.Asset, Amount: amountDue(state, p.Asset)})
 		}
 		picked := state.Chosen != nil && state.Chosen.Asset == p.Asset && state.Chosen.Chain == p.Chain
 		last := &coins[len(coins)-1]
@@ -316,6 +316,11 @@ func coinsOf(state *checkout.State) (coins []web.Coin) {
 			Picked: picked})
 	}
 	return coins
+}
+
+// amountDue returns the amount of a link that is due, in whole coins of an asset.
+func amountDue(state *checkout.State, asset string) string {
+	return checkout.CoinsOf(asset, state.UnitsOf(asset, max(0, state.Money().DueCents)))
 }
 
 // networkName returns a network's name with a capital letter.

@@ -87,6 +87,7 @@ type Page struct {
 // Coin is an accepted coin with its networks.
 type Coin struct {
 	Asset    string
+	Amount   string // the due amount in whole coins
 	Networks []Choice
 }
 

@@ -29,10 +29,10 @@ func pages() map[string]web.Page {
 		Now:     now,
 		Expires: now.Add(29*time.Minute + 41*time.Second), Of: 3, SuccessURL: "https://shop.example.com/thanks",
 		CancelURL: "https://shop.example.com/cart", Coins: []web.Coin{
-			{Asset: "USDC", Networks: []web.Choice{{Value: "USDC/ethereum", Network: "Ethereum", Picked: true},
+			{Asset: "USDC", Amount: "125", Networks: []web.Choice{{Value: "USDC/ethereum", Network: "Ethereum", Picked: true},
 				{Value: "USDC/polygon", Network: "Polygon"}, {Value: "USDC/arbitrum", Network: "Arbitrum"},
 				{Value: "USDC/base", Network: "Base"}, {Value: "USDC/solana", Network: "Solana"}}},
-			{Asset: "BTC", Networks: []web.Choice{{Value: "BTC/bitcoin", Network: "Bitcoin"}}}}}
+			{Asset: "BTC", Amount: "0.00193182", Networks: []web.Choice{{Value: "BTC/bitcoin", Network: "Bitcoin"}}}}}
 	to := &web.To{Asset: "USDC", Network: "Ethereum", Address: "0x52908400098527886E0F7030069857D2E4169EE7",
 		Coins: "125",
 		Link:  "ethereum:0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48@1/transfer?address=0x52908400098527886E0F7030069857D2E4169EE7&uint256=125000000"}
@@ -113,7 +113,7 @@ func TestEachStateSaysWhatToDo(t *testing.T) {
 		"broken": {"can not be shown now", "req_01kkv0000000000000000000aa",
 			"does not depend on this page"},
 		"choose": {"$125.00", "Blue Bottle Books", "29:41", `value="USDC/ethereum" required checked`,
-			`aria-label="BTC on Bitcoin"`, "Continue"},
+			`aria-label="BTC on Bitcoin"`, "0.00193182 BTC", "Continue", "Paid through"},
 		"pay": {"Pay with USDC on Ethereum", "0x52908400098527886E0F7030069857D2E4169EE7", "Copy address",
 			`aria-label="QR code of the payment request"`, `aria-label="QR code of the address alone"`,
 			"For an exchange",
