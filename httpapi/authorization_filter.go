@@ -41,10 +41,7 @@ func (c *call) readAuthorizationFilter() (f authorizationFilter, err error) {
 	case given("merchant") && (f.merchant == "" || utf8.RuneCountInString(f.merchant) > maxFilterText):
 		return f, fault.New(fault.InvalidQuery, "merchant must have between 1 and 200 characters")
 	}
-	if f.least, err = c.readCents("amountFromCents", 0); err != nil {
-		return f, err
-	}
-	if f.most, err = c.readCents("amountToCents", money.MaxAmount); err != nil {
+	if f.least, f.most, err = c.readAmounts(); err != nil {
 		return f, err
 	}
 	if f.from, err = c.readMoment("from"); err != nil {
@@ -53,10 +50,7 @@ func (c *call) readAuthorizationFilter() (f authorizationFilter, err error) {
 	if f.until, err = c.readMomentBehind("to"); err != nil {
 		return f, err
 	}
-	switch {
-	case f.most < f.least:
-		return f, fault.New(fault.InvalidQuery, "amountToCents must not be less than amountFromCents")
-	case !f.until.IsZero() && !f.from.Before(f.until):
+	if !f.until.IsZero() && !f.from.Before(f.until) {
 		return f, fault.New(fault.InvalidQuery, "to must be after from")
 	}
 	return f, nil
@@ -79,6 +73,18 @@ func (c *call) readCents(name string, absent money.Cents) (money.Cents, error) {
 		return 0, fault.New(fault.InvalidQuery, name+" must be a whole number of cents from 0 to 1000000000000")
 	}
 	return money.Cents(n), nil
+}
+
+// readAmounts reads the bounds amountFromCents and amountToCents, both included. Without them they
+// are 0 and money.MaxAmount. It fails with invalid_query, which names the parameter.
+func (c *call) readAmounts() (least, most money.Cents, err error) {
+	if least, err = c.readCents("amountFromCents", 0); err != nil {
+		return 0, 0, err
+	}
+	if most, err = c.readCents("amountToCents", money.MaxAmount); err == nil && most < least {
+		err = fault.New(fault.InvalidQuery, "amountToCents must not be less than amountFromCents")
+	}
+	return least, most, err
 }
 
 // readMoment reads an optional time of the query: an RFC 3339 timestamp, or a day for its beginning

@@ -157,7 +157,7 @@ func (h *checkoutHandlers) createCheckout(c *call) (answer, error) {
 }
 
 // checkoutQuery holds the query parameters that narrow the list of links.
-var checkoutQuery = slices.Concat(periodQuery, []string{"status", "reference"})
+var checkoutQuery = slices.Concat(periodQuery, []string{"status", "reference", "amountFromCents", "amountToCents"})
 
 // checkoutStatuses are the statuses by which links are listed.
 var checkoutStatuses = []string{checkout.Pending, checkout.Awaiting, checkout.Confirming, checkout.Completed,
@@ -175,11 +175,15 @@ func (h *checkoutHandlers) listCheckouts(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	least, most, err := c.readAmounts()
+	if err != nil {
+		return answer{}, err
+	}
 	reference, ofReference := c.query["reference"]
 	list := filteredList[checkout.State]{of: query.Checkouts, filter: c.filterText(checkoutQuery...), within: within,
 		timeOf: func(s *checkout.State) time.Time { return s.CreatedAt.Time },
 		matches: func(s *checkout.State) bool {
-			if ofStatus && s.StatusAt(c.now) != status {
+			if ofStatus && s.StatusAt(c.now) != status || s.AmountUsdCents < least || s.AmountUsdCents > most {
 				return false
 			}
 			if !ofReference {

@@ -1,7 +1,11 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -21,7 +25,7 @@ func (h *currencyHandlers) conversionRoutes() []route {
 		{method: "GET", path: "/api/mca/quotes/{id}", auth: authKeyOrSession, scope: "read:treasury",
 			roles: anyMember, handle: h.getConversionQuote},
 		{method: "GET", path: "/api/mca/conversions", auth: authKeyOrSession, scope: "read:treasury",
-			roles: anyMember, query: pageQuery, handle: h.listConversions},
+			roles: anyMember, query: slices.Concat(conversionQuery, pageQuery), handle: h.listConversions},
 		{method: "POST", path: "/api/mca/conversions", auth: authKeyOrSession, scope: "write:treasury", roles: managers,
 			converts: true, kyb: true, idempotency: keyRequired, handle: h.createConversion},
 		{method: "GET", path: "/api/mca/conversions/{id}", auth: authKeyOrSession, scope: "read:treasury",
@@ -165,9 +169,30 @@ func showConversion(v balance.Conversion) (any, error) {
 		Sell: newAmountView(v.Sell), Buy: newAmountView(v.Buy), CreatedAt: v.CreatedAt}, nil
 }
 
-// listConversions handles GET /api/mca/conversions, newest first. It fails like listRecords.
+// conversionQuery holds the query parameters that narrow the list of conversions.
+var conversionQuery = slices.Concat(periodQuery, []string{"status"})
+
+// conversionStatuses are the statuses by which conversions are listed.
+var conversionStatuses = slices.Sorted(maps.Keys(conversionLabels))
+
+// listConversions handles GET /api/mca/conversions, newest first. The period bounds when a
+// conversion was ordered. It fails with invalid_query for a bad filter, limit or cursor, and with
+// the store's error.
 func (h *currencyHandlers) listConversions(c *call) (answer, error) {
-	return listRecords(h.edge, c, query.Conversions, "", showConversion)
+	within, err := c.readListPeriod()
+	if err != nil {
+		return answer{}, err
+	}
+	status, ofStatus, err := c.readChoice("status", conversionStatuses...)
+	if err != nil {
+		return answer{}, err
+	}
+	list := filteredList[balance.Conversion]{of: query.Conversions, filter: c.filterText(conversionQuery...),
+		within:  within,
+		timeOf:  func(v *balance.Conversion) time.Time { return v.CreatedAt.Time },
+		matches: func(v *balance.Conversion) bool { return !ofStatus || v.Status == status },
+		show:    func(_ json.RawMessage, v *balance.Conversion) (any, error) { return showConversion(*v) }}
+	return list.answerPage(h.edge, c)
 }
 
 // getConversion handles GET /api/mca/conversions/{id}. Another workspace's conversion is not_found.

@@ -1,9 +1,12 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -31,7 +34,7 @@ func (h *currencyHandlers) mcaRoutes() []route {
 			kyb:         true,
 			idempotency: keyRequired, handle: h.openCurrency},
 		{method: "GET", path: "/api/mca/activity", auth: authKeyOrSession, scope: read, roles: anyMember,
-			query: append([]string{"currency"}, pageQuery...), handle: h.listActivity},
+			query: slices.Concat(activityQuery, []string{"currency"}, pageQuery), handle: h.listActivity},
 		{method: "GET", path: onboarding, auth: authKeyOrSession, scope: read, roles: anyMember,
 			handle: h.getOnboarding},
 		{method: "POST", path: onboarding, auth: authSession, roles: managers, currencies: true,
@@ -277,8 +280,12 @@ type activityDocument struct {
 	CreatedAt    decision.Stamp `json:"createdAt"`
 }
 
+// activityQuery holds the query parameters that narrow the entries of a balance.
+var activityQuery = slices.Concat(periodQuery, []string{"direction"})
+
 // listActivity handles GET /api/mca/activity: the entries of a balance. A currency without a
-// balance has none. It fails with currency_required, with invalid_currency, and like listRecords.
+// balance has none. It fails with currency_required, with invalid_currency, with invalid_query for
+// a bad filter, limit or cursor, and with the store's error.
 func (h *currencyHandlers) listActivity(c *call) (answer, error) {
 	asked := c.query["currency"]
 	if asked == "" {
@@ -288,8 +295,20 @@ func (h *currencyHandlers) listActivity(c *call) (answer, error) {
 	if _, served := currency.Exponent(); !served {
 		return answer{}, fault.New(fault.InvalidCurrency, "currency: is not served")
 	}
-	return listRecords(h.edge, c, query.Activities, asked,
-		func(a balance.Activity) (any, error) { return h.showActivity(c, a) })
+	within, err := c.readListPeriod()
+	if err != nil {
+		return answer{}, err
+	}
+	direction, ofDirection, err := c.readChoice("direction", "debit", "credit")
+	if err != nil {
+		return answer{}, err
+	}
+	list := filteredList[balance.Activity]{of: query.Activities, parent: asked, filter: c.filterText(activityQuery...),
+		within:  within,
+		timeOf:  func(a *balance.Activity) time.Time { return a.CreatedAt.Time },
+		matches: func(a *balance.Activity) bool { return !ofDirection || a.Direction == direction },
+		show:    func(_ json.RawMessage, a *balance.Activity) (any, error) { return h.showActivity(c, *a) }}
+	return list.answerPage(h.edge, c)
 }
 
 // showActivity shows an entry, with the sender's reference of a payin. It fails only with an error

@@ -68,7 +68,7 @@ func (c *call) filterText(names ...string) string {
 // show the times of its records in the order of their places, to within maxClockStep.
 type filteredList[D any] struct {
 	of      query.Records[D]
-	parent  string // of the records, as in listRecords
+	parent  string // of the listed records; most kinds have ""
 	filter  string // the parameters that narrow the list
 	within  period
 	timeOf  func(*D) time.Time
@@ -150,7 +150,7 @@ func (l *filteredList[D]) collectPage(e *edge, c *call, list listing, asked quer
 	defer reading.endScan()
 	for scanned := 0; ; {
 		next.Limit = min(next.Limit, recordsAtOnce)
-		records, err := l.of.AsStored().List(c.ctx, e.actors, list.workspace, l.parent, next)
+		records, err := l.of.AsStored().List(c.ctx, e.actors, list.workspace, list.parent, next)
 		if err != nil {
 			return out, err
 		}

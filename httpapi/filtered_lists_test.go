@@ -159,3 +159,101 @@ func TestAListOfAuthorizationsNamesTheirCards(t *testing.T) {
 	require.Equal(t, []any{first}, w.ok(w.get(tn.all, path+"?cardId="+first)).at("cardIds"))
 	require.Equal(t, []any{}, w.ok(w.get(tn.all, path+"?decision=declined")).at("cardIds"))
 }
+
+func TestLinksAreNarrowedByAmount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	link := func(cents int) string {
+		return w.ok(w.post(tn.all, checkoutPath, fmt.Sprintf(`{"amountUsdCents":%d,"successUrl":"https://shop.example/thanks"}`,
+			cents))).text("session", "id")
+	}
+	small, middle, large := link(2_500), link(5_000), link(10_000)
+	w.requireList(tn, checkoutPath, "amountFromCents=5000", large, middle)
+	w.requireList(tn, checkoutPath, "amountToCents=5000", middle, small)
+	w.requireList(tn, checkoutPath, "amountFromCents=2501&amountToCents=9999&status=pending", middle)
+	for query, names := range map[string]string{"amountFromCents=1.5": "amountFromCents",
+		"amountFromCents=2&amountToCents=1": "amountToCents must not be less"} {
+		r := w.get(tn.all, checkoutPath+"?"+query)
+		w.fails(r, 400, "invalid_query")
+		require.Contains(t, r.text("message"), names)
+	}
+}
+
+func TestConversionsAndActivityAreNarrowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.setUp("ada")
+	const path, lines = "/api/mca/conversions", "/api/mca/activity"
+	order := func() string {
+		return w.convert(tn, w.quoteConversion(tn, "EUR", "JPY", "100").text("id")).text("orderId")
+	}
+	status := func(id, want string) {
+		w.awaitCondition(func() bool { return w.ok(w.get(tn.all, path+"/"+id)).text("status") == want })
+	}
+	failed := order()
+	status(failed, "provider_submitted")
+	w.ok(w.report(fmt.Sprintf(`{"id":"fx-1","type":"conversion.failed","data":{"conversionId":%q}}`, failed)))
+	day := w.clock.now()
+	w.clock.turn(24 * time.Hour)
+	sent := order()
+	status(sent, "provider_submitted")
+	w.requireList(tn, path, "", sent, failed)
+	w.requireList(tn, path, "status=failed", failed)
+	w.requireList(tn, path, "status=held")
+	w.requireList(tn, path, "from="+day.AddDate(0, 0, 1).Format(time.DateOnly), sent)
+	w.requireList(tn, path, "to="+day.Format(time.DateOnly), failed)
+	var credits, debits, later []string
+	for _, line := range w.ok(w.get(tn.all, lines+"?currency=EUR")).at("data").([]any) {
+		line := line.(map[string]any)
+		id := line["id"].(string)
+		if line["direction"] == "credit" {
+			credits = append(credits, id)
+		} else {
+			debits = append(debits, id)
+		}
+		if line["createdAt"].(string) > day.AddDate(0, 0, 1).Format(time.DateOnly) {
+			later = append(later, id)
+		}
+	}
+	require.Len(t, later, 1, "the hold of the second conversion")
+	w.requireList(tn, lines, "currency=EUR&direction=credit", credits...)
+	w.requireList(tn, lines, "currency=EUR&direction=debit", debits...)
+	w.requireList(tn, lines, "currency=EUR&from="+day.AddDate(0, 0, 1).Format(time.DateOnly), later...)
+	w.requireList(tn, lines, "currency=JPY&direction=debit")
+	for query, names := range map[string]string{path + "?status=lost": "status must be one of abandoned, ",
+		lines + "?currency=EUR&direction=in": "direction must be one of debit, credit",
+		lines + "?currency=EUR&from=x":       "from"} {
+		r := w.get(tn.all, query)
+		w.fails(r, 400, "invalid_query")
+		require.Contains(t, r.text("message"), names)
+	}
+}
+
+func TestRampOrdersAreNarrowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.rampTenant("ada")
+	w.link(tn)
+	const path = "/api/ramp/orders"
+	on := w.orderedRamp(tn, "onramp", "10.00")
+	w.awaitOrder(tn, on, "processing")
+	w.ok(w.sendRampReport(onrampPath, "done", "onramp.completed", on, `,"feeCents":1`))
+	day := w.clock.now()
+	w.clock.turn(24 * time.Hour)
+	off := w.orderedRamp(tn, "offramp", "10.00")
+	w.awaitOrder(tn, off, "processing")
+	withdrawal := w.orderedRamp(tn, "withdraw", "10.00")
+	w.awaitOrder(tn, withdrawal, "processing")
+	w.requireList(tn, path, "", withdrawal, off, on)
+	w.requireList(tn, path, "status=completed", on)
+	w.requireList(tn, path, "status=processing&direction=offramp", off)
+	w.requireList(tn, path, "direction=withdraw", withdrawal)
+	w.requireList(tn, path, "to="+day.Format(time.DateOnly), on)
+	w.requireList(tn, path, "from="+day.AddDate(0, 0, 1).Format(time.DateOnly), withdrawal, off)
+	for query, names := range map[string]string{"status=lost": "status must be one of created, ", "direction=up": "direction"} {
+		r := w.get(tn.all, path+"?"+query)
+		w.fails(r, 400, "invalid_query")
+		require.Contains(t, r.text("message"), names)
+	}
+}

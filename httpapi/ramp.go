@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
 	"purser/actors/balance"
 	"purser/actors/decision"
@@ -33,7 +36,8 @@ func (h *rampHandlers) rampRoutes() []route {
 			handle:      h.createRampOrder},
 		{method: "POST", path: "/api/ramp/withdrawals", auth: authKey, scope: write, sandboxOnly: true, ramp: true,
 			idempotency: keyOptional, handle: h.createWithdrawal},
-		{method: "GET", path: orders, auth: authKey, scope: read, query: pageQuery, handle: h.listRampOrders},
+		{method: "GET", path: orders, auth: authKey, scope: read, query: slices.Concat(rampOrderQuery, pageQuery),
+			handle: h.listRampOrders},
 		{method: "GET", path: orders + "/{id}", auth: authKey, scope: read, handle: h.getRampOrder},
 		{method: "GET", path: sessions, auth: authKey, scope: read, query: pageQuery, handle: h.listRampSessions},
 		{method: "GET", path: "/api/ramp/sessions/{id}", auth: authKey, scope: read, handle: h.getRampSession},
@@ -283,9 +287,33 @@ func (h *rampHandlers) useRampQuote(c *call, withdrawal bool, name string) (answ
 	})
 }
 
+// rampOrderQuery holds the query parameters that narrow the list of orders.
+var rampOrderQuery = slices.Concat(periodQuery, []string{"status", "direction"})
+
+// listRampOrders handles GET /api/ramp/orders: orders and withdrawals, newest first. The period
+// bounds when an order was made. It fails with invalid_query for a bad filter, limit or cursor, and
+// with the store's error.
 func (h *rampHandlers) listRampOrders(c *call) (answer, error) {
-	return listRecords(h.edge, c, query.RampOrders, "",
-		func(o balance.RampOrder) (any, error) { return showRampOrder(o, nil), nil })
+	within, err := c.readListPeriod()
+	if err != nil {
+		return answer{}, err
+	}
+	status, ofStatus, err := c.readChoice("status", balance.RampCreated, balance.RampProcessing, balance.RampCompleted,
+		balance.RampFailed)
+	if err != nil {
+		return answer{}, err
+	}
+	direction, ofDirection, err := c.readChoice("direction", balance.RampOn, balance.RampOff, balance.RampWithdraw)
+	if err != nil {
+		return answer{}, err
+	}
+	list := filteredList[balance.RampOrder]{of: query.RampOrders, filter: c.filterText(rampOrderQuery...), within: within,
+		timeOf: func(o *balance.RampOrder) time.Time { return o.CreatedAt.Time },
+		matches: func(o *balance.RampOrder) bool {
+			return (!ofStatus || o.Status == status) && (!ofDirection || o.Direction == direction)
+		},
+		show: func(_ json.RawMessage, o *balance.RampOrder) (any, error) { return showRampOrder(*o, nil), nil }}
+	return list.answerPage(h.edge, c)
 }
 
 func (h *rampHandlers) getRampOrder(c *call) (answer, error) {
