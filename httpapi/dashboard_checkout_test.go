@@ -66,6 +66,12 @@ func TestThePageOfLinksHasOlderOnes(t *testing.T) {
 	found := w.visit(session(tn.cookie), address+"?reference=first&status=pending", nil).text
 	require.Contains(t, found, oldest)
 	require.Contains(t, found, `value="first"`)
+	moved := w.visit(session(tn.cookie), address+"?amountFrom=25.01&amountTo=30&status=pending", nil)
+	require.Equal(t, address+"?amountFromCents=2501&amountToCents=3000&status=pending", moved.location)
+	require.Contains(t, w.visit(session(tn.cookie), moved.location, nil).text, "Nothing matches.")
+	exact := w.visit(session(tn.cookie), address+"?amountFromCents=2500&amountToCents=2500", nil).text
+	require.Contains(t, exact, "Amount: $25.00")
+	require.Contains(t, exact, "/checkout/cs_")
 }
 
 // The page of a live link shows each payment with its explorer, and advises on the refund.

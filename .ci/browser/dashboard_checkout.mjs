@@ -18,6 +18,8 @@ export async function links({ page, script, see, fill, press, confirm, open, tol
   await open("Checkout links");
   await narrow("Your reference", { "Your reference": "order-<b>7</b>" });
   await narrow("State", {}, { State: "expired" });
+  await narrow("Amount", { "Amount from": "12", "Amount to": "12.00" });
+  await page.waitForURL(/amountFromCents=1200&amountToCents=1200/);
   await told("A second pot");
   await see("links-filtered");
   await page.getByRole("link", { name: "Clear" }).press("Enter");

@@ -25,8 +25,9 @@ type View struct {
 // Block is a part of a page. Exactly one of its kinds is set; Heading may stand above it.
 type Block struct {
 	Heading string
-	More    *Link // beside the heading
-	Panel   bool  // the block stands apart, in a box
+	More    *Link  // beside the heading
+	Panel   bool   // the block stands apart, in a box
+	Tone    string // "warn" tints a block that a person acts on; "" does not
 	Notice  *Notice
 	Columns *Columns
 	Stats   []Stat
@@ -53,6 +54,7 @@ type Block struct {
 const (
 	MainSide  = "main-side"  // wide, narrow
 	SideMain  = "side-main"  // narrow, wide
+	Halves    = "halves"     // equal ones
 	AsideMain = "aside-main" // the narrow one comes first for screen readers and on a phone, and stands to the right
 )
 

@@ -96,6 +96,9 @@ func limitCell(spent, limit money.Cents) Cell {
 // idCell is a cell of an id, cut in its middle, with a button that copies the whole.
 func idCell(id string) Cell { return Cell{Text: cutID(id), Code: true, Copy: id} }
 
+// copiedCell is a cell of a whole text, with a button that copies it.
+func copiedCell(text string) Cell { return Cell{Text: text, Code: true, Copy: text} }
+
 // Lengths of the parts of a cut id.
 const (
 	idBegin = 4

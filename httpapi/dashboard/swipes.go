@@ -63,7 +63,7 @@ var enteredAmounts = map[string]string{"amountFrom": "amountFromCents", "amountT
 // person entered in dollars to the parameters of the interface.
 func showSwipes(v *visit) (*View, error) {
 	if v.Query.Has("amountFrom") || v.Query.Has("amountTo") {
-		return nil, &moved{v.withCents()}
+		return nil, &moved{v.withCents(swipeFilters)}
 	}
 	params, filtered := []string{"cursor", v.Query.Get("cursor"), "limit", "50"}, false
 	for _, name := range swipeFilters {
@@ -92,11 +92,11 @@ func showSwipes(v *visit) (*View, error) {
 		Blocks: []Block{{Table: table}}}, nil
 }
 
-// withCents returns the list's address with the entered dollars as cents, and without empty
-// parameters. An amount that cannot be read stays, for the interface to refuse.
-func (v *visit) withCents() string {
+// withCents returns the address of a list with the entered dollars as cents, and without those of
+// its parameters that are empty. An amount that cannot be read stays, for the interface to refuse.
+func (v *visit) withCents(filters []string) string {
 	var pairs []string
-	for _, name := range swipeFilters {
+	for _, name := range filters {
 		pairs = append(pairs, name, v.Query.Get(name))
 	}
 	for entered, name := range enteredAmounts {
