@@ -56,6 +56,10 @@ func TestAConversionByForm(t *testing.T) {
 	for _, list := range []string{"/currencies", "/conversions", "/currencies/EUR"} {
 		require.Contains(t, page(list), "/conversions/cnv_", list)
 	}
+	require.Contains(t, page("/conversions?status=rejected"), "Nothing matches.")
+	require.Contains(t, page("/conversions?from=2026-11-20"), "/conversions/cnv_")
+	require.NotContains(t, page("/currencies/EUR?direction=credit"), "/conversions/cnv_")
+	require.Contains(t, page("/currencies/EUR?direction=debit"), "\u2212€100.00")
 }
 
 // After the lock the quote's page has no form, and a form that was open is refused with the reason.

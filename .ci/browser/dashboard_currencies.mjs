@@ -2,7 +2,7 @@
 // and the conversion at its rate.
 import { choose } from "./browser.mjs";
 
-export async function currencies({ page, script, see, fill, press, open, told, reloadUntil }) {
+export async function currencies({ page, script, see, fill, press, open, told, reloadUntil, segment, narrow }) {
   await open("Currencies");
   await see("currencies-new");
   await press("Set up currencies");
@@ -21,6 +21,10 @@ export async function currencies({ page, script, see, fill, press, open, told, r
   await told("The payment is on its way");
   await reloadUntil("Pay in");
   await reloadUntil("<b>Invoice 7</b>");
+  await segment("Out");
+  await told("Nothing matches.");
+  await segment("In");
+  await told("Payment received");
   await see("currency");
   if (await page.getByText("Conversion is not switched on.").count()) return;
   const form = page.locator("form", { has: page.getByRole("button", { name: "Get a quote" }) });
@@ -30,13 +34,17 @@ export async function currencies({ page, script, see, fill, press, open, told, r
   await see("currency-refused", /status of 4\d\d/);
   await form.getByLabel("Amount", { exact: true }).fill("100");
   await press("Get a quote");
-  await told("The rate is locked until");
+  await told("Locked until (UTC)");
   if (script) await page.getByText(/^\d+ s left$/).waitFor();
   await see("conversion-quote");
-  await press("Convert");
+  await press(/^Convert /);
   await told("Ordered (UTC)");
   await reloadUntil("Completed");
   await see("conversion");
+  await page.getByRole("link", { name: "Conversions", exact: true }).press("Enter");
+  await narrow("State", {}, { State: "completed" });
+  await told("EUR into JPY");
+  await see("conversions");
   await open("Currencies");
   await see("currencies");
 }

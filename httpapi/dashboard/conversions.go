@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -65,7 +66,7 @@ func quoteAction() action {
 // account to convert into.
 func convertBlocks(v *visit, list *currencyList, sold *currencyAccount) ([]Block, error) {
 	if !list.Features.Convert {
-		return []Block{{Heading: "Convert", Text: "Conversion is not switched on."}}, nil
+		return []Block{{Heading: "Convert", Panel: true, Text: "Conversion is not switched on."}}, nil
 	}
 	options := []Option{}
 	for _, a := range list.Accounts {
@@ -74,7 +75,8 @@ func convertBlocks(v *visit, list *currencyList, sold *currencyAccount) ([]Block
 		}
 	}
 	if len(options) == 0 {
-		return []Block{{Heading: "Convert", Text: "Open an account in another currency to convert into it."}}, nil
+		return []Block{{Heading: "Convert", Panel: true,
+			Text: "Open an account in another currency to convert into it."}}, nil
 	}
 	v.offerOptions("quote", "buyCurrency", options)
 	return v.drawForms("quote")
@@ -104,24 +106,40 @@ func showConversionQuote(v *visit) (*View, error) {
 	if err := v.readInto(&q, conversionQuotePath, "id", v.recordID()); err != nil {
 		return nil, err
 	}
-	view := &View{Title: "Quote", Lead: grouped(q.Sell.Display) + " into " + grouped(q.Buy.Display), Live: true,
+	view := &View{Title: grouped(q.Sell.Display) + " into " + grouped(q.Buy.Display), Amount: true, Live: true,
+		Lead: "Quote", Badges: []Cell{stateCell(q.Status)},
 		Up: &Link{string(q.Sell.Currency) + " account", v.addressOf("currencies", string(q.Sell.Currency))}}
-	view.Blocks = append(view.Blocks, Block{Facts: []Fact{
-		{"You convert", plainCell(grouped(q.Sell.Display))}, {"You receive", plainCell(grouped(q.Buy.Display))},
-		{"Rate, our fee included", plainCell(q.RateDisplay)}, {"State", stateCell(q.Status)},
-		{"The rate is locked until (UTC)", lockCell(q.Status, q.LockExpiresAt, q.ServerNow)},
-	}})
-	switch q.Status {
+	order, err := v.drawQuote(q.Status, "convert", "Convert "+grouped(q.Sell.Display),
+		"The conversion of this quote is ordered.", "The lock has ended. Ask for another quote on the account's page.")
+	order.Facts = []Fact{{"Locked until (UTC)", lockCell(q.Status, q.LockExpiresAt, q.ServerNow)}}
+	order.Sum = []SumLine{{Name: "You convert", Amount: grouped(q.Sell.Display)},
+		{Name: "Rate, our fee included", Amount: q.RateDisplay},
+		{Name: "You receive", Amount: grouped(q.Buy.Display), Ruled: true, Result: true}}
+	view.Blocks = []Block{{Columns: &Columns{MainSide, []Block{order}, []Block{{Heading: "Details", Panel: true,
+		Facts: []Fact{{"Out of", linkCell(string(q.Sell.Currency)+" account", view.Up.Href)},
+			{"Into", linkCell(string(q.Buy.Currency)+" account", v.addressOf("currencies", string(q.Buy.Currency)))},
+			{"Id", idCell(q.ID)}}}}}}}
+	return view, err
+}
+
+// drawQuote is the block of a quote in a state, with the button of an action while its rate is
+// locked. Once it is used or has ended, the block says so.
+func (v *visit) drawQuote(status, action, submit, used, ended string) (Block, error) {
+	b := Block{Panel: true}
+	switch status {
 	case quoteLocked:
-		buttons, err := v.drawButtons("convert")
-		view.Blocks = append(view.Blocks, buttons...)
-		return view, err
+		buttons, err := v.drawButtons(action)
+		if len(buttons) > 0 {
+			b.Buttons = buttons[0].Buttons
+			b.Buttons[0].Submit, b.Buttons[0].Primary = submit, true
+		}
+		return b, err
 	case quoteUsed:
-		view.Blocks = append(view.Blocks, Block{Text: "The conversion of this quote is ordered."})
+		b.Text = used
 	default:
-		view.Blocks = append(view.Blocks, Block{Text: "The lock has ended. Ask for another quote on the account's page."})
+		b.Text = ended
 	}
-	return view, nil
+	return b, nil
 }
 
 // Statuses of quotes.
@@ -151,28 +169,82 @@ func afterConversion(v *visit, answered []byte) (string, error) {
 	return v.addressOf("conversions", made.OrderID), err
 }
 
+// conversionWays are the states in which the stepper of a conversion stands, by its state: one for
+// each of ordered, with the partner and converted.
+var conversionWays = map[string][3]string{
+	"held":               {"done", "current"},
+	"provider_submitted": {"done", "done", "current"},
+	"outcome_unknown":    {"done", "done", "waits"},
+	"completed":          {"done", "done", "done"},
+	"cancelled":          {"done", "failed"},
+	"rejected":           {"done", "done", "failed"},
+	"failed":             {"done", "done", "failed"},
+	"abandoned":          {"done", "done", "failed"},
+}
+
+// conversionNames name the states of conversions that a person knows by other words.
+var conversionNames = map[string]string{"held": "Set aside", "provider_submitted": "Being converted"}
+
+// stateCell is a cell of the conversion's state.
+func (c *conversion) stateCell() Cell {
+	if c.Status == "held" {
+		return namedState("reserved", conversionNames[c.Status])
+	}
+	return namedState(c.Status, nameOf(conversionNames, c.Status))
+}
+
+// stepperSteps are the steps of a conversion.
+func (c *conversion) stepperSteps() []StepperStep {
+	states := conversionWays[c.Status]
+	steps := []StepperStep{{"Ordered", c.CreatedAt.UTC().Format("2 Jan, 15:04"), states[0]},
+		{"With the partner", "", states[1]}, {"Converted", "", states[2]}}
+	for i := range steps {
+		if steps[i].State == "failed" || steps[i].State == "waits" {
+			steps[i].Name = nameOf(conversionNames, c.Status)
+		}
+	}
+	return steps
+}
+
 // showConversion shows one conversion.
 func showConversion(v *visit) (*View, error) {
 	var c conversion
 	if err := v.readInto(&c, conversionPath, "id", v.recordID()); err != nil {
 		return nil, err
 	}
-	return &View{Title: "Conversion", Lead: c.Label + ".", Live: true,
-		Up: &Link{"Conversions", v.addressOf("conversions")}, Blocks: []Block{{Facts: []Fact{
-			{"State", stateCell(c.Status)}, {"You convert", plainCell(grouped(c.Sell.Display))},
-			{"You receive", plainCell(grouped(c.Buy.Display))}, {"Ordered (UTC)", timeCell(c.CreatedAt)},
-			{"Out of", linkCell(string(c.Sell.Currency)+" account", v.addressOf("currencies", string(c.Sell.Currency)))},
-			{"Into", linkCell(string(c.Buy.Currency)+" account", v.addressOf("currencies", string(c.Buy.Currency)))},
-			{"Id", codeCell(c.ID)}}}}}, nil
+	way := Block{Heading: c.Label + ".", Panel: true, Stepper: c.stepperSteps()}
+	sum := Block{Heading: "Money", Panel: true, Sum: []SumLine{{Name: "You convert", Amount: grouped(c.Sell.Display)},
+		{Name: "You receive", Amount: grouped(c.Buy.Display), Ruled: true}}}
+	details := Block{Heading: "Details", Panel: true, Facts: []Fact{{"Ordered (UTC)", timeCell(c.CreatedAt)},
+		{"Out of", linkCell(string(c.Sell.Currency)+" account", v.addressOf("currencies", string(c.Sell.Currency)))},
+		{"Into", linkCell(string(c.Buy.Currency)+" account", v.addressOf("currencies", string(c.Buy.Currency)))},
+		{"Id", idCell(c.ID)}}}
+	return &View{Title: grouped(c.Sell.Display), Amount: true, Badges: []Cell{c.stateCell()}, Live: true,
+		Lead: "Conversion into " + string(c.Buy.Currency), Up: &Link{"Conversions", v.addressOf("conversions")},
+		Blocks: []Block{{Columns: &Columns{MainSide, []Block{way, sum}, []Block{details}}}}}, nil
 }
 
-// showConversions lists the conversions, newest first.
+// conversionFilters are the parameters of the conversions in the interface and in the page's
+// address.
+var conversionFilters = []string{"status", "from", "to"}
+
+// showConversions lists the conversions that the address selects, newest first.
 func showConversions(v *visit) (*View, error) {
 	var list conversionList
-	if err := v.readInto(&list, conversionsPath, "cursor", v.Query.Get("cursor"), "limit", "50"); err != nil {
+	filtered, err := v.readFiltered(&list, conversionsPath, conversionFilters...)
+	if err != nil {
 		return nil, err
 	}
 	t := conversionTable(v, list.Data, "Conversions, newest first")
+	t.Empty = emptyText(t.Empty, filtered, list.NextCursor)
+	states := choices("held", "provider_submitted", "outcome_unknown", "completed", "rejected", "failed", "cancelled",
+		"abandoned")
+	for i := range states {
+		states[i].Label = cmp.Or(conversionNames[states[i].Value], states[i].Label)
+	}
+	t.Filters = v.drawFilters("", []Field{{Name: "status", Label: "State", Kind: fieldChoice, Options: states},
+		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
+		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"}})
 	return &View{Title: "Conversions", Up: &Link{"Currencies", v.addressOf("currencies")},
 		Live: v.Query.Get("cursor") == "", Lead: "The page of an account orders a conversion from it.",
 		Blocks: []Block{{Table: v.addPaging(t, list.NextCursor)}}}, nil
@@ -189,20 +261,21 @@ func conversionBlocks(v *visit) ([]Block, error) {
 		return nil, err
 	}
 	t := conversionTable(v, list.Data, "Newest conversions")
-	if list.NextCursor != nil {
-		t.Next = v.addressOf("conversions")
-	}
-	return []Block{{Table: t}}, nil
+	t.Named = true
+	return []Block{{Heading: t.Caption, Table: t, More: &Link{"All conversions", v.addressOf("conversions")}}}, nil
 }
 
-// conversionTable draws conversions.
+// conversionTable draws conversions under headings of their days. Each leads to its page.
 func conversionTable(v *visit, conversions []conversion, caption string) *Table {
-	t := &Table{Caption: caption, Empty: "No conversions yet.", Columns: []Column{{Name: "Time (UTC)"},
-		{Name: "From", Number: true}, {Name: "Into", Number: true}, {Name: "State"}}}
-	for _, c := range conversions {
-		at := timeCell(c.CreatedAt)
-		at.Href = v.addressOf("conversions", c.ID)
-		t.Rows = append(t.Rows, []Cell{at, plainCell(grouped(c.Sell.Display)), plainCell(grouped(c.Buy.Display)), stateCell(c.Status)})
+	t := &Table{Caption: caption, Empty: "No conversions yet.", Columns: []Column{{Name: "Time (UTC)",
+		Role: roleSecond}, {Name: "Conversion", Role: rolePrimary}, {Name: "Steps"}, {Name: "State", Role: roleStatus},
+		{Name: "From", Number: true}, {Name: "Into", Number: true, Role: roleAmount}}}
+	for i := range conversions {
+		c := &conversions[i]
+		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, c.CreatedAt),
+			linkCell(string(c.Sell.Currency)+" into "+string(c.Buy.Currency), v.addressOf("conversions", c.ID)),
+			{Dashes: c.stepperSteps()}, c.stateCell(), plainCell(grouped(c.Sell.Display)),
+			plainCell(grouped(c.Buy.Display))})
 	}
 	return t
 }

@@ -118,8 +118,9 @@ func showCurrencies(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Currency accounts", Empty: "No account yet.", Columns: []Column{{Name: "Currency"},
-		{Name: "State"}, {Name: "Available", Number: true}, {Name: "Incoming", Number: true}}}
+	t := &Table{Caption: "Currency accounts", Empty: "No account yet.", Columns: []Column{{Name: "Account",
+		Role: rolePrimary}, {Name: "Currency", Role: roleSecond}, {Name: "State", Role: roleStatus},
+		{Name: "Incoming", Number: true}, {Name: "Available", Number: true, Role: roleAmount}}}
 	for _, a := range list.Accounts {
 		available, err := minorCell(a.Currency, a.Balance.AvailableMinor)
 		if err != nil {
@@ -130,7 +131,7 @@ func showCurrencies(v *visit) (*View, error) {
 			return nil, err
 		}
 		t.Rows = append(t.Rows, []Cell{linkCell(string(a.Currency), v.addressOf("currencies", string(a.Currency))),
-			stateCell(a.Status), available, incoming})
+			plainCell(currencyNames[string(a.Currency)]), stateCell(a.Status), incoming, available})
 	}
 	view := &View{Title: "Currencies", Lead: "Balances in currencies beside the dollars of the cards.", Live: true,
 		Blocks: []Block{{Table: t}}}
@@ -184,28 +185,30 @@ func showCurrency(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &View{Title: string(a.Currency) + " account", Up: &Link{"Currencies", v.addressOf("currencies")},
+	view := &View{Title: available.Text, Amount: true, Badges: []Cell{stateCell(a.Status)},
+		Lead: string(a.Currency) + " account", Up: &Link{"Currencies", v.addressOf("currencies")},
 		Live: v.Query.Get("cursor") == ""}
-	figures := Block{Stats: []Stat{{Name: "Available", Value: available.Text, Note: inWords(a.Status)},
-		{Name: "Incoming", Value: incoming.Text}}}
-	if a.ScopeStatus != "ok" {
-		figures.Text = "The bank has paused conversions from this account."
+	if incoming.Text != "" && strings.Trim(a.Balance.PendingMinor, "0") != "" {
+		view.Lead += ", and " + incoming.Text + " incoming"
 	}
-	view.Blocks = append(view.Blocks, figures)
-	forms, err := convertBlocks(v, list, a)
+	if a.ScopeStatus != "ok" {
+		view.Blocks = []Block{{Tone: "warn", Text: "The bank has paused conversions from this account."}}
+	}
+	main, err := convertBlocks(v, list, a)
 	if err != nil {
 		return nil, err
 	}
-	view.Blocks = append(view.Blocks, forms...)
-	for _, show := range []func(*visit) ([]Block, error){receivingBlocks, activityBlocks} {
-		blocks, err := show(v)
-		if err != nil {
-			return nil, err
-		}
-		view.Blocks = append(view.Blocks, blocks...)
-	}
 	payin, err := v.drawForms("payin")
-	view.Blocks = append(view.Blocks, payin...)
+	if err != nil {
+		return nil, err
+	}
+	receiving, err := receivingBlocks(v)
+	if err != nil {
+		return nil, err
+	}
+	activity, err := activityTable(v)
+	view.Blocks = append(view.Blocks, Block{Columns: &Columns{MainSide, append(main, payin...), receiving}},
+		Block{Table: activity})
 	return view, err
 }
 
@@ -224,15 +227,15 @@ func receivingBlocks(v *visit) (blocks []Block, err error) {
 		return nil, err
 	}
 	for _, d := range details.Details {
-		b := Block{Heading: "Receive by " + nameOf(railNames, d.Rail), Facts: []Fact{
-			{"Account holder", plainCell(d.HolderName)}}}
+		b := Block{Heading: "Receive by " + nameOf(railNames, d.Rail), Panel: true, Facts: []Fact{
+			{"Account holder", copiedCell(d.HolderName)}}}
 		for _, name := range slices.Sorted(maps.Keys(d.Fields)) {
-			b.Facts = append(b.Facts, Fact{receivingName(name), codeCell(d.Fields[name])})
+			b.Facts = append(b.Facts, Fact{receivingName(name), copiedCell(d.Fields[name])})
 		}
 		blocks = append(blocks, b)
 	}
 	if len(blocks) == 0 {
-		blocks = []Block{{Heading: "Receive", Text: "The bank has not given out the account's details yet."}}
+		blocks = []Block{{Heading: "Receive", Panel: true, Text: "The bank has not given out the account's details yet."}}
 	}
 	return blocks, nil
 }
@@ -252,25 +255,42 @@ func receivingName(member string) string {
 	return inWords(words.String())
 }
 
-// activityBlocks lists the entries of the account of the page, newest first.
-func activityBlocks(v *visit) ([]Block, error) {
+// activityNames name the kinds of entries.
+var activityNames = map[string]string{"pay_in": "Payment received", "hold": "Set aside for a conversion"}
+
+// activityTable lists the entries of the account of the page that the address selects, newest first.
+func activityTable(v *visit) (*Table, error) {
+	fields := []Field{
+		{Name: "direction", Label: "Direction", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
+			{Value: "credit", Label: "In"}, {Value: "debit", Label: "Out"}}},
+		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
+		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
+	}
 	var list activityList
 	if err := v.readInto(&list, activityPath, "currency", v.params["currency"], "cursor", v.Query.Get("cursor"),
-		"limit", "50"); err != nil {
+		"limit", "50", "direction", v.Query.Get("direction"), "from", v.Query.Get("from"), "to",
+		v.Query.Get("to")); err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Entries, newest first", Empty: "No money has moved yet.", Columns: []Column{
-		{Name: "Time (UTC)"}, {Name: "Entry"}, {Name: "Direction"}, {Name: "Amount", Number: true},
-		{Name: "Reference"}}}
+	t := &Table{Caption: "Entries, newest first", Columns: []Column{{Name: "Time (UTC)", Role: roleSecond},
+		{Name: "Entry", Role: rolePrimary}, {Name: "Reference", Role: roleSecond},
+		{Name: "Amount", Number: true, Role: roleAmount}}, Filters: v.drawFilters("direction", fields)}
+	t.Empty = emptyText("No money has moved yet.", t.Filters.Clear != "", list.NextCursor)
 	for _, e := range list.Data {
-		reference := plainCell(e.Reference)
+		entry, sign := plainCell(nameOf(activityNames, e.Kind)), "+"
 		if e.ConversionID != nil {
-			reference = linkCell("The conversion", v.addressOf("conversions", *e.ConversionID))
+			entry.Href = v.addressOf("conversions", *e.ConversionID)
 		}
-		t.Rows = append(t.Rows, []Cell{timeCell(e.CreatedAt), plainCell(inWords(e.Kind)), stateCell(e.Direction),
-			plainCell(grouped(e.Amount.Display)), reference})
+		switch {
+		case e.Direction == "debit":
+			sign = "\u2212"
+		case e.Kind == "hold":
+			entry.Text = "No longer set aside"
+		}
+		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, e.CreatedAt), entry, plainCell(e.Reference),
+			plainCell(sign + grouped(e.Amount.Display))})
 	}
-	return []Block{{Table: v.addPaging(t, list.NextCursor)}}, nil
+	return v.addPaging(t, list.NextCursor), nil
 }
 
 // payinBody names the page's currency, and gives the amount in its smallest units.

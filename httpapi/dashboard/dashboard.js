@@ -18,6 +18,7 @@ function countDown() {
     timer.ends ??= performance.now() + 1000 * Number(timer.dataset.left);
     const seconds = Math.max(0, Math.round((timer.ends - performance.now()) / 1000));
     timer.textContent = seconds > 0 ? `${seconds} s left` : "Ended";
+    if (seconds === 0) stale = true; // the server says what follows
   }
 }
 
@@ -131,7 +132,7 @@ function keyless(block) {
   for (const button of copied.querySelectorAll("[data-copy], [data-whole]")) button.hidden = true;
   for (const row of copied.querySelectorAll("tr.new")) row.removeAttribute("class");
   for (const row of copied.querySelectorAll("details")) row.open = false;
-  for (const timer of copied.querySelectorAll("[data-left]")) timer.replaceChildren();
+  for (const timer of copied.querySelectorAll("[data-left]")) { timer.replaceChildren(); timer.dataset.left = ""; }
   return copied.innerHTML;
 }
 
