@@ -165,8 +165,8 @@ func TestLinksAreNarrowedByAmount(t *testing.T) {
 	w := newWorld(t)
 	tn := w.newTenant("ada")
 	link := func(cents int) string {
-		return w.ok(w.post(tn.all, checkoutPath, fmt.Sprintf(`{"amountUsdCents":%d,"successUrl":"https://shop.example/thanks"}`,
-			cents))).text("session", "id")
+		return w.ok(w.post(tn.all, checkoutPath,
+			fmt.Sprintf(`{"amountUsdCents":%d,"successUrl":"https://shop.example/thanks"}`, cents))).text("session", "id")
 	}
 	small, middle, large := link(2_500), link(5_000), link(10_000)
 	w.requireList(tn, checkoutPath, "amountFromCents=5000", large, middle)
@@ -251,7 +251,8 @@ func TestRampOrdersAreNarrowed(t *testing.T) {
 	w.requireList(tn, path, "direction=withdraw", withdrawal)
 	w.requireList(tn, path, "to="+day.Format(time.DateOnly), on)
 	w.requireList(tn, path, "from="+day.AddDate(0, 0, 1).Format(time.DateOnly), withdrawal, off)
-	for query, names := range map[string]string{"status=lost": "status must be one of created, ", "direction=up": "direction"} {
+	for query, names := range map[string]string{"status=lost": "status must be one of created, ",
+		"direction=up": "direction"} {
 		r := w.get(tn.all, path+"?"+query)
 		w.fails(r, 400, "invalid_query")
 		require.Contains(t, r.text("message"), names)

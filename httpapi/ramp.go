@@ -307,7 +307,8 @@ func (h *rampHandlers) listRampOrders(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	list := filteredList[balance.RampOrder]{of: query.RampOrders, filter: c.filterText(rampOrderQuery...), within: within,
+	list := filteredList[balance.RampOrder]{of: query.RampOrders, filter: c.filterText(rampOrderQuery...),
+		within: within,
 		timeOf: func(o *balance.RampOrder) time.Time { return o.CreatedAt.Time },
 		matches: func(o *balance.RampOrder) bool {
 			return (!ofStatus || o.Status == status) && (!ofDirection || o.Direction == direction)
