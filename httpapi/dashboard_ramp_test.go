@@ -54,6 +54,9 @@ func TestTheRampByForm(t *testing.T) {
 	address = regexp.MustCompile(`/ramp-quotes/rq_\w+`).FindString(quote.text)
 	require.Contains(t, w.sendForm(tn, address, "withdraw", url.Values{}).text, "USDC to a wallet")
 	require.Contains(t, page("/ramp"), "/ramp/rw_", "the list of orders")
+	require.Contains(t, page("/ramp?direction=onramp"), "/ramp/ro_")
+	require.NotContains(t, page("/ramp?direction=onramp"), "/ramp/rw_")
+	require.Contains(t, page("/ramp?status=failed"), "Nothing matches.")
 }
 
 // A quote of the ramp has no form once its time is over.

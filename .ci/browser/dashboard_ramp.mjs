@@ -8,7 +8,7 @@ const account = base58(Buffer.from(publicKey.export({ format: "jwk" }).x, "base6
 const signature = (text) => sign(null, Buffer.from(text), privateKey);
 const evmAccount = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
 
-export async function ramp({ page, script, see, fill, press, confirm, open, told, reloadUntil }) {
+export async function ramp({ page, script, see, fill, press, confirm, open, told, reloadUntil, segment }) {
   const asked = [];
   await page.exposeFunction("signWithTestKey", (bytes) => [...signature(Buffer.from(bytes))]);
   await page.exposeFunction("askTestProvider", (request) => {
@@ -39,7 +39,7 @@ export async function ramp({ page, script, see, fill, press, confirm, open, told
   await reloadUntil("Change dollars and USDC");
   await fill({ Amount: "100" });
   await press("Get a quote");
-  await told("The quote ends (UTC)");
+  await told("Locked until (UTC)");
   if (script) await page.getByText(/^\d+ s left$/).waitFor();
   await see("ramp-quote");
   await press("Order");
@@ -81,12 +81,15 @@ export async function ramp({ page, script, see, fill, press, confirm, open, told
   const form = page.locator("form", { has: page.getByRole("button", { name: "Quote the withdrawal" }) });
   await form.getByLabel("Amount").fill("25.00");
   await press("Quote the withdrawal");
-  await told("The quote ends (UTC)");
+  await told("Locked until (UTC)");
   await confirm("Withdraw");
   await told("Life");
   await reloadUntil("Completed");
   await see("withdrawal");
   await open("Ramp");
+  await segment("USDC to a wallet");
+  await page.waitForURL(/direction=withdraw/);
+  await told("$25.00");
   await see("ramp");
 }
 

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -55,7 +56,7 @@ var rampDirections = map[string]string{directionOn: "Dollars into USDC", directi
 // rampPages are the list of orders with the forms of quotes, the page of a quote, which orders, and
 // that of an order.
 func rampPages() []page {
-	amount := Field{Name: "amount", Label: "Amount", Kind: fieldText, Required: true, Hint: "In dollars."}
+	amount := Field{Name: "amount", Label: "Amount", Kind: fieldDollars, Required: true}
 	return []page{
 		{path: "ramp", access: member, section: "Ramp", show: showRamp, actions: []action{
 			{name: "link", method: "POST", path: rampAccountPath, submit: "Link the account", sandbox: true,
@@ -100,7 +101,8 @@ func rampAmount(v *visit) (map[string]any, error) {
 	return map[string]any{"amount": asEntered(cents)}, nil
 }
 
-// showRamp shows the account with the ramp, offers quotes and lists the orders, newest first.
+// showRamp shows the account with the ramp, offers quotes and lists the orders that the address
+// selects, newest first.
 func showRamp(v *visit) (*View, error) {
 	var linked struct{ Account struct{ Status string } }
 	if err := v.readInto(&linked, rampAccountPath); err != nil {
@@ -108,35 +110,61 @@ func showRamp(v *visit) (*View, error) {
 	}
 	view := &View{Title: "Ramp", Lead: "Dollars into USDC and back, and USDC to a wallet of yours.",
 		Live: v.Query.Get("cursor") == ""}
-	var blocks []Block
 	var err error
 	switch linked.Account.Status {
 	case rampLinked:
-		blocks, err = rampForms(v)
+		view.Ways = []Way{{Link: Link{"Wallets", v.addressOf("wallets")}}}
+		view.Blocks, err = rampForms(v)
 	case "pending":
-		blocks = []Block{{Text: "The partner is linking the account. That takes a moment."}}
+		view.Blocks = []Block{{Panel: true, Text: "The partner is linking the account. That takes a moment."}}
 	default:
-		if blocks, err = v.drawButtons("link"); len(blocks) > 0 {
-			blocks[0].Text = "Before the first order, an account with the ramp's partner is linked."
+		if view.Blocks, err = v.drawButtons("link"); len(view.Blocks) > 0 {
+			view.Blocks[0].Text = "Before the first order, an account with the ramp's partner is linked."
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	view.Blocks = append(view.Blocks, blocks...)
+	orders, err := rampOrders(v)
+	view.Blocks = append(view.Blocks, Block{Table: orders})
+	return view, err
+}
+
+// rampFilters are the parameters of the orders in the interface and in the page's address.
+var rampFilters = []string{"direction", "status", "from", "to"}
+
+// rampOrders lists the orders that the address selects under headings of their days.
+func rampOrders(v *visit) (*Table, error) {
 	var list rampOrderList
-	if err := v.readInto(&list, rampOrdersPath, "cursor", v.Query.Get("cursor"), "limit", "50"); err != nil {
+	filtered, err := v.readFiltered(&list, rampOrdersPath, rampFilters...)
+	if err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Orders, newest first", Empty: "No orders yet.", Columns: []Column{{Name: "Time (UTC)"},
-		{Name: "Order"}, {Name: "State"}, {Name: "Amount", Number: true}, {Name: "Fee", Number: true}}}
-	for _, o := range list.Data {
-		t.Rows = append(t.Rows, []Cell{timeCell(o.CreatedAt), linkCell(nameOf(rampDirections, o.Direction),
-			v.addressOf("ramp", o.ID)), stateCell(o.Status), plainCell(dollarsText(o.Amount)),
-			plainCell(dollarsText(o.Fee))})
+	directions := choices(directionOn, directionOff, directionWithdraw)
+	for i := range directions {
+		directions[i].Label = cmp.Or(rampDirections[directions[i].Value], directions[i].Label)
 	}
-	view.Blocks = append(view.Blocks, Block{Table: v.addPaging(t, list.NextCursor)})
-	return view, nil
+	t := &Table{Caption: "Orders, newest first", Empty: emptyText("No orders yet.", filtered, list.NextCursor),
+		Columns: []Column{{Name: "Time (UTC)", Role: roleSecond}, {Name: "Order", Role: rolePrimary}, {Name: "Steps"},
+			{Name: "State", Role: roleStatus}, {Name: "Fee", Number: true},
+			{Name: "Amount", Number: true, Role: roleAmount}},
+		Filters: v.drawFilters("direction", []Field{
+			{Name: "direction", Label: "Order", Kind: fieldChoice, Options: directions},
+			{Name: "status", Label: "State", Kind: fieldChoice, Options: choices("created", "processing", "completed",
+				"failed")},
+			{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
+			{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"}})}
+	for i := range list.Data {
+		o := &list.Data[i]
+		amount := plainCell(dollarsText(o.Amount))
+		if o.Status == "failed" {
+			amount.Mark = "void"
+		}
+		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, o.CreatedAt), linkCell(nameOf(rampDirections, o.Direction),
+			v.addressOf("ramp", o.ID)), {Dashes: o.stepperSteps()}, stateCell(o.Status), plainCell(dollarsText(o.Fee)),
+			amount})
+	}
+	return v.addPaging(t, list.NextCursor), nil
 }
 
 // rampForms shows the wallets and offers quotes of a linked account. A withdrawal needs an approved
@@ -152,19 +180,19 @@ func rampForms(v *visit) ([]Block, error) {
 			approved = append(approved, Option{Value: w.ID, Label: w.name() + " on " + inWords(w.Chain)})
 		}
 	}
-	note := "Add one to withdraw USDC to it."
-	if len(wallets.Data) > 0 {
-		note = strconv.Itoa(len(approved)) + " approved"
-	}
-	blocks := []Block{{Stats: []Stat{{Name: "Wallets for withdrawals", Value: strconv.Itoa(len(wallets.Data)),
-		Note: note, Href: v.addressOf("wallets")}}}}
+	strip := Block{Strip: []Stat{{Name: "Account with the partner", Value: "Linked"},
+		{Name: "Wallets for withdrawals", Value: strconv.Itoa(len(wallets.Data)), Href: v.addressOf("wallets")},
+		{Name: "Approved wallets", Value: strconv.Itoa(len(approved))}}}
 	names := []string{"quote"}
 	if len(approved) > 0 {
 		v.offerOptions("withdraw", "walletId", approved)
 		names = append(names, "withdraw")
 	}
 	forms, err := v.drawForms(names...)
-	return append(blocks, forms...), err
+	if len(forms) > 1 {
+		forms = []Block{{Columns: &Columns{Halves, forms[:1], forms[1:]}}}
+	}
+	return append([]Block{strip}, forms...), err
 }
 
 // afterRampQuote returns the address of the page of a new quote.
@@ -181,31 +209,29 @@ func showRampQuote(v *visit) (*View, error) {
 		return nil, err
 	}
 	q := &shown.Quote
-	view := &View{Title: "Quote", Lead: nameOf(rampDirections, q.Direction), Live: true,
-		Up: &Link{"Ramp", v.addressOf("ramp")}}
-	facts := []Fact{{"You give", plainCell(dollarsText(q.Amount))},
-		{"At least this arrives", plainCell(dollarsText(q.Receive))},
-		{"The fee is at most", plainCell(dollarsText(q.MaxFee))}, {"State", stateCell(q.Status)},
-		{"The quote ends (UTC)", lockCell(q.Status, q.ExpiresAt, v.Now)}}
+	view := &View{Title: dollarsText(q.Amount), Amount: true, Badges: []Cell{stateCell(q.Status)},
+		Lead: "Quote for " + nameOf(rampDirections, q.Direction), Live: true, Up: &Link{"Ramp", v.addressOf("ramp")}}
+	facts := []Fact{{"Id", idCell(q.ID)}}
+	action, submit := "order", "Order"
+	if q.Direction == directionWithdraw {
+		action, submit = "withdraw", "Withdraw"
+	}
 	if q.WalletID != nil {
-		facts = append(facts, Fact{"Wallet", linkCell(*q.WalletID, v.addressOf("wallets", *q.WalletID))})
-	}
-	view.Blocks = append(view.Blocks, Block{Facts: facts})
-	switch q.Status {
-	case quoteLocked:
-		name := "order"
-		if q.Direction == directionWithdraw {
-			name = "withdraw"
+		wallet, err := v.walletCell(*q.WalletID)
+		if err != nil {
+			return nil, err
 		}
-		buttons, err := v.drawButtons(name)
-		view.Blocks = append(view.Blocks, buttons...)
-		return view, err
-	case quoteUsed:
-		view.Blocks = append(view.Blocks, Block{Text: "This quote is ordered."})
-	default:
-		view.Blocks = append(view.Blocks, Block{Text: "The quote has ended. Ask for another on the ramp's page."})
+		facts = append(facts, Fact{"To the wallet", wallet})
 	}
-	return view, nil
+	order, err := v.drawQuote(q.Status, action, submit, "This quote is ordered.",
+		"The quote has ended. Ask for another on the ramp's page.")
+	order.Facts = []Fact{{"Locked until (UTC)", lockCell(q.Status, q.ExpiresAt, v.Now)}}
+	order.Sum = []SumLine{{Name: "You give", Amount: dollarsText(q.Amount)},
+		{Name: "The fee is at most", Amount: "\u2212" + dollarsText(q.MaxFee)},
+		{Name: "At least this arrives", Amount: dollarsText(q.Receive), Ruled: true, Result: true}}
+	view.Blocks = []Block{{Columns: &Columns{MainSide, []Block{order}, []Block{{Heading: "Details", Panel: true,
+		Facts: facts}}}}}
+	return view, err
 }
 
 // afterRampOrder returns the address of the page of a new order or withdrawal.
@@ -215,7 +241,45 @@ func afterRampOrder(v *visit, answered []byte) (string, error) {
 	return v.addressOf("ramp", cmp.Or(made.Order.ID, made.Withdrawal.ID)), err
 }
 
-// showRampOrder shows one order with its states as a line.
+// rampMeanings say what each state of an order means for its amount.
+var rampMeanings = map[string]string{
+	"created":    "What you give is set aside, and the partner gets the order.",
+	"processing": "The partner has the order.",
+	"completed":  "What you receive is there.",
+	"failed":     "The partner did not take it. What you gave is back.",
+}
+
+// rampWays are the states in which the stepper of an order stands, by the order's state: one for
+// each of ordered, with the partner and completed.
+var rampWays = map[string][3]string{
+	"created":    {"done", "current"},
+	"processing": {"done", "done", "current"},
+	"completed":  {"done", "done", "done"},
+	"failed":     {"done", "done", "failed"},
+}
+
+// stepperSteps are the steps of an order with the times that its history has.
+func (o *rampOrder) stepperSteps() []StepperStep {
+	states := rampWays[o.Status]
+	last := "Completed"
+	if o.Status == "failed" {
+		last = "Failed"
+	}
+	return []StepperStep{{"Ordered", o.CreatedAt.UTC().Format("2 Jan, 15:04"), states[0]},
+		{"With the partner", o.timeOf("processing"), states[1]}, {last, o.timeOf("completed", "failed"), states[2]}}
+}
+
+// timeOf returns the time at which the order came into one of some states, or "".
+func (o *rampOrder) timeOf(states ...string) string {
+	for _, step := range o.History {
+		if slices.Contains(states, step.Status) {
+			return step.At.UTC().Format("2 Jan, 15:04")
+		}
+	}
+	return ""
+}
+
+// showRampOrder shows one order: its way, and its states as a line.
 func showRampOrder(v *visit) (*View, error) {
 	var shown struct{ Order rampOrder }
 	if err := v.readInto(&shown, rampOrderPath, "id", v.recordID()); err != nil {
@@ -226,19 +290,25 @@ func showRampOrder(v *visit) (*View, error) {
 	if o.Status == "completed" {
 		fee = "Fee"
 	}
-	facts := []Fact{{"State", stateCell(o.Status)}, {"You give", plainCell(dollarsText(o.Amount))},
-		{fee, plainCell(dollarsText(o.Fee))}, {"Id", codeCell(o.ID)}}
+	facts := []Fact{{fee, plainCell(dollarsText(o.Fee))}, {"Id", idCell(o.ID)}}
 	if o.WalletID != "" {
-		facts = append(facts, Fact{"Wallet", linkCell(o.WalletID, v.addressOf("wallets", o.WalletID))})
+		wallet, err := v.walletCell(o.WalletID)
+		if err != nil {
+			return nil, err
+		}
+		facts = append(facts, Fact{"To the wallet", wallet})
 	}
 	if o.TxHash != nil {
-		facts = append(facts, Fact{"Transaction", codeCell(*o.TxHash)})
+		facts = append(facts, Fact{"Transaction", idCell(*o.TxHash)})
 	}
-	life := Block{Heading: "Life (UTC)"}
+	way := Block{Heading: rampMeanings[o.Status], Panel: true, Stepper: o.stepperSteps()}
+	life := Block{Heading: "Life (UTC)", Panel: true}
 	for _, step := range o.History {
 		at := timeCell(step.At)
 		life.Steps = append(life.Steps, Step{Name: inWords(step.Status), At: &at})
 	}
-	return &View{Title: "Order", Lead: nameOf(rampDirections, o.Direction), Live: true,
-		Up: &Link{"Ramp", v.addressOf("ramp")}, Blocks: []Block{{Facts: facts}, life}}, nil
+	return &View{Title: dollarsText(o.Amount), Amount: true, Badges: []Cell{stateCell(o.Status)},
+		Lead: nameOf(rampDirections, o.Direction), Live: true, Up: &Link{"Ramp", v.addressOf("ramp")},
+		Blocks: []Block{{Columns: &Columns{MainSide, []Block{way, life}, []Block{{Heading: "Details", Panel: true,
+			Facts: facts}}}}}}, nil
 }

@@ -1,6 +1,9 @@
 package dashboard
 
-import "encoding/json"
+import (
+	"cmp"
+	"encoding/json"
+)
 
 // wallet is a wallet for withdrawals in the interface.
 type wallet struct{ ID, Chain, Address, Label, Status, Challenge string }
@@ -10,12 +13,14 @@ type walletList struct {
 	NextCursor *string
 }
 
-// name returns the label of a wallet, or its address.
-func (w *wallet) name() string {
-	if w.Label != "" {
-		return w.Label
-	}
-	return w.Address
+// name returns the label of a wallet, or its address in short.
+func (w *wallet) name() string { return cmp.Or(w.Label, cutID(w.Address)) }
+
+// walletCell is a cell of a wallet's name that leads to its page.
+func (v *visit) walletCell(id string) (Cell, error) {
+	var shown struct{ Wallet wallet }
+	err := v.readInto(&shown, rampWalletPath, "id", id)
+	return linkCell(shown.Wallet.name(), v.addressOf("wallets", id)), err
 }
 
 // WalletProof is the challenge of a wallet, which the script has the browser's own wallet sign.
@@ -61,12 +66,13 @@ func showWallets(v *visit) (*View, error) {
 	if err := v.readInto(&list, rampWalletsPath, "cursor", v.Query.Get("cursor"), "limit", "50"); err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Wallets, newest first", Empty: "No wallets yet.", Columns: []Column{{Name: "Wallet"},
-		{Name: "Network"}, {Name: "State"}, {Name: "Address"}}}
+	t := &Table{Caption: "Wallets, newest first", Empty: "No wallets yet.", Columns: []Column{{Name: "Wallet",
+		Role: rolePrimary}, {Name: "Network", Role: roleSecond}, {Name: "Address", Role: roleAction},
+		{Name: "State", Role: roleStatus}}}
 	for i := range list.Data {
 		w := &list.Data[i]
 		t.Rows = append(t.Rows, []Cell{linkCell(w.name(), v.addressOf("wallets", w.ID)), plainCell(inWords(w.Chain)),
-			stateCell(w.Status), codeCell(w.Address)})
+			idCell(w.Address), stateCell(w.Status)})
 	}
 	forms, err := v.drawForms("add")
 	return &View{Title: "Wallets", Lead: "USDC is sent only to a wallet that is proven to be yours.", Live: true,
@@ -90,9 +96,12 @@ func showWallet(v *visit) (*View, error) {
 	}
 	w := &shown.Wallet
 	unproven := w.Status == "unproven"
-	view := &View{Title: "Wallet", Lead: w.Label, Up: &Link{"Wallets", v.addressOf("wallets")}, Live: !unproven}
-	view.Blocks = append(view.Blocks, Block{Facts: []Fact{{"State", stateCell(w.Status)},
-		{"Network", plainCell(inWords(w.Chain))}, {"Address", codeCell(w.Address)}, {"Id", codeCell(w.ID)}}})
+	view := &View{Title: w.name(), Badges: []Cell{stateCell(w.Status)}, Up: &Link{"Wallets", v.addressOf("wallets")},
+		Lead: "Wallet on " + inWords(w.Chain), Live: !unproven}
+	main := []Block{{Heading: walletMeanings[w.Status], Panel: true, Stepper: w.stepperSteps()}}
+	details := []Block{{Heading: "Details", Panel: true, Facts: []Fact{{"Network", plainCell(inWords(w.Chain))},
+		{"Address", copiedCell(w.Address)}, {"Id", idCell(w.ID)}}}}
+	view.Blocks = []Block{{Columns: &Columns{MainSide, main, details}}}
 	if !unproven {
 		return view, nil
 	}
@@ -104,7 +113,32 @@ func showWallet(v *visit) (*View, error) {
 	if w.Chain == "solana" {
 		form.Wallet.Kind = "solana"
 	}
-	view.Blocks = append(view.Blocks, Block{Code: &Code{ID: "challenge", Label: "The challenge that the wallet signs",
-		Text: w.Challenge}}, Block{Form: form})
+	view.Blocks[0].Columns.First = append(main, Block{Code: &Code{ID: "challenge",
+		Label: "The challenge that the wallet signs", Text: w.Challenge}}, Block{Form: form})
 	return view, nil
+}
+
+// walletMeanings say what each state of a wallet waits for.
+var walletMeanings = map[string]string{
+	"unproven":         "Prove that the wallet is yours to withdraw to it.",
+	"pending_approval": "The wallet is proven. The partner approves it.",
+	walletApproved:     "USDC can be withdrawn to it.",
+}
+
+// walletWays are the states in which the stepper of a wallet stands, by the wallet's state: one for
+// each of added, proven and approved.
+var walletWays = map[string][3]string{
+	"unproven":         {"done", "waits"},
+	"pending_approval": {"done", "done", "current"},
+	walletApproved:     {"done", "done", "done"},
+}
+
+// stepperSteps are the steps of a wallet.
+func (w *wallet) stepperSteps() []StepperStep {
+	states := walletWays[w.Status]
+	steps := []StepperStep{{"Added", "", states[0]}, {"Proven", "", states[1]}, {"Approved", "", states[2]}}
+	if w.Status == "unproven" {
+		steps[1] = StepperStep{"Proof", "Waits for your signature", "waits"}
+	}
+	return steps
 }
