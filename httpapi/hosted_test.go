@@ -235,10 +235,11 @@ func TestLateMoneyIsToldAlikeEverywhere(t *testing.T) {
 	}{
 		half: {"underpaid", 2500, 1250, 1250, nil, []string{"$12.50 of $25.00 has arrived in time",
 			"<strong>$12.50</strong> is still due", "after the link had ended: $12.50."},
-			[]string{"$25.00, $12.50 of it too late", "$12.50 are missing"}},
+			[]string{"<dt>Received in time</dt><dd><span>\u2212$12.50", "<dt>Came too late</dt><dd><span>$12.50",
+				"$12.50 are missing"}},
 		whole: {"completed", 3850, 1250, -100, "0xwhole", []string{"$1.00 more than was asked",
 			"after the link had ended: $12.50.", "12.5 USDC on Polygon, too late"},
-			[]string{"$38.50, $12.50 of it too late", "paid $1.00 more than the link asked"}},
+			[]string{"<small>$26.00, $12.50 late</small>", "paid $1.00 more than the link asked"}},
 	} {
 		full := w.ok(w.get(tn.all, checkoutPath+"/"+id)).at("session").(map[string]any)
 		public := w.checkoutStatus(id)

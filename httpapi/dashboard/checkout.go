@@ -112,7 +112,7 @@ func showCheckouts(v *visit) (*View, error) {
 		}
 		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, c.CreatedAt), linkCell(cmp.Or(c.Description, cutID(c.ID)),
 			v.addressOf("checkout", c.ID)), plainCell(c.MerchantReference), {Dashes: c.stepperSteps()}, c.stateCell(),
-			dollarCell(c.ReceivedUsdCents), amount})
+			plainCell(c.receivedText()), amount})
 	}
 	t.Filters = v.drawFilters("", []Field{
 		{Name: "status", Label: "State", Kind: fieldChoice, Options: choices("pending", "awaiting_payment", "confirming",
@@ -179,12 +179,19 @@ func (c *checkoutLink) stepperSteps() []StepperStep {
 	return steps
 }
 
-// receivedText is the sum that came in. A simulated payment moves nothing on a chain.
+// receivedText is the sum that came in, with its late part. A simulated payment moves nothing on a
+// chain.
 func (c *checkoutLink) receivedText() string {
-	if c.Simulated {
-		return web.Dollars(c.AmountUsdCents) + ", simulated"
+	inTime := c.ReceivedUsdCents - c.LateUsdCents
+	switch {
+	case c.Simulated:
+		return "Simulated"
+	case c.LateUsdCents > 0 && inTime == 0:
+		return web.Dollars(c.LateUsdCents) + " late"
+	case c.LateUsdCents > 0:
+		return web.Dollars(inTime) + ", " + web.Dollars(c.LateUsdCents) + " late"
 	}
-	return web.Dollars(c.ReceivedUsdCents)
+	return web.Dollars(inTime)
 }
 
 // linkMeanings say what a link in a state waits for.
@@ -268,7 +275,7 @@ func (c *checkoutLink) moneyBlock() Block {
 			SumLine{Name: "Still due", Amount: web.Dollars(0), Ruled: true})
 		return b
 	}
-	b.Sum = append(b.Sum, SumLine{Name: "Received", Amount: minusDollars(c.ReceivedUsdCents - c.LateUsdCents)})
+	b.Sum = append(b.Sum, SumLine{Name: "Received in time", Amount: minusDollars(c.ReceivedUsdCents - c.LateUsdCents)})
 	if c.ShortfallUsdCents > 0 {
 		b.Sum = append(b.Sum, SumLine{Name: "Missing, and accepted", Amount: minusDollars(c.ShortfallUsdCents)})
 	}
