@@ -45,6 +45,15 @@ export async function currencies({ page, script, see, fill, press, open, told, r
   await narrow("State", {}, { State: "completed" });
   await told("EUR into JPY");
   await see("conversions");
+  if (script) { // a lock ends while its page is open
+    await open("Currencies");
+    await page.getByRole("link", { name: "EUR", exact: true }).press("Enter");
+    await form.getByLabel("Amount", { exact: true }).fill("1");
+    await press("Get a quote");
+    await told("Locked until (UTC)");
+    await told("The lock has ended.");
+    if (await page.getByRole("button", { name: /^Convert / }).count()) throw new Error("a quote without a lock can be ordered");
+  }
   await open("Currencies");
   await see("currencies");
 }
