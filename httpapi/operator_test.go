@@ -212,13 +212,27 @@ func TestTheOperatorsPages(t *testing.T) {
 	require.Contains(t, starting.text, "The stores are not open")
 	p.state.status = dashboard.ServerStatus{Version: "v1", Running: true, BacklogCents: 123456, BacklogEntries: 1234,
 		BacklogLimit: 10_000_000, RelayLag: 1500 * time.Millisecond, FollowerLag: 42, Overdue: 3}
+	quiet := dashboard.ServerStatus{Running: true, BacklogLimit: 100, Disks: []dashboard.DiskSpace{{Store: "journal",
+		Dir: "<data>/journal", Free: "12.5 GiB", Kept: "1 GiB"}}}
+	p.state.status, quiet = quiet, p.state.status
+	calm := p.visit(who, "/operator", nil)
+	require.Contains(t, calm.text, "Nothing waits for you.")
+	require.Contains(t, calm.text, "12.5 GiB")
+	require.Contains(t, calm.text, "&lt;data&gt;/journal")
+	require.NotContains(t, calm.text, `class="badge warn"`)
+	p.state.status = quiet
 	page := p.visit(who, "/operator", nil)
-	for _, shown := range []string{"Ready", "$1,234.56", "1.5 s", "1,234 of at most 10,000,000", "None since the server started"} {
+	require.Contains(t, page.text, "<strong>Orders overdue</strong>")
+	for _, shown := range []string{"Ready", "$1,234.56", "1.5 s", "1,234 of 10,000,000", "None since the server started"} {
 		require.Contains(t, page.text, shown)
 	}
 	p.state.status.Problems = []string{"a shard is not held", "the clock is suspect"}
 	p.state.status.Audit = &dashboard.AuditResult{At: p.now, Findings: []string{"<i>balance</i> differs"}, More: 1000}
+	p.state.status.SetAside, p.state.status.SetAsideEntries = 1, 7
+	p.state.status.Disks = []dashboard.DiskSpace{{Dir: "/full", Free: "0.9 GiB", Kept: "1 GiB", Scarce: true}}
 	page = p.visit(who, "/operator", nil)
+	require.Contains(t, page.text, "The journal refuses 7 of their decisions.")
+	require.Contains(t, page.text, "Approvals have stopped: the disk of /full is nearly full")
 	require.Contains(t, page.text, "a shard is not held; the clock is suspect")
 	require.Contains(t, page.text, "1,001 findings")
 	require.Contains(t, page.text, "&lt;i&gt;balance")

@@ -37,7 +37,7 @@ for (const [width, colorScheme, javaScriptEnabled] of some([[1280, "light", true
   await see("sign-in-refused", /status of 401/);
   await page.getByLabel("Operator secret").fill(secret);
   await press("Sign in");
-  await page.getByRole("heading", { name: "Lags" }).waitFor();
+  await page.getByRole("heading", { name: "Between the stores" }).waitFor();
   await see("health");
   await open("Unmatched");
   await page.getByText("unmatched --json").waitFor();

@@ -19,6 +19,7 @@ import (
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 	"purser/httpapi"
+	"purser/httpapi/dashboard"
 	"purser/persistence/pebblegate"
 )
 
@@ -215,6 +216,17 @@ func (d *diskGuard) roomFault() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.faultsLocked()
+}
+
+// listSpaces returns the last measurement for the directory of each store.
+func (d *diskGuard) listSpaces() (all []dashboard.DiskSpace) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.stores {
+		all = append(all, dashboard.DiskSpace{Store: s.name, Dir: s.dir, Free: pebblegate.FormatFree(s.free),
+			Kept: pebblegate.FormatNeed(s.need), Scarce: s.room != authorizer.RoomForAll, Unknown: s.err != nil})
+	}
+	return all
 }
 
 // refusal returns the answer to a request that is served down to a level: unavailable, or nil when

@@ -32,7 +32,7 @@ func (m *daemon) operatorPages() *httpapi.OperatorConfig {
 
 // Status implements dashboard.Operator.
 func (d *operatorDesk) Status() dashboard.ServerStatus {
-	s := dashboard.ServerStatus{Version: buildinfo.Build(), Audit: d.lastAudit.Load()}
+	s := dashboard.ServerStatus{Version: buildinfo.Build(), Audit: d.lastAudit.Load(), Disks: d.m.disk.listSpaces()}
 	if err := d.m.ready(); err != nil {
 		s.Problems = strings.Split(err.Error(), "\n")
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"purser/actors"
 	"purser/actors/workspace"
 	"purser/cmd/purser/settings"
+	"purser/httpapi/dashboard"
 	"purser/persistence/ident"
 )
 
@@ -75,6 +77,9 @@ func TestTheOperatorsPagesOfARunningServer(t *testing.T) {
 	health := read("/operator")
 	require.Contains(t, health, "Clean")
 	require.Contains(t, health, "55 workspaces")
+	for _, store := range m.disk.stores {
+		require.Contains(t, health, store.dir)
+	}
 	require.Contains(t, read("/operator/unmatched"), "No unmatched reports.")
 	seen, next := map[string]bool{}, "/operator/workspaces"
 	for pages := 0; next != ""; pages++ {
@@ -89,6 +94,52 @@ func TestTheOperatorsPagesOfARunningServer(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 55)
+}
+
+// troubledServer is a server of which each figure needs a person.
+type troubledServer struct{ audit dashboard.AuditResult }
+
+// Status implements dashboard.Operator.
+func (s *troubledServer) Status() dashboard.ServerStatus {
+	return dashboard.ServerStatus{Problems: []string{"the clock is suspect"}, Running: true, Overdue: 1, SetAside: 1,
+		Audit: &s.audit, Disks: []dashboard.DiskSpace{{Store: "journal", Scarce: true}, {Store: "sandbox", Unknown: true},
+			{Store: "authorizer"}}}
+}
+
+// Unmatched implements dashboard.Operator.
+func (*troubledServer) Unmatched(context.Context, string) (dashboard.UnmatchedPage, error) {
+	return dashboard.UnmatchedPage{}, nil
+}
+
+// Workspaces implements dashboard.Operator.
+func (*troubledServer) Workspaces(context.Context, string) (dashboard.WorkspacePage, error) {
+	return dashboard.WorkspacePage{}, nil
+}
+
+// TestTheOperatorsPagesNameCommandsOfTheProgram: each command on the pages parses, as written.
+func TestTheOperatorsPagesNameCommandsOfTheProgram(t *testing.T) {
+	site, err := dashboard.New()
+	require.NoError(t, err)
+	named := map[string]bool{}
+	for _, result := range []dashboard.AuditResult{{Findings: []string{"a"}}, {Failure: "stopped"}} {
+		for _, path := range []string{"", "unmatched", "workspaces"} {
+			page, err := site.ServeOperator(t.Context(), &dashboard.OperatorVisit{Path: path, Query: url.Values{},
+				SignedIn: true, State: &troubledServer{audit: result}})
+			require.NoError(t, err)
+			require.Equal(t, 200, page.Status)
+			for _, found := range regexp.MustCompile(`<code[^>]*>(purser[^<]*)<`).FindAllSubmatch(page.Body, -1) {
+				named[string(found[1])] = true
+			}
+		}
+	}
+	for command := range named {
+		_, err := parse(strings.Fields(command)[1:], io.Discard)
+		require.NoError(t, err, command)
+	}
+	for _, acts := range []string{"relay list", "relay retry", "payouts overdue", "unmatched --json", "audit", "health",
+		"backup DIRECTORY"} {
+		require.True(t, named["purser "+acts], "no page names %s", acts)
+	}
 }
 
 // TestTheOperatorSecretIsChosenOrMade: a setting replaces the file, a short one is refused, and a

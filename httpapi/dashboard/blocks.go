@@ -135,6 +135,7 @@ type Way struct {
 // one Total.
 type Stat struct {
 	Name, Value, Note, Href string
+	Command                 string // the program's command that explains the figure or acts on it, or ""
 	Icon                    string // the icon of an item that waits
 	Count                   int    // the counted records of an item that waits
 	Uncounted               bool   // there are more than Count

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"purser/actors/fault"
-	"purser/httpapi/web"
 	"purser/persistence/money"
 )
 
@@ -23,9 +22,6 @@ const OperatorSignIn = "sign-in"
 
 // OperatorSecretField is the field of the sign-in that holds the secret.
 const OperatorSecretField = "secret"
-
-// maxShownFindings bounds the findings of the last audit that a page shows.
-const maxShownFindings = 20
 
 // Operator reads the state of a server for the operator's pages, which only read. Its methods are
 // safe for concurrent use.
@@ -60,6 +56,16 @@ type ServerStatus struct {
 	Overdue         int64 // orders that a partner has and does not report
 	Queued          int   // commands that wait for a journal commit
 	Audit           *AuditResult
+
+	Disks []DiskSpace // valid at any time
+}
+
+// DiskSpace is the free space for the directory of a store, with its unit, such as 12.5 GiB. Below
+// Kept approvals stop.
+type DiskSpace struct {
+	Store, Dir, Free, Kept string
+	Scarce                 bool // approvals have stopped, and wait for more than Kept
+	Unknown                bool // the disk could not be measured
 }
 
 // AuditResult is the result of the last audit since the server started.
@@ -108,13 +114,13 @@ type OperatorVisit struct {
 
 // operatorPage is one of the operator's pages.
 type operatorPage struct {
-	name, path string
-	show       func(context.Context, *OperatorVisit) (*View, error)
+	name, path, icon string
+	show             func(context.Context, *OperatorVisit) (*View, error)
 }
 
 var operatorPages = []operatorPage{
-	{"Health", "", showServer}, {"Unmatched", "unmatched", showUnmatched},
-	{"Workspaces", "workspaces", showServerWorkspaces},
+	{"Health", "", "log", showServer}, {"Unmatched", "unmatched", "alert", showUnmatched},
+	{"Workspaces", "workspaces", "people", showServerWorkspaces},
 }
 
 func operatorAddress(path string) string { return strings.TrimSuffix(OperatorRoot+"/"+path, "/") }
@@ -159,7 +165,11 @@ func (s *Site) drawOperatorSignIn(v *OperatorVisit) (Response, error) {
 		Name: OperatorSecretField, Label: "Operator secret", Kind: fieldPassword, Required: true,
 		Autocomplete: "current-password",
 		Hint:         "In the file operator-secret of the data directory, or the setting PURSER_OPERATOR_SECRET."}}}
-	view := &View{Title: "Operator", Lead: "The state of this server.", Blocks: []Block{{Form: form}}}
+	view := &View{Title: "Operator", Lead: "The state of this server.", Blocks: []Block{{Form: form}},
+		Door: []Block{{Heading: "What these pages show", Steps: []Step{
+			{Name: "What waits for a person", Text: "Overdue orders, workspaces set aside, findings of the last audit."},
+			{Name: "How far the stores are apart", Text: "The backlog in dollars, the lags, the free space of the disks."},
+			{Name: "The command beside each figure", Text: "The pages only read. A command on the server's machine acts."}}}}}
 	status := statusOK
 	if v.Refused.Code != "" {
 		status = v.Refused.Status
@@ -175,12 +185,13 @@ func (s *Site) drawOperatorSignIn(v *OperatorVisit) (Response, error) {
 
 // drawOperator executes the layout with the navigation of the operator's pages.
 func (s *Site) drawOperator(v *OperatorVisit, current *operatorPage, status int, view *View) (Response, error) {
+	nameTables(view.Title, view.Blocks)
 	f := frame{View: view, Visit: &Visit{}, Home: OperatorRoot, Operator: true, SignedIn: v.SignedIn}
 	if v.SignedIn {
 		var pages navigationGroup
 		for i := range operatorPages {
 			p := &operatorPages[i]
-			pages.Entries = append(pages.Entries, navigation{Link: Link{p.name, operatorAddress(p.path)},
+			pages.Entries = append(pages.Entries, navigation{Link: Link{p.name, operatorAddress(p.path)}, Icon: p.icon,
 				Current: p == current})
 		}
 		f.Sections = []navigationGroup{pages}
@@ -192,87 +203,22 @@ func (s *Site) drawOperator(v *OperatorVisit, current *operatorPage, status int,
 	return Response{Status: status, Body: body.Bytes()}, nil
 }
 
-// showServer shows the health of the server, its lags and the last audit.
-func showServer(_ context.Context, v *OperatorVisit) (*View, error) {
-	status := v.State.Status()
-	view := &View{Title: "Health", Live: true}
-	health := Block{Stats: []Stat{{Name: "Server", Value: "Ready", Note: "Version " + status.Version}}}
-	if len(status.Problems) > 0 {
-		health.Stats[0].Value = "Not ready"
-		view.Notice = &Notice{Text: strings.Join(status.Problems, "; "), Refused: true}
-	}
-	if !status.Running {
-		view.Blocks = []Block{health, {Text: "The stores are not open: the server is starting or stopping."}}
-		return view, nil
-	}
-	health.Stats = append(health.Stats,
-		Stat{Name: "Backlog", Value: web.Dollars(status.BacklogCents), Note: "moved or held, not in the journal"},
-		Stat{Name: "Relay lag", Value: seconds(status.RelayLag), Note: "age of the oldest such decision"},
-		Stat{Name: "Orders overdue", Value: groupedCount(status.Overdue), Note: "purser payouts lists them"})
-	view.Blocks = append([]Block{health, status.lagBlock()}, auditBlocks(status.Audit)...)
-	return view, nil
-}
-
-// lagBlock draws how many decisions, journal positions and commands wait between the stores, and
-// for how long.
-func (s *ServerStatus) lagBlock() Block {
-	return Block{Heading: "Lags", Facts: []Fact{
-		{"Decisions not relayed", plainCell(groupedCount(s.BacklogEntries) + " of at most " + groupedCount(s.BacklogLimit))},
-		{"Journal positions not followed", plainCell(groupedCount(int64(s.FollowerLag)))},
-		{"Longest time behind", plainCell(seconds(s.FollowerLate))},
-		{"Reserved debits", plainCell(groupedCount(int64(s.Reservations)))},
-		{"Oldest reservation", plainCell(seconds(s.ReservationAge))},
-		{"Commands that wait for a commit", plainCell(groupedCount(int64(s.Queued)))},
-		{"Shards with an unresolved commit", plainCell(groupedCount(int64(s.LostShards)))},
-		{"Workspaces set aside", plainCell(fmt.Sprintf("%s, with %s decisions", groupedCount(s.SetAside),
-			groupedCount(s.SetAsideEntries)))},
-	}}
-}
-
-// auditBlocks draws the last audit.
-func auditBlocks(a *AuditResult) []Block {
-	if a == nil {
-		return []Block{{Heading: "Last audit", Text: "None since the server started. Run purser audit."}}
-	}
-	result := Cell{Text: "Clean", Tone: "good"}
-	switch {
-	case a.Failure != "":
-		result = Cell{Text: "Did not end", Tone: "warn"}
-	case len(a.Findings) > 0:
-		result = Cell{Text: fmt.Sprintf("%s findings", groupedCount(int64(len(a.Findings))+a.More)), Tone: "bad"}
-	}
-	facts := []Fact{{"Result", result}, {"Ended (UTC)", timeCell(a.At)}}
-	if a.Failure != "" {
-		facts = append(facts, Fact{"Reason", plainCell(a.Failure)})
-	} else {
-		facts = append(facts, Fact{"Compared", plainCell(a.Compared)})
-	}
-	blocks := []Block{{Heading: "Last audit", Facts: facts}}
-	if len(a.Findings) > 0 {
-		t := &Table{Caption: fmt.Sprintf("Findings, the first %d; purser audit prints all",
-			min(len(a.Findings), maxShownFindings)), Columns: []Column{{Name: "Finding"}}}
-		for _, text := range a.Findings[:min(len(a.Findings), maxShownFindings)] {
-			t.Rows = append(t.Rows, []Cell{plainCell(text)})
-		}
-		blocks = append(blocks, Block{Table: t})
-	}
-	return blocks
-}
-
 // showUnmatched lists the reports of partners that matched nothing.
 func showUnmatched(ctx context.Context, v *OperatorVisit) (*View, error) {
 	list, err := v.State.Unmatched(ctx, v.Query.Get("cursor"))
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Reports of partners that matched nothing", Empty: "No unmatched reports.", Columns: []Column{
-		{Name: "Time (UTC)"}, {Name: "Partner"}, {Name: "Type"}, {Name: "Partner's id"}, {Name: "Report"}}}
+	t := &Table{Caption: "Unmatched reports", Empty: "No unmatched reports. A report of a partner that fits no order " +
+		"appears here.", Columns: []Column{{Name: "Type", Role: rolePrimary}, {Name: "Partner", Role: roleSecond},
+		{Name: "Partner's id", Role: roleSecond}, {Name: "Report"}, {Name: "Time (UTC)", Role: roleStatus}}}
 	for _, r := range list.Reports {
-		t.Rows = append(t.Rows, []Cell{timeCell(r.At), plainCell(r.Partner), plainCell(r.Type), codeCell(r.EventID),
-			codeCell(r.ID)})
+		t.Rows = append(t.Rows, []Cell{plainCell(r.Type), plainCell(r.Partner), codeCell(r.EventID), idCell(r.ID),
+			timeCell(r.At)})
 	}
-	return &View{Title: "Unmatched reports", Lead: "purser unmatched --json prints their bodies.",
-		Blocks: []Block{{Table: v.addPaging(t, list.Next)}}}, nil
+	return &View{Title: "Unmatched reports",
+		Lead:   "Partners sent them, and no order fits. The command prints their bodies.",
+		Blocks: []Block{commandBlock("unmatched --json"), {Table: v.addPaging(t, list.Next)}}}, nil
 }
 
 // showServerWorkspaces lists the workspaces of the server.
@@ -281,15 +227,16 @@ func showServerWorkspaces(ctx context.Context, v *OperatorVisit) (*View, error) 
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Workspaces", Empty: "No workspaces yet.", Columns: []Column{{Name: "Name"}, {Name: "Id"},
-		{Name: "Mode"}, {Name: "Verification"}, {Name: "Members", Number: true}, {Name: "Keys", Number: true},
-		{Name: "Created (UTC)"}}}
+	t := &Table{Caption: "Workspaces", Empty: "No workspaces yet. The dashboard creates the first.", Columns: []Column{
+		{Name: "Name", Role: rolePrimary}, {Name: "Id", Role: roleSecond}, {Name: "Mode", Role: roleStatus},
+		{Name: "Verification"}, {Name: "Members", Number: true}, {Name: "Keys", Number: true}, {Name: "Created (UTC)"}}}
 	for _, w := range list.Workspaces {
-		t.Rows = append(t.Rows, []Cell{plainCell(w.Name), codeCell(w.ID), plainCell(inWords(w.Mode)),
+		t.Rows = append(t.Rows, []Cell{plainCell(w.Name), idCell(w.ID), plainCell(inWords(w.Mode)),
 			plainCell(inWords(w.KYBStatus)), plainCell(groupedCount(int64(w.Members))), plainCell(groupedCount(int64(w.Keys))),
 			timeCell(w.CreatedAt)})
 	}
-	return &View{Title: "Workspaces", Blocks: []Block{{Table: v.addPaging(t, list.Next)}}}, nil
+	return &View{Title: "Workspaces", Lead: "The command names those whose decisions the journal refuses, and why.",
+		Blocks: []Block{commandBlock("relay list"), {Table: v.addPaging(t, list.Next)}}}, nil
 }
 
 // addPaging adds the addresses of the next page and of the first to a table.
