@@ -99,7 +99,7 @@ func TestALinkThatAdmitsNobodyRevealsNothing(t *testing.T) {
 		require.Equal(t, 200, shown.status)
 		require.Contains(t, shown.text, "The token is unknown, used, withdrawn, expired or for another email.")
 		require.Contains(t, shown.text, "Show the invitation")
-		for _, hidden := range []string{"Workspace olga", "olga@example.com", "Admin", ">Accept<", ">Decline<"} {
+		for _, hidden := range []string{"Workspace olga", "olga@example.com", "Admin", ">Join the workspace<", ">Decline the invitation<"} {
 			require.NotContains(t, shown.text, hidden)
 		}
 	}
@@ -130,4 +130,56 @@ func TestTheHeaderSwitchesBetweenWorkspaces(t *testing.T) {
 	require.Contains(t, attributesOf(w.parsePage(page.text), "a", "href"), "/dashboard/"+second)
 	require.Contains(t, page.text, "&lt;b&gt;Second&lt;/b&gt;")
 	require.Contains(t, w.visit(session(tn.cookie), "/dashboard/"+second, nil).text, `href="`+home+`"`)
+}
+
+// The page of a member and the question before a removal name the person and count what ends with
+// the departure: the same as the removal's answer.
+func TestTheQuestionOfARemovalNamesThePersonAndWhatEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	bobID, bob := w.person(tn, workspace.Owner)
+	at := session(bob).with("X-Workspace-Id", tn.workspace)
+	for _, label := range []string{"one", "two"} {
+		w.ok(w.post(at, "/api/auth/keys", `{"label":"`+label+`","scopes":["read:api_keys"]}`))
+	}
+	w.ok(w.post(at, endpointsPath, endpointBody(hookURL, `["*"]`)))
+	w.ok(w.post(at, members, `{"email":"cyd@example.com","role":"member"}`))
+	w.ok(w.post(session(tn.cookie), members, `{"email":"dee@example.com","role":"member"}`))
+	email := w.ok(w.get(at, "/api/dashboard/me")).text("user", "email")
+	address := "/dashboard/" + tn.workspace + "/team/members/" + bobID
+	page := w.visit(session(tn.cookie), address, nil)
+	asked := w.visit(session(tn.cookie), address+"/remove", url.Values{"sure": {""}})
+	require.Equal(t, 200, asked.status)
+	for _, shown := range []pageReply{page, asked} {
+		require.Contains(t, shown.text, "Remove "+email+"?")
+		require.Contains(t, shown.text, "2 API keys, 1 webhook endpoint and 1 pending invitation end.")
+	}
+	demoted := w.visit(session(tn.cookie), address+"/role", url.Values{"role": {"member"}, "sure": {""}})
+	require.Contains(t, demoted.text, "Change the role of "+email+"?")
+
+	gone := w.ok(w.do(session(tn.cookie), "DELETE", members+"/"+bobID, ""))
+	require.Len(t, gone.at("revokedKeys"), 2)
+	require.Len(t, gone.at("removedEndpoints"), 1)
+	pending := w.ok(w.get(session(tn.cookie), invitations))
+	require.Len(t, pending.at("data"), 1)
+	require.Equal(t, "dee@example.com", pending.text("data", 0, "email"))
+}
+
+// A page before the sign-in says beside its form what happens next, and so does an invitation.
+func TestDoorsSayWhatHappensNext(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("olga")
+	address, _ := w.invited(tn, "bob@example.com", "admin")
+	bob := w.ok(w.signup("bob@example.com")).cookie
+	for page, says := range map[string]string{"/dashboard/sign-in": "From here to an approved swipe",
+		"/dashboard/sign-up?next=" + url.QueryEscape(address): "See who invites you", "/dashboard/sign-in/code": "recovery codes",
+		"/dashboard/forgot": "A link is on its way", "/dashboard/reset?token=reset_x": "Every session ends",
+		address: "You join as admin"} {
+		_, beside, isDoor := strings.Cut(w.visit(session(bob), page, nil).text, `<aside class="next">`)
+		require.True(t, isDoor, page)
+		require.Contains(t, beside, says, page)
+	}
+	require.Contains(t, w.visit(session(bob), address, nil).text, "<h1>Join Workspace olga")
 }

@@ -22,7 +22,8 @@ type pageReply struct {
 	saved                  bool // the browser saves the answer as a file and does not show it
 }
 
-// visit requests a page of the dashboard; with a form it posts it.
+// visit requests a page of the dashboard; with a form it posts it. The form's question is answered
+// unless the form has the field sure.
 func (w *world) visit(who as, address string, form url.Values) pageReply {
 	w.t.Helper()
 	req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
@@ -32,7 +33,11 @@ func (w *world) visit(who as, address string, form url.Values) pageReply {
 	if form != nil {
 		req.Header.SetMethod(fasthttp.MethodPost)
 		req.Header.SetContentType("application/x-www-form-urlencoded")
-		req.SetBodyString(form.Encode() + "&sure=yes")
+		body := form.Encode()
+		if !form.Has("sure") {
+			body += "&sure=yes"
+		}
+		req.SetBodyString(body)
 	}
 	for name, value := range who {
 		req.Header.Set(name, value)

@@ -83,6 +83,26 @@ func TestASignInWithASecondFactorNeedsACode(t *testing.T) {
 	require.Nil(t, left.at("secondFactor", "pending"))
 }
 
+// Before the code there is no session: the challenge opens no route and no page, and turns no factor
+// off.
+func TestAChallengeIsNoSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	w.withFactor(tn.cookie)
+	challenge := w.challenged("ada@example.com")
+	for _, who := range []as{session(challenge), key(challenge)} {
+		at := who.with("X-Workspace-Id", tn.workspace)
+		for _, path := range []string{"/api/dashboard/me", "/api/dashboard/second-factor", "/api/treasury"} {
+			w.fails(w.get(at, path), 401, "unauthorized")
+		}
+		w.fails(w.post(at, "/api/dashboard/second-factor/disable", `{"password":"a long password"}`), 401, "unauthorized")
+		page := w.visit(who, "/dashboard/account", nil)
+		require.Equal(t, "/dashboard/sign-in?next=%2Fdashboard%2Faccount", page.location)
+	}
+	require.Equal(t, 202, w.login("ada@example.com", right).status, "the factor is on")
+}
+
 // A phone's clock may differ by one step.
 func TestACodeIsTakenWithinOneStep(t *testing.T) {
 	t.Parallel()
@@ -263,10 +283,10 @@ func TestTheAccountShowsTheRecoveryCodesThatAreLeft(t *testing.T) {
 	cookie := w.ok(w.signup("ada@example.com")).cookie
 	left := regexp.MustCompile(`Recovery codes left</dt>\s*<dd[^>]*>\s*(\d+)`)
 	account := func(cookie string) string { return w.visit(session(cookie), "/dashboard/account", nil).text }
-	require.Contains(t, account(cookie), "Off: turn it on")
+	require.Contains(t, account(cookie), "Turn it on")
 	require.NotRegexp(t, left, account(cookie))
 	_, recovery := w.withFactor(cookie)
-	require.Contains(t, account(cookie), "On: turn it off")
+	require.Contains(t, account(cookie), "Turn it off")
 	require.Equal(t, "10", left.FindStringSubmatch(account(cookie))[1])
 	cookie = w.ok(w.sendCode(w.challenged("ada@example.com"), recovery)).cookie
 	require.Equal(t, "9", left.FindStringSubmatch(account(cookie))[1])

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,8 @@ import (
 	"purser/actors/fault"
 	"purser/actors/user"
 	"purser/httpapi/mail"
+	"purser/persistence"
+	"purser/persistence/ident"
 )
 
 // mailbox receives the mails of a test's server.
@@ -137,6 +141,39 @@ func TestForgottenPasswordsDiscloseNoAccount(t *testing.T) {
 	require.Empty(t, w.mails)
 }
 
+// heldLookUps are the actors of a server that can hold the look-ups of emails.
+type heldLookUps struct {
+	Actors
+	held *atomic.Bool
+	gate chan struct{} // closed to let them through
+}
+
+// Find implements query.Reader.
+func (a heldLookUps) Find(ctx context.Context, slot ident.Slot, kind, id string) (persistence.Record, error) {
+	if kind == user.RecordEmail && a.held.Load() {
+		<-a.gate
+	}
+	return a.Actors.Find(ctx, slot, kind, id)
+}
+
+// A forgotten password is answered before the account is looked up, so that the time of the answer
+// discloses nothing either.
+func TestForgottenPasswordsAreAnsweredBeforeTheLookUp(t *testing.T) {
+	t.Parallel()
+	var held atomic.Bool
+	gate := make(chan struct{})
+	release := sync.OnceFunc(func() { close(gate) })
+	w := newWorld(t, func(c *Config) { c.Actors = heldLookUps{c.Actors, &held, gate} })
+	t.Cleanup(release)
+	w.ok(w.signup("ada@example.com"))
+	held.Store(true)
+	w.ok(w.forgot("bob@example.com"))
+	w.ok(w.forgot("ada@example.com"))
+	require.Empty(t, w.mails)
+	release()
+	require.Equal(t, "ada@example.com", (<-w.mails).To)
+}
+
 // A mailbox gets at most MaxResets links at once, and an email few requests a minute.
 func TestMailedResetsAreBounded(t *testing.T) {
 	t.Parallel()
@@ -193,6 +230,13 @@ func TestWithoutAMailServerNothingIsMailed(t *testing.T) {
 	page := w.visit(nil, "/dashboard/forgot", nil)
 	require.Contains(t, page.text, "This server sends no mail.")
 	require.NotContains(t, page.text, "<button class=\"button\">")
+	cookie := w.ok(w.signup("ada@example.com")).cookie
+	for _, path := range []string{"sign-in", "sign-up", "forgot", "reset", "account", "invitation"} {
+		text := w.visit(session(cookie), "/dashboard/"+path, nil).text
+		for _, offered := range []string{"/forgot/send", "a mail", "A mail", "Send the link"} {
+			require.NotContains(t, text, offered, path)
+		}
+	}
 }
 
 func TestAPersonResetsAPasswordByForms(t *testing.T) {

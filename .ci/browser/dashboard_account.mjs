@@ -40,14 +40,14 @@ export async function team({ page, variant, see, fill, press, confirm, told, ope
   await open("Members");
   await see("team");
   await fill({ Email: "bob@example.com" });
-  await press("Invite");
+  await press("Invite the person");
   await told("Pass the link on now");
   await see("invited");
   const link = await page.locator("#link").innerText();
   await page.getByRole("link", { name: "Members" }).first().press("Enter");
   await page.getByRole("link", { name: "bob@example.com" }).press("Enter");
   await see("invitation-sent");
-  await confirm("Withdraw");
+  await confirm("Withdraw the invitation");
   await told("No invitation waits for an answer");
   const back = page.url();
   await page.goto(new URL(new URL(link).pathname + new URL(link).search, back).href);
@@ -61,7 +61,7 @@ export async function team({ page, variant, see, fill, press, confirm, told, ope
   const joining = `cyd-${variant}@example.com`;
   await open("Members");
   await fill({ Email: joining });
-  await press("Invite");
+  await press("Invite the person");
   await told("Pass the link on now");
   await join(page, joining, new URL(new URL(await page.locator("#link").innerText()).pathname + "?" + (await page.locator("#link").innerText()).split("?")[1], back).href);
   await open("Members");
@@ -87,7 +87,7 @@ async function join(page, email, link) {
   await invited.getByLabel("Email", { exact: true }).fill(email);
   await invited.getByLabel("Password", { exact: true }).fill("correct horse battery");
   await invited.getByRole("button", { name: "Create the account", exact: true }).press("Enter");
-  await invited.getByRole("button", { name: "Accept", exact: true }).press("Enter");
+  await invited.getByRole("button", { name: "Join the workspace", exact: true }).press("Enter");
   await invited.locator("main[data-live]").waitFor();
   await context.close();
 }

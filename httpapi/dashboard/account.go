@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/url"
 	"path"
 	"slices"
@@ -58,7 +57,7 @@ func showSignIn(v *visit) (*View, error) {
 	}
 	blocks = append(blocks, Block{Facts: []Fact{{"No account yet?", linkCell("Create an account", withNext(v, signUpPath))},
 		{"Password forgotten?", linkCell("Reset it", Root+"/forgot")}}})
-	return &View{Title: "Sign in", Blocks: blocks, Door: firstSwipe()}, nil
+	return &View{Title: "Sign in", Blocks: blocks, Door: doorOf(v)}, nil
 }
 
 func showSignUp(v *visit) (*View, error) {
@@ -67,8 +66,17 @@ func showSignUp(v *visit) (*View, error) {
 		return nil, err
 	}
 	blocks = append(blocks, Block{Facts: []Fact{{"Have an account?", linkCell("Sign in", withNext(v, SignInPath))}}})
-	return &View{Title: "Create your account", Blocks: blocks, Door: firstSwipe(),
+	return &View{Title: "Create your account", Blocks: blocks, Door: doorOf(v),
 		Lead: "You start in the sandbox. No real money moves."}, nil
+}
+
+// doorOf says beside the door what happens behind it: the invitation that it interrupted, or the
+// first swipe.
+func doorOf(v *visit) []Block {
+	if address, _, _ := strings.Cut(v.Query.Get("next"), "?"); address == Root+"/invitation" {
+		return afterJoining(nil)
+	}
+	return firstSwipe()
 }
 
 // firstSwipe says beside the door what happens behind it.
@@ -141,6 +149,7 @@ func showWorkspaces(v *visit) (*View, error) {
 	return &View{Title: "Workspaces", Blocks: append(blocks, forms...)}, err
 }
 
+// showAccount shows the second factor, the sessions, and the forms of the password and the email.
 func showAccount(v *visit) (*View, error) {
 	sessions, err := v.readSessions()
 	if err != nil {
@@ -150,13 +159,7 @@ func showAccount(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	factor := Root + "/account/second-factor"
-	facts := []Fact{{"Second factor", linkCell("Off: turn it on", factor)}}
-	if f.Enabled {
-		facts = []Fact{{"Second factor", linkCell("On: turn it off", factor)},
-			{"Recovery codes left", plainCell(fmt.Sprint(f.RecoveryCodesLeft))}}
-	}
-	blocks := []Block{{Facts: facts}, {Table: sessionTable(sessions)}}
+	blocks := []Block{f.stateBlock(), {Table: sessionTable(sessions)}}
 	if len(sessions) > 1 {
 		buttons, err := v.drawButtons("others")
 		if err != nil {

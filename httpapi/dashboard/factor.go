@@ -40,7 +40,11 @@ func factorPages() []page {
 func showCode(v *visit) (*View, error) {
 	v.prefillForm("verify", "challenge", cutText(v.Query.Get("challenge"), fieldText))
 	forms, err := v.drawForms("verify")
-	return &View{Title: "Second factor", Up: &Link{"Sign in", SignInPath}, Blocks: forms}, err
+	return &View{Title: "Enter the code", Lead: "The password is right. A code completes the sign-in.",
+		Up: &Link{"Sign in", SignInPath}, Blocks: forms, Door: []Block{{Heading: "Where the code is", Steps: []Step{
+			{Name: "In the authenticator on your phone", Text: "It shows another code every 30 seconds. Each works once."},
+			{Name: "Without the phone, in your recovery codes", Text: "Each signs you in once, in place of a code."},
+			{Name: "Without both", Text: "Ask the server's operator, who removes the second factor for you."}}}}}, err
 }
 
 // challengeAddress returns the address that asks for the code of a sign-in, or "" when the sign-in
@@ -73,6 +77,31 @@ func (v *visit) readFactor() (secondFactor, error) {
 	return read.SecondFactor, err
 }
 
+// fewCodes is the number of recovery codes from which on more are needed.
+const fewCodes = 2
+
+// facts are the state of the second factor.
+func (f *secondFactor) facts() []Fact {
+	if !f.Enabled {
+		return []Fact{{"State", plainCell("Off. A sign-in asks for the password alone.")}}
+	}
+	left := plainCell(fmt.Sprint(f.RecoveryCodesLeft))
+	if f.RecoveryCodesLeft <= fewCodes {
+		left = Cell{Text: left.Text, Tone: "warn", Icon: "alert"}
+	}
+	return []Fact{{"State", Cell{Text: "On", Tone: "good", Icon: "check"}}, {"Since (UTC)", timeCell(f.EnabledAt)},
+		{"Recovery codes left", left}}
+}
+
+// stateBlock shows the second factor on the page of the account.
+func (f *secondFactor) stateBlock() Block {
+	way := &Link{"Turn it on", Root + "/account/second-factor"}
+	if f.Enabled {
+		way.Text = "Turn it off"
+	}
+	return Block{Heading: "Second factor", Panel: true, More: way, Facts: f.facts()}
+}
+
 // showFactor shows the second factor: how to turn it on, the secret that a code confirms, or how to
 // turn it off.
 func showFactor(v *visit) (*View, error) {
@@ -86,14 +115,13 @@ func showFactor(v *visit) (*View, error) {
 	switch {
 	case f.Enabled:
 		form = "disable"
-		view.Blocks = []Block{{Facts: []Fact{{"State", Cell{Text: "On", Tone: "good"}}, {"Since (UTC)", timeCell(f.EnabledAt)},
-			{"Recovery codes left", plainCell(fmt.Sprint(f.RecoveryCodesLeft))}}}}
+		view.Blocks = []Block{{Panel: true, Facts: f.facts()}}
 	case f.Pending != nil:
 		form = "enable"
 		view.Blocks = []Block{
-			{Heading: "1. Add the secret to your authenticator", QR: &QR{f.Pending.URI, "QR code of the secret"}},
-			{Code: &Code{ID: "secret", Label: "The secret", Text: f.Pending.Secret}},
-			{Code: &Code{ID: "uri", Label: "The address in the QR code", Text: f.Pending.URI}}}
+			{Heading: "1. Add the secret to your authenticator", Panel: true, QR: &QR{f.Pending.URI, "QR code of the secret"},
+				Code: &Code{ID: "secret", Label: "Scan the QR code, or enter the secret", Text: f.Pending.Secret}},
+			{Code: &Code{ID: "uri", Label: "The address in the QR code", Text: f.Pending.URI, Folded: true}}}
 	}
 	forms, err := v.drawForms(form)
 	view.Blocks = append(view.Blocks, forms...)
@@ -106,7 +134,10 @@ func showRecoveryCodes(_ *visit, answered []byte) (*View, error) {
 	var enabled struct{ RecoveryCodes []string }
 	err := json.Unmarshal(answered, &enabled)
 	return &View{Title: "The second factor is on", Up: &Link{"Second factor", Root + "/account/second-factor"},
+		Ways:   []Way{{Link: Link{"Your account", Root + "/account"}}},
 		Notice: &Notice{Text: "Keep these codes now. They are shown only this once."},
 		Blocks: []Block{{Code: &Code{ID: "codes", Label: "Without your phone, each of these codes signs you in once",
-			Text: strings.Join(enabled.RecoveryCodes, "\n")}}}}, err
+			Text: strings.Join(enabled.RecoveryCodes, "\n")}},
+			{Text: "Print this page, or save the codes where your phone is not. " +
+				"A code and the password together sign in."}}}, err
 }

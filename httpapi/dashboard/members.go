@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +21,9 @@ type teammate struct {
 }
 
 // roles are the roles of members, with their rights.
-var roles = []Option{{Value: "member", Label: "Member: sees dollars, payouts and recipients"},
-	{Value: "admin", Label: "Admin: does all but manage people"}, {Value: "owner", Label: "Owner: does all, and manages people"}}
+var roles = []Option{{Value: "member", Label: "Member", Hint: "sees dollars, payouts and recipients"},
+	{Value: "admin", Label: "Admin", Hint: "does all but manage people"},
+	{Value: "owner", Label: "Owner", Hint: "does all, and manages people"}}
 
 // memberPages are the page on which an owner changes or removes a member, and the page on which any
 // member leaves.
@@ -30,17 +32,17 @@ func memberPages() []page {
 		{path: "team/members/{userId}", access: member, section: "Members", show: showMember, actions: []action{
 			{name: "role", method: "PATCH", path: membersPath + "/{userId}", title: "Role", submit: "Change the role",
 				show:    showRole,
-				confirm: "Change the role? A person who becomes a member loses the keys beyond it.",
+				confirm: "Change the role?",
 				fields:  []Field{{Name: "role", Label: "Role", Kind: fieldChoice, Options: roles, Required: true}}},
-			{name: "remove", method: "DELETE", path: membersPath + "/{userId}", title: "Remove", submit: "Remove from the workspace",
-				danger: "Remove the person? The keys and webhook endpoints of this person that you do not keep end at once.",
+			{name: "remove", method: "DELETE", path: membersPath + "/{userId}", submit: "Remove from the workspace",
+				danger: "Remove the person?",
 				then:   func(v *visit, _ []byte) (string, error) { return v.addressOf("team"), nil },
 				fields: []Field{
 					{Name: "keepKeys", Label: "Keys that live on and become yours", Kind: fieldChecks},
 					{Name: "keepEndpoints", Label: "Webhook endpoints that become yours", Kind: fieldChecks}}}}},
 		{path: "leave", access: member, show: showLeave, actions: []action{
 			{name: "leave", method: "POST", path: membersPath + "/leave", submit: "Leave the workspace",
-				danger: "Leave the workspace? Your keys and webhook endpoints in it end at once.",
+				danger: "Leave the workspace?",
 				then:   func(*visit, []byte) (string, error) { return Root, nil }}}},
 	}
 }
@@ -65,48 +67,77 @@ func (v *visit) readMember() (*teammate, error) {
 	return &team[i], nil
 }
 
-// showMember shows a member, with the form of a new role and the one that removes the member.
-// Owners leave on a page of their own.
+// showMember shows a member, with the form of a new role, what the member's departure ends, and the
+// form that removes the member. Owners leave on a page of their own.
 func showMember(v *visit) (*View, error) {
 	m, err := v.readMember()
 	if err != nil {
 		return nil, err
 	}
-	view := &View{Title: m.Email, Up: &Link{"Members", v.addressOf("team")}, Blocks: []Block{{Facts: []Fact{
-		{"Role", plainCell(inWords(m.Role))}, {"Since (UTC)", timeCell(m.Since)}, {"Id", codeCell(m.UserID)}}}}}
+	details := Block{Heading: "Details", Panel: true, Facts: []Fact{{"Role", plainCell(roleText(m.Role))},
+		{"Since (UTC)", timeCell(m.Since)}, {"Id", idCell(m.UserID)}}}
+	view := &View{Title: m.Email, Up: &Link{"Members", v.addressOf("team")}}
+	var main []Block
 	if m.EmailChangedAt != nil {
-		view.Blocks[0].Facts = append(view.Blocks[0].Facts, Fact{"Email changed (UTC)", timeCell(*m.EmailChangedAt)})
-		view.Blocks[0].Text = "This person has changed the email of the account. " +
-			"Make sure who it is before you change the role."
+		details.Facts = append(details.Facts, Fact{"Email changed (UTC)", timeCell(*m.EmailChangedAt)})
+		main = []Block{{Text: "This person has changed the email of the account. " +
+			"Make sure who it is before you change the role."}}
 	}
 	if m.Email == v.Email {
-		view.Blocks[0].Facts = append(view.Blocks[0].Facts, Fact{"This is you", linkCell("Leave", v.addressOf("leave"))})
+		details.Facts = append(details.Facts, Fact{"This is you", linkCell("Leave", v.addressOf("leave"))})
+		view.Blocks = append(main, details)
 		return view, nil
 	}
-	all, err := v.offerKept(m.UserID)
-	if err != nil {
-		return nil, err
-	}
-	if !all {
-		view.Blocks[0].Text += " The workspace has made more than 500 keys. " +
-			"Keys to keep are offered among the newest 500; the API keeps any."
-	}
-	v.prefillForm("role", "role", m.Role)
-	forms, err := v.drawForms("role", "remove")
-	view.Blocks = append(view.Blocks, forms...)
+	blocks, err := v.drawMember(m)
+	view.Blocks = []Block{{Columns: &Columns{MainSide, append(main, blocks...), []Block{details, roleBlock()}}}}
 	return view, err
 }
 
-// offerKept offers the keys and the webhook endpoints that a member made to whoever removes the
-// member, and reports whether it has looked at all keys. Keys of keys are not offered one by one:
-// they live on with the key that made them. It fails when a list cannot be read.
-func (v *visit) offerKept(user string) (all bool, err error) {
+// drawMember draws the forms that change another member, each with the person in its question.
+func (v *visit) drawMember(m *teammate) ([]Block, error) {
+	ending, all, err := v.offerKept(m.UserID)
+	if err != nil {
+		return nil, err
+	}
+	v.prefillForm("role", "role", m.Role)
+	forms, err := v.drawForms("role", "remove")
+	for _, b := range forms {
+		switch b.Form.Name {
+		case "role":
+			b.Form.Confirm = "Change the role of " + m.Email + "? A member has no webhook endpoints and no keys beyond " +
+				"the role, so these end at once. The invitations that a former owner has sent end too."
+		case "remove":
+			b.Form.Confirm = "Remove " + m.Email + "? " + ending
+		}
+	}
+	if last := len(forms) - 1; last >= 0 {
+		forms[last].Heading, forms[last].Text = "Remove "+m.Email, ending
+		if !all {
+			forms[last].Text += " The workspace has made more than 500 keys. " +
+				"Keys to keep are offered among the newest 500; the API keeps any."
+		}
+	}
+	return forms, err
+}
+
+// endingText says what ends when a member leaves, with the counts of what the member has made.
+func endingText(keys, endpoints, invitations int) string {
+	return fmt.Sprintf("At once the person's sessions lose this workspace, and %s, %s and %s end. Keys that those keys "+
+		"made end with them. What you choose to keep becomes yours. The person's account stays.",
+		countOf(keys, "API key"), countOf(endpoints, "webhook endpoint"), countOf(invitations, "pending invitation"))
+}
+
+// offerKept offers the keys and the webhook endpoints that a member made to the owner who removes
+// the member. It returns what ends with the member, in words, and whether it has looked at all
+// keys. Keys of keys are not offered one by one: they live on with the key that made them. It fails
+// when a list cannot be read.
+func (v *visit) offerKept(user string) (ending string, all bool, err error) {
 	var keys []Option
 	cursor := ""
 	for read := 0; read < keptPages && !all; read++ {
 		var list keyList
 		if err := v.readInto(&list, keysPath, "limit", "100", "cursor", cursor); err != nil {
-			return false, err
+			return "", false, err
 		}
 		for _, k := range list.Data {
 			if k.CreatedBy == user && k.RevokedAt.IsZero() {
@@ -119,7 +150,7 @@ func (v *visit) offerKept(user string) (all bool, err error) {
 	}
 	var list endpointList
 	if err := v.readInto(&list, endpointsPath, "limit", "100"); err != nil {
-		return false, err
+		return "", false, err
 	}
 	var endpoints []Option
 	for _, e := range list.Data {
@@ -129,12 +160,25 @@ func (v *visit) offerKept(user string) (all bool, err error) {
 	}
 	v.offerOptions("remove", "keepKeys", keys)
 	v.offerOptions("remove", "keepEndpoints", endpoints)
-	return all, nil
+	pending, err := v.readInvitations()
+	sent := 0
+	for _, i := range pending {
+		if i.InvitedBy == user {
+			sent++
+		}
+	}
+	return endingText(len(keys), len(endpoints), sent), all, err
 }
 
 // showLeave offers any member to leave.
 func showLeave(v *visit) (*View, error) {
+	const ending = "Your sessions lose this workspace at once. Your API keys, your webhook endpoints and the " +
+		"invitations that you have sent end with it. Your account stays."
 	buttons, err := v.drawButtons("leave")
+	if len(buttons) > 0 {
+		buttons[0].Text, buttons[0].Panel = ending, true
+		buttons[0].Buttons[0].Confirm = "Leave " + v.Name + "? " + ending
+	}
 	return &View{Title: "Leave " + v.Name, Up: &Link{"Workspaces", Root}, Lead: "The last owner of a workspace stays.",
 		Blocks: buttons}, err
 }

@@ -25,14 +25,14 @@ func (a *countingAPI) Do(op Operation) Answer {
 func TestKeysToKeepAreOfABoundedNumber(t *testing.T) {
 	api := &countingAPI{path: keysPath, pathAPI: pathAPI{scriptedAPI: scriptedAPI{may: true}, documents: map[string]string{
 		keysPath:      `{"data":[{"id":"key_1","createdBy":"usr_1"},{"id":"key_2","createdBy":"usr_2"}],"nextCursor":"more"}`,
-		endpointsPath: `{"data":[]}`}}}
+		endpointsPath: `{"data":[]}`, invitationsPath: `{"data":[]}`}}}
 	v := &visit{Visit: newVisit(api, "GET", "ws_1", nil)}
-	all, err := v.offerKept("usr_1")
+	_, all, err := v.offerKept("usr_1")
 	require.NoError(t, err)
 	require.False(t, all)
 	require.Equal(t, keptPages, api.count)
 	api.documents[keysPath] = `{"data":[{"id":"key_1","createdBy":"usr_1"}],"nextCursor":null}`
-	all, err = v.offerKept("usr_1")
+	_, all, err = v.offerKept("usr_1")
 	require.NoError(t, err)
 	require.True(t, all)
 }

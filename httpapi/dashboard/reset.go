@@ -23,27 +23,38 @@ func resetPages() []page {
 
 // showForgot offers the mail, or says who makes the link of a server that sends no mail.
 func showForgot(v *visit) (*View, error) {
-	view := &View{Title: "Forgotten password", Up: &Link{"Sign in", SignInPath}}
+	view := &View{Title: "Forgotten password", Up: &Link{"Sign in", SignInPath}, Door: afterReset("A link is on its way",
+		"If the email has an account, it gets a mail. This page answers alike for every email.")}
 	if v.Query.Get(doneParameter) == "send" {
 		return view, nil
 	}
 	forms, err := v.drawForms("send")
 	view.Blocks = forms
 	if len(forms) == 0 {
-		view.Blocks = []Block{{Text: "This server sends no mail. Its operator makes a link for you, with purser reset-password and your email."}}
+		view.Blocks = []Block{{Text: "This server sends no mail. Its operator makes a link for you, " +
+			"with purser reset-password and your email."}}
+		view.Door = afterReset("The operator hands you a link", "The operator makes sure first that it is you.")
 	}
 	return view, err
 }
 
 // showReset asks for the new password. The token is filled from the link.
 func showReset(v *visit) (*View, error) {
-	view := &View{Title: "New password"}
+	view := &View{Title: "New password", Door: afterReset("You have a link", "It opens this page.")}
 	if v.Query.Get(doneParameter) == "set" {
-		view.Blocks = []Block{{Facts: []Fact{{"Next", linkCell("Sign in", SignInPath)}}}}
+		view.Ways = []Way{{Link: Link{"Sign in", SignInPath}, Primary: true}}
 		return view, nil
 	}
 	v.prefillForm("set", "token", cutText(v.Query.Get("token"), fieldText))
 	forms, err := v.drawForms("set")
 	view.Blocks = forms
 	return view, err
+}
+
+// afterReset says beside the pages of a forgotten password what happens next, from the link on.
+func afterReset(link, about string) []Block {
+	return []Block{{Heading: "From here to a new password", Steps: []Step{
+		{Name: link, Text: about},
+		{Name: "It works once, for one hour", Text: "Choose a password of at least 12 characters."},
+		{Name: "Every session ends", Text: "Sign in with the new password. A second factor stays on."}}}}
 }

@@ -29,14 +29,14 @@ func (v *visit) readSessions() ([]session, error) {
 
 // sessionTable draws the open sessions.
 func sessionTable(sessions []session) *Table {
-	t := &Table{Caption: "Sessions", Columns: []Column{{Name: "Signed in (UTC)"}, {Name: "Last used (UTC)"}, {Name: "Ends (UTC)"},
-		{Name: "Browser"}}}
+	t := &Table{Caption: "Sessions", Columns: []Column{{Name: "Browser", Role: rolePrimary}, {Name: "Last used (UTC)",
+		Role: roleSecond}, {Name: "Signed in (UTC)"}, {Name: "Ends (UTC)"}}}
 	for _, s := range sessions {
-		other := linkCell("Another", Root+"/account/sessions/"+s.ID)
+		browser := linkCell("Another", Root+"/account/sessions/"+s.ID)
 		if s.Current {
-			other = plainCell("This one")
+			browser = plainCell("This one")
 		}
-		t.Rows = append(t.Rows, []Cell{timeCell(s.CreatedAt), timeCell(s.LastUsedAt), timeCell(s.ExpiresAt), other})
+		t.Rows = append(t.Rows, []Cell{browser, timeCell(s.LastUsedAt), timeCell(s.CreatedAt), timeCell(s.ExpiresAt)})
 	}
 	return t
 }

@@ -6,9 +6,10 @@ import "encoding/json"
 func teamPages() []page {
 	return append(append([]page{
 		{path: "team", access: member, section: "Members", show: showTeam, actions: []action{
-			{name: "invite", method: "POST", path: membersPath, title: "Invite a person", submit: "Invite",
+			{name: "invite", method: "POST", path: membersPath, title: "Invite a person", submit: "Invite the person",
 				show: showInvited, fields: []Field{
-					{Name: "email", Label: "Email", Kind: fieldEmail, Required: true},
+					{Name: "email", Label: "Email", Kind: fieldEmail, Required: true,
+						Hint: "The link works with an account of this email alone."},
 					{Name: "role", Label: "Role", Kind: fieldChoice, Default: "member", Options: roles}}},
 		}},
 	}, memberPages()...), invitationPages()...)
@@ -20,17 +21,33 @@ func showTeam(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Members", Columns: []Column{{Name: "Email"}, {Name: "Role"}, {Name: "Since (UTC)"}}}
+	t := &Table{Caption: "Members, newest first", Columns: []Column{{Name: "Person", Role: rolePrimary},
+		{Name: "Since", Role: roleSecond}, {Name: "Role", Role: roleStatus}}}
 	for _, m := range team {
-		t.Rows = append(t.Rows, []Cell{linkCell(m.Email, v.addressOf("team", "members", m.UserID)),
-			plainCell(inWords(m.Role)), timeCell(m.Since)})
+		name := m.Email
+		if m.Email == v.Email {
+			name += " (you)"
+		}
+		t.Rows = append(t.Rows, []Cell{linkCell(name, v.addressOf("team", "members", m.UserID)), v.dateCell(m.Since),
+			plainCell(inWords(m.Role))})
 	}
 	pending, err := v.readInvitations()
 	if err != nil {
 		return nil, err
 	}
 	forms, err := v.drawForms("invite")
-	return &View{Title: "Members", Blocks: append([]Block{{Table: t}, {Table: invitationTable(v, pending)}}, forms...)}, err
+	return &View{Title: "Members", Lead: "A person joins by a link and has one role in this workspace.",
+		Blocks: []Block{{Columns: &Columns{MainSide, []Block{{Table: t}, {Table: invitationTable(v, pending)}},
+			append(forms, roleBlock())}}}}, err
+}
+
+// roleBlock says what each role may do.
+func roleBlock() Block {
+	drawn := Block{Heading: "Roles", Panel: true}
+	for _, r := range roles {
+		drawn.Facts = append(drawn.Facts, Fact{r.Label, plainCell(inWords(r.Hint))})
+	}
+	return drawn
 }
 
 // showInvited shows the link of an invitation, which no later answer shows.
@@ -40,7 +57,8 @@ func showInvited(v *visit, body []byte) (*View, error) {
 		return nil, err
 	}
 	return &View{Title: "The person is invited", Up: &Link{"Members", v.addressOf("team")},
-		Notice: &Notice{Text: "Pass the link on now. It is shown only this once."},
+		Ways:   []Way{{Link: Link{"All members", v.addressOf("team")}}},
+		Notice: &Notice{Text: "Pass the link on now. It is shown only this once, and ends after 7 days."},
 		Blocks: []Block{{Code: &Code{ID: "link", Label: "The person opens it, with an account of the invited email",
 			Text: invited.URL}}}}, nil
 }
