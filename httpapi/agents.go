@@ -1,6 +1,10 @@
 package httpapi
 
 import (
+	"encoding/json"
+	"slices"
+	"time"
+
 	"purser/actors"
 	"purser/actors/agent"
 	"purser/actors/agent/intent"
@@ -18,7 +22,8 @@ func (h *agentHandlers) agentRoutes() []route {
 	return []route{
 		{method: "POST", path: path, auth: authKey, scope: "write:agents", kyb: true, idempotency: keyOptional,
 			handle: h.registerAgent},
-		{method: "GET", path: path, auth: authKey, scope: "read:agents", query: pageQuery, handle: h.listAgents},
+		{method: "GET", path: path, auth: authKey, scope: "read:agents", query: slices.Concat(stateQuery, pageQuery),
+			handle: h.listAgents},
 		{method: "GET", path: one, auth: authKey, scope: "read:agents", handle: h.getAgent},
 		{method: "PATCH", path: one, onFullDisk: true, auth: authKey, scope: "write:agents", handle: h.updateAgent},
 		{method: "GET", path: one + "/jwks.json", auth: authNone, handle: h.agentKeys},
@@ -65,9 +70,18 @@ func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 		})
 }
 
+// listAgents handles GET /api/agents. It fails with invalid_query for a bad filter, limit or cursor,
+// and with the store's error.
 func (h *agentHandlers) listAgents(c *call) (answer, error) {
-	return listRecords(h.edge, c, query.Agents, "",
-		func(state agent.State) (any, error) { return state.View(), nil })
+	state, given, err := c.readChoice("state", agent.StateActive, agent.StateFrozen, agent.StateTerminated)
+	if err != nil {
+		return answer{}, err
+	}
+	list := filteredList[agent.State]{of: query.Agents, filter: c.filterText(stateQuery...),
+		timeOf:  func(s *agent.State) time.Time { return s.CreatedAt.Time },
+		matches: func(s *agent.State) bool { return !given || s.State == state },
+		show:    func(_ json.RawMessage, s *agent.State) (any, error) { return s.View(), nil }}
+	return list.answerPage(h.edge, c)
 }
 
 // getAgent handles GET /api/agents/{id}. Another workspace's agent is not_found.

@@ -56,6 +56,22 @@ func (c *call) readAuthorizationFilter() (f authorizationFilter, err error) {
 	return f, nil
 }
 
+// amountQuery holds the query parameters of a list that is narrowed to amounts.
+var amountQuery = []string{"amountFromCents", "amountToCents"}
+
+// readAmounts reads the parameters amountFromCents and amountToCents, which both include their
+// amount. Without them every amount is between least and most. It fails with invalid_query, which
+// names the parameter.
+func (c *call) readAmounts() (least, most money.Cents, err error) {
+	if least, err = c.readCents(amountQuery[0], 0); err != nil {
+		return least, most, err
+	}
+	if most, err = c.readCents(amountQuery[1], money.MaxAmount); err == nil && most < least {
+		err = fault.New(fault.InvalidQuery, "amountToCents must not be less than amountFromCents")
+	}
+	return least, most, err
+}
+
 // isReasonName reports whether a text has the form of a decision's reason.
 func isReasonName(text string) bool {
 	return text != "" && len(text) <= 64 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz_") == ""
@@ -73,18 +89,6 @@ func (c *call) readCents(name string, absent money.Cents) (money.Cents, error) {
 		return 0, fault.New(fault.InvalidQuery, name+" must be a whole number of cents from 0 to 1000000000000")
 	}
 	return money.Cents(n), nil
-}
-
-// readAmounts reads the bounds amountFromCents and amountToCents, both included. Without them they
-// are 0 and money.MaxAmount. It fails with invalid_query, which names the parameter.
-func (c *call) readAmounts() (least, most money.Cents, err error) {
-	if least, err = c.readCents("amountFromCents", 0); err != nil {
-		return 0, 0, err
-	}
-	if most, err = c.readCents("amountToCents", money.MaxAmount); err == nil && most < least {
-		err = fault.New(fault.InvalidQuery, "amountToCents must not be less than amountFromCents")
-	}
-	return least, most, err
 }
 
 // readMoment reads an optional time of the query: an RFC 3339 timestamp, or a day for its beginning

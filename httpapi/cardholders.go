@@ -1,6 +1,10 @@
 package httpapi
 
 import (
+	"encoding/json"
+	"slices"
+	"time"
+
 	"purser/actors"
 	"purser/actors/cardholder"
 	"purser/actors/fault"
@@ -13,7 +17,8 @@ func (h *cardHandlers) cardholderRoutes() []route {
 	return []route{
 		{method: "POST", path: path, auth: authKey, scope: "write:cards", kyb: true, idempotency: keyOptional,
 			handle: h.createCardholder},
-		{method: "GET", path: path, auth: authKey, scope: "read:cards", query: pageQuery, handle: h.listCardholders},
+		{method: "GET", path: path, auth: authKey, scope: "read:cards", query: slices.Concat(stateQuery, pageQuery),
+			handle: h.listCardholders},
 	}
 }
 
@@ -64,10 +69,18 @@ func (h *cardHandlers) enrolPerson(c *call, create cardholder.Create) (any, erro
 }
 
 func (h *cardHandlers) listCardholders(c *call) (answer, error) {
-	return listRecords(h.edge, c, query.Cardholders, "", func(state cardholder.State) (any, error) {
-		person, err := query.CardholderPersons.ReadPart(c.ctx, h.actors, c.who.workspace(), state.ID)
-		return state.View(person), err
-	})
+	state, given, err := c.readChoice("state", cardholder.StatePending, cardholder.StateActive, cardholder.StateRejected)
+	if err != nil {
+		return answer{}, err
+	}
+	list := filteredList[cardholder.State]{of: query.Cardholders, filter: c.filterText(stateQuery...),
+		timeOf:  func(s *cardholder.State) time.Time { return s.CreatedAt.Time },
+		matches: func(s *cardholder.State) bool { return !given || s.State == state },
+		show: func(_ json.RawMessage, s *cardholder.State) (any, error) {
+			person, err := query.CardholderPersons.ReadPart(c.ctx, h.actors, c.who.workspace(), s.ID)
+			return s.View(person), err
+		}}
+	return list.answerPage(h.edge, c)
 }
 
 // cardholderFor returns the cardholder of a new card: the named one, or the first active one. The

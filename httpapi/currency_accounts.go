@@ -49,7 +49,7 @@ func (h *currencyHandlers) mcaRoutes() []route {
 		{method: "POST", path: "/api/mca/payouts", auth: authSession, roles: managers, unavailable: true,
 			idempotency: keyOptional, handle: neverReached},
 		{method: "GET", path: "/api/mca/payouts", auth: authKeyOrSession, scope: read, roles: anyMember,
-			query: append([]string{"status"}, pageQuery...), handle: listCurrencyPayouts},
+			query: slices.Concat([]string{"status"}, periodQuery, pageQuery), handle: listCurrencyPayouts},
 	}
 }
 
@@ -435,11 +435,14 @@ func amountOf(c *call, fixed money.Currency) (money.Minor, error) {
 }
 
 // listCurrencyPayouts handles GET /api/mca/payouts: the payouts from balances in currencies. There
-// are none while sending is not available. It fails with invalid_query for an unknown status, and
-// like listInState.
+// are none while sending is not available. It fails with invalid_query for an unknown status or a
+// bad period, and like listInState.
 func listCurrencyPayouts(c *call) (answer, error) {
 	if status, given := c.query["status"]; given && status != "in_progress" {
 		return answer{}, fault.New(fault.InvalidQuery, "status: in_progress")
+	}
+	if _, err := c.readListPeriod(); err != nil {
+		return answer{}, err
 	}
 	return listInState(c, "currency_payout", []struct{}{}, nil, nil)
 }

@@ -143,3 +143,20 @@ func TestAWireAbroadIsQuotedAndOrderedOnPages(t *testing.T) {
 	id = late[strings.LastIndex(late, "/")+1:]
 	require.Equal(t, "expired", w.ok(w.get(tn.all, "/api/treasury/fx-quotes/"+id)).text("quote", "status"))
 }
+
+// The lists of dollars take amounts in dollars, and keep them as cents in the address.
+func TestAmountsOfFiltersAreEnteredInDollars(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tn := w.newTenant("ada")
+	home := "/dashboard/" + tn.workspace
+	w.fund(tn, 1_000_00)
+	for _, list := range []string{"/payouts", "/treasury"} {
+		entered := w.visit(session(tn.cookie), home+list+"?amountFrom=9.99&amountTo=&cursor=x", nil)
+		require.Equal(t, home+list+"?amountFromCents=999", entered.location)
+		shown := w.visit(session(tn.cookie), entered.location, nil)
+		require.Contains(t, shown.text, "Amount: from $9.99")
+	}
+	require.Contains(t, w.visit(session(tn.cookie), home+"/treasury?amountFromCents=100000", nil).text, "Bank deposit</td>")
+	require.Contains(t, w.visit(session(tn.cookie), home+"/treasury?amountFromCents=100001", nil).text, "Nothing matches.")
+}

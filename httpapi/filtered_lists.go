@@ -31,6 +31,9 @@ func (p period) includes(at time.Time) bool {
 // periodQuery holds the query parameters of a list that is bounded in time.
 var periodQuery = []string{"from", "to"}
 
+// stateQuery holds the query parameter of a list that is narrowed to a state alone.
+var stateQuery = []string{"state"}
+
 // readListPeriod reads the parameters from and to. Each is a time in RFC 3339, or a day in UTC; the
 // day of to is included. It fails with invalid_query, which names the parameter.
 func (c *call) readListPeriod() (p period, err error) {

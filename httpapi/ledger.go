@@ -12,7 +12,7 @@ import (
 )
 
 // ledgerQuery holds the query parameters that narrow the ledger.
-var ledgerQuery = slices.Concat(periodQuery, []string{"source", "direction", "cardId", "transferGroup"})
+var ledgerQuery = slices.Concat(periodQuery, amountQuery, []string{"source", "direction", "cardId", "transferGroup"})
 
 func (h *treasuryHandlers) ledgerRoutes() []route {
 	return []route{
@@ -45,7 +45,7 @@ func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 	return list.answerPage(h.edge, c)
 }
 
-// readLedgerFilter reads the source, direction, card and group of the query as a test of entries.
+// readLedgerFilter reads the source, direction, amounts, card and group of the query as a test of entries.
 // It fails with invalid_query, which names the parameter, and with not_found for another
 // workspace's card.
 func (h *treasuryHandlers) readLedgerFilter(c *call) (matches func(*balance.LedgerEntry) bool, err error) {
@@ -54,6 +54,10 @@ func (h *treasuryHandlers) readLedgerFilter(c *call) (matches func(*balance.Ledg
 		return nil, err
 	}
 	direction, ofDirection, err := c.readChoice("direction", "debit", "credit")
+	if err != nil {
+		return nil, err
+	}
+	least, most, err := c.readAmounts()
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +75,7 @@ func (h *treasuryHandlers) readLedgerFilter(c *call) (matches func(*balance.Ledg
 	}
 	return func(e *balance.LedgerEntry) bool {
 		return (!ofSource || e.Source == source) && (!ofDirection || e.Direction == direction) &&
-			(!ofGroup || e.TransferGroup == group) && (!ofCard || e.CardID != nil && *e.CardID == card)
+			(!ofGroup || e.TransferGroup == group) && (!ofCard || e.CardID != nil && *e.CardID == card) &&
+			e.AmountCents >= least && e.AmountCents <= most
 	}, nil
 }

@@ -125,6 +125,8 @@ func TestPagesOfTheLedgerShowEachLineOnce(t *testing.T) {
 		"before": {url.Values{"to": {hour.Format(time.RFC3339)}}, between(day(-9), hour)},
 		"hours": {url.Values{"from": {hour.Format(time.RFC3339)}, "to": {hour.Add(time.Second).Format(time.RFC3339)},
 			"direction": {"credit"}}, func(e balance.LedgerEntry) bool { return e.BookedAt.Equal(hour) && e.Direction == "credit" }},
+		"amounts": {url.Values{"amountFromCents": {"5"}, "amountToCents": {"9"}},
+			func(e balance.LedgerEntry) bool { return e.AmountCents >= 5 && e.AmountCents <= 9 }},
 		"never": {url.Values{"from": {"2030-01-01"}}, func(balance.LedgerEntry) bool { return false }},
 		"early": {url.Values{"to": {"2020-01-01"}}, func(balance.LedgerEntry) bool { return false }},
 	} {

@@ -153,13 +153,17 @@ func (h *treasuryHandlers) payoutDescription(c *call, p balance.Payout) (string,
 }
 
 // payoutQuery holds the query parameters that narrow the list of payouts.
-var payoutQuery = slices.Concat(periodQuery, []string{"status", "reference", "counterpartyId"})
+var payoutQuery = slices.Concat(periodQuery, amountQuery, []string{"status", "reference", "counterpartyId"})
 
 // listPayouts handles GET /api/treasury/payouts. The period bounds when a payout was ordered. It
 // fails with invalid_query for a bad filter, limit or cursor, with not_found for another
 // workspace's recipient, and with the store's error.
 func (h *treasuryHandlers) listPayouts(c *call) (answer, error) {
 	within, err := c.readListPeriod()
+	if err != nil {
+		return answer{}, err
+	}
+	least, most, err := c.readAmounts()
 	if err != nil {
 		return answer{}, err
 	}
@@ -178,7 +182,7 @@ func (h *treasuryHandlers) listPayouts(c *call) (answer, error) {
 		timeOf: func(p *balance.Payout) time.Time { return p.CreatedAt.Time },
 		matches: func(p *balance.Payout) bool {
 			return (!ofStatus || p.Status == status) && (!ofRecipient || p.CounterpartyID == recipient) &&
-				(!ofReference || p.Reference == reference)
+				(!ofReference || p.Reference == reference) && p.AmountCents >= least && p.AmountCents <= most
 		},
 		show: func(_ json.RawMessage, p *balance.Payout) (any, error) {
 			description, err := h.payoutDescription(c, *p)

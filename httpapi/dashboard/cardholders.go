@@ -53,7 +53,8 @@ func addressFields(required bool) []Field {
 // showCardholders lists the cardholders, newest first.
 func showCardholders(v *visit) (*View, error) {
 	var list cardholderList
-	if err := v.readInto(&list, cardholdersPath, "cursor", v.Query.Get("cursor"), "limit", "50"); err != nil {
+	filtered, err := v.readFiltered(&list, cardholdersPath, "state")
+	if err != nil {
 		return nil, err
 	}
 	t := &Table{Caption: "Cardholders, newest first", Empty: "No cardholders yet.", Columns: []Column{{Name: "Name",
@@ -67,6 +68,9 @@ func showCardholders(v *visit) (*View, error) {
 	}
 	blocks := []Block{{Table: v.addPaging(t, list.NextCursor)}, {Facts: []Fact{{"Cards by post",
 		linkCell("Physical cards", v.addressOf("physical-cards"))}}}}
+	t.Empty = emptyText(t.Empty, filtered, list.NextCursor)
+	t.Filters = v.drawFilters("state", []Field{{Name: "state", Label: "State", Kind: fieldChoice,
+		Options: choices("active", "pending", "rejected")}})
 	forms, err := v.drawForms("create")
 	return &View{Title: "Cardholders", Lead: "The people for whom cards are issued. Without a connected issuing " +
 		"partner they stay pending, and cards are issued without them.",

@@ -88,12 +88,8 @@ func checkoutPages() []page {
 // checkoutFilters are the parameters of the links in the interface and in the page's address.
 var checkoutFilters = []string{"status", "reference", "amountFromCents", "amountToCents", "from", "to"}
 
-// showCheckouts lists the links that the address selects, newest first. It moves amounts that a
-// person entered in dollars to the parameters of the interface.
+// showCheckouts lists the links that the address selects, newest first.
 func showCheckouts(v *visit) (*View, error) {
-	if v.Query.Has("amountFrom") || v.Query.Has("amountTo") {
-		return nil, &moved{v.withCents(checkoutFilters)}
-	}
 	var list checkoutList
 	filtered, err := v.readFiltered(&list, checkoutsPath, checkoutFilters...)
 	if err != nil {

@@ -363,8 +363,14 @@ func (v *visit) fillFilters(fields []Field) []Field {
 }
 
 // readFiltered reads a list that the address narrows by some parameters, and reports whether it
-// gives one of them. It fails with the operation's refusal.
+// gives one of them. It moves amounts that a person entered in dollars to the parameters of the
+// interface. It fails with the operation's refusal.
 func (v *visit) readFiltered(into any, path string, names ...string) (filtered bool, err error) {
+	for entered := range enteredAmounts {
+		if v.Query.Has(entered) {
+			return false, &moved{v.withCents(names)}
+		}
+	}
 	params := []string{"cursor", v.Query.Get("cursor"), "limit", "50"}
 	for _, name := range names {
 		params = append(params, name, v.Query.Get(name))

@@ -49,7 +49,8 @@ func payoutPages() []page {
 }
 
 // payoutFilters are the parameters of the payouts in the interface and in the page's address.
-var payoutFilters = []string{"status", "counterpartyId", "reference", "from", "to"}
+var payoutFilters = []string{"status", "counterpartyId", "reference", "from", "to", "amountFromCents",
+	"amountToCents"}
 
 // showPayouts lists the payouts that the address selects, newest first.
 func showPayouts(v *visit) (*View, error) {
@@ -68,6 +69,7 @@ func showPayouts(v *visit) (*View, error) {
 		{Name: "status", Label: "State", Kind: fieldChoice, Options: payoutChoices()},
 		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
 		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
+		v.amountField("amountFrom", "Amount from"), v.amountField("amountTo", "Amount to"),
 		{Name: "reference", Label: "Reference", Kind: fieldText},
 		{Name: "counterpartyId", Label: "Recipient's id", Kind: fieldText, Chip: "Recipient"},
 	})

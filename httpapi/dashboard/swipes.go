@@ -59,19 +59,11 @@ var swipeFilters = []string{"cardId", "decision", "reason", "merchant", "amountF
 // their cents.
 var enteredAmounts = map[string]string{"amountFrom": "amountFromCents", "amountTo": "amountToCents"}
 
-// showSwipes lists the swipes that the address selects, newest first. It moves amounts that a
-// person entered in dollars to the parameters of the interface.
+// showSwipes lists the swipes that the address selects, newest first.
 func showSwipes(v *visit) (*View, error) {
-	if v.Query.Has("amountFrom") || v.Query.Has("amountTo") {
-		return nil, &moved{v.withCents(swipeFilters)}
-	}
-	params, filtered := []string{"cursor", v.Query.Get("cursor"), "limit", "50"}, false
-	for _, name := range swipeFilters {
-		params = append(params, name, v.Query.Get(name))
-		filtered = filtered || v.Query.Get(name) != ""
-	}
 	var list authorizationList
-	if err := v.readInto(&list, authorizationsPath, params...); err != nil {
+	filtered, err := v.readFiltered(&list, authorizationsPath, swipeFilters...)
+	if err != nil {
 		return nil, err
 	}
 	table, err := swipeTable(v, list.Data, list.CardIDs, "Swipes, newest first", false)
@@ -92,8 +84,8 @@ func showSwipes(v *visit) (*View, error) {
 		Blocks: []Block{{Table: table}}}, nil
 }
 
-// withCents returns the address of a list with the entered dollars as cents, and without those of
-// its parameters that are empty. An amount that cannot be read stays, for the interface to refuse.
+// withCents returns the list's address with the entered dollars as cents, and without empty
+// parameters. An amount that cannot be read stays, for the interface to refuse.
 func (v *visit) withCents(filters []string) string {
 	var pairs []string
 	for _, name := range filters {
@@ -120,15 +112,18 @@ func (v *visit) swipeFilterFields() []Field {
 			{Value: "approved", Label: "Approved"}, {Value: "declined", Label: "Declined"}}},
 		reason,
 		{Name: "merchant", Label: "Merchant begins with", Kind: fieldText, Chip: "Merchant"},
-		{Name: "amountFrom", Label: "Amount from", Kind: fieldDollars, Value: v.enteredFilter("amountFromCents"),
-			Chip: "Amount"},
-		{Name: "amountTo", Label: "Amount to", Kind: fieldDollars, Value: v.enteredFilter("amountToCents"),
-			Chip: "Amount"},
+		v.amountField("amountFrom", "Amount from"), v.amountField("amountTo", "Amount to"),
 		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
 		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
 		{Name: "cardId", Label: "Card id", Kind: fieldText, Chip: "Card"},
 	}
 	return fields
+}
+
+// amountField asks for an amount of enteredAmounts in dollars.
+func (v *visit) amountField(name, label string) Field {
+	return Field{Name: name, Label: label, Kind: fieldDollars, Chip: "Amount",
+		Value: v.enteredFilter(enteredAmounts[name])}
 }
 
 // enteredFilter returns a filter's cents in dollars, as a person enters them.

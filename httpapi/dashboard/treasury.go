@@ -74,7 +74,8 @@ func (t *treasury) dollarAccount() dollarBalance {
 func (t *treasury) hasMoved() bool { return len(t.Ledger) > 0 || t.dollarAccount().IncomingCents > 0 }
 
 // ledgerFilters are the parameters of the ledger in the interface and in the page's address.
-var ledgerFilters = []string{"from", "to", "source", "direction", "cardId", "transferGroup"}
+var ledgerFilters = []string{"from", "to", "source", "direction", "cardId", "transferGroup", "amountFromCents",
+	"amountToCents"}
 
 // showTreasury shows the accounts, the ledger that the address selects, the deposits of the sandbox
 // and the statements.
@@ -100,6 +101,7 @@ func showTreasury(v *visit) (*View, error) {
 	table.Filters = v.drawFilters("direction", []Field{
 		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
 		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
+		v.amountField("amountFrom", "Amount from"), v.amountField("amountTo", "Amount to"),
 		{Name: "source", Label: "Source", Kind: fieldChoice, Options: choices("bank_deposit", "stablecoin_deposit",
 			"checkout", "card_settlement", "card_refund", "payout", "payout_return", "physical_card_fee", "ramp_onramp",
 			"ramp_offramp", "ramp_reversal")},
