@@ -115,6 +115,8 @@ func TestTheListOfSwipesFilters(t *testing.T) {
 		require.Equal(t, shown, strings.Contains(page.text, `href="`+home+"/swipes/"+swipe+`"`), query)
 		require.Equal(t, !shown, strings.Contains(page.text, "No swipe matches."), query)
 	}
+	require.Regexp(t, `Card: [^<]+ ··\x{a0}\d{4}</summary>`, w.visit(session(tn.cookie), home+"/swipes?cardId="+card,
+		nil).text)
 	filled := w.visit(session(tn.cookie), home+"/swipes?amountFromCents=999&from="+day+"&reason=approved", nil).text
 	for _, field := range []string{`value="9.99"`, `type="date" value="` + day + `"`,
 		`<option value="approved" selected>`} {

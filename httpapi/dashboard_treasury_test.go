@@ -104,6 +104,8 @@ func TestPayoutsAndRecipientsAreFoundOnTheirPages(t *testing.T) {
 	require.NotContains(t, list("/recipients?name=grace"), "Ada Lovelace")
 	require.Contains(t, list("/recipients?name=grace"), "Grace GmbH")
 	require.Contains(t, list("/payouts?status=held&counterpartyId="+id), "Rent abroad")
+	require.Contains(t, list("/payouts?counterpartyId="+id), "Recipient: Grace GmbH •••• 3000")
+	require.Contains(t, list("/payouts"), `<option value="`+id+`">Grace GmbH`)
 	require.NotContains(t, list("/payouts?status=settled"), "Rent abroad")
 	require.Contains(t, list("/payouts/"+payout), w.ok(w.get(tn.all, "/api/treasury/payouts/"+payout+"/tracking")).text("uetr"))
 }

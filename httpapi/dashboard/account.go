@@ -138,7 +138,8 @@ func showWorkspaces(v *visit) (*View, error) {
 	if err := v.readInto(&me, "/api/dashboard/me"); err != nil {
 		return nil, err
 	}
-	table := &Table{Caption: "Your workspaces", Columns: []Column{{Name: "Name"}, {Name: "Role"}, {Name: "Membership"}},
+	table := &Table{Caption: "Your workspaces", Columns: []Column{{Name: "Name", Role: rolePrimary}, {Name: "Role",
+		Role: roleSecond}, {Name: "Membership", Role: roleStatus}},
 		Empty: "You have no workspace yet. A workspace is a business: its dollars, cards and keys."}
 	for _, w := range me.Workspaces {
 		table.Rows = append(table.Rows, []Cell{linkCell(w.Name, Root+"/"+w.ID), plainCell(inWords(w.Role)),

@@ -216,6 +216,7 @@ type Segment struct {
 type Chip struct {
 	Name, Set, Remove string
 	Action            string
+	Links             []Link // usual values, before the form
 	Fields            []Field
 	Kept              []Field // hidden fields: the other filters of the address
 }

@@ -159,6 +159,19 @@ func (v *visit) cardCell(id string) (Cell, error) {
 	return linkCell(shown.Card.labelText(), v.addressOf("cards", id)), err
 }
 
+// cardFilter asks for one of the newest cards by name.
+func (v *visit) cardFilter() (Field, error) {
+	var list cardList
+	if err := v.readInto(&list, "/api/cards", "limit", maxChoices); err != nil {
+		return Field{}, err
+	}
+	f := Field{Name: "cardId", Label: "Card", Kind: fieldChoice}
+	for i := range list.Data {
+		f.Options = append(f.Options, Option{Value: list.Data[i].ID, Label: list.Data[i].labelText()})
+	}
+	return f, v.completeChoices(&f, v.cardCell)
+}
+
 // showCard shows one card: its limits, its newest swipes and its forms.
 func showCard(v *visit) (*View, error) {
 	var shown struct {

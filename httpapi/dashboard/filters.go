@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +37,23 @@ func (v *visit) drawFilters(segment string, fields []Field) *Filters {
 	return drawn
 }
 
+// maxChoices bounds the records that a filter offers by name: the newest. A page with 100 cards to
+// choose from is larger than BenchmarkListPages permits.
+const maxChoices = "25"
+
+// completeChoices begins the options of a filter with all, and adds the record of the address when
+// it is not among them, by its cell. It fails like cellOf.
+func (v *visit) completeChoices(f *Field, cellOf func(id string) (Cell, error)) error {
+	f.Options = slices.Insert(f.Options, 0, Option{Label: "All"})
+	set := v.Query.Get(f.Name)
+	if slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == set }) {
+		return nil
+	}
+	shown, err := cellOf(set)
+	f.Options = append(f.Options, Option{Value: set, Label: shown.Text})
+	return err
+}
+
 // setFilters returns the parameters of the fields that the address sets, in their order.
 func (v *visit) setFilters(fields []Field) (set []string) {
 	for _, f := range fields {
@@ -58,10 +76,28 @@ func (v *visit) finishChip(c *Chip, set []string) {
 		without = append(without, f.parameterName(), "", f.Name, "")
 	}
 	c.Set, c.Remove = chipText(c.Fields), v.addressWith(without...)
+	v.offerDays(c)
 	for _, name := range set {
 		if !slices.Contains(own, name) {
 			c.Kept = append(c.Kept, Field{Name: name, Value: v.Query.Get(name), Kind: fieldHidden})
 		}
+	}
+}
+
+// offeredDays are the periods up to today that a chip offers, in days.
+var offeredDays = []int{7, 30}
+
+// offerDays offers the periods up to today in a chip of days, and names one that is set.
+func (v *visit) offerDays(c *Chip) {
+	if c.Fields[0].Name != "from" {
+		return
+	}
+	for _, days := range offeredDays {
+		first, name := v.Now.UTC().AddDate(0, 0, 1-days).Format(time.DateOnly), fmt.Sprintf("last %d days", days)
+		if v.Query.Get("from") == first && v.Query.Get("to") == "" {
+			c.Set = name
+		}
+		c.Links = append(c.Links, Link{inWords(name), v.addressWith("from", first, "to", "", "cursor", "")})
 	}
 }
 

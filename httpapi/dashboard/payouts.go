@@ -65,13 +65,17 @@ func showPayouts(v *visit) (*View, error) {
 	}
 	v.addPaging(t, list.NextCursor)
 	t.Empty = emptyText("No payouts yet.", filtered, list.NextCursor)
+	recipient, err := v.recipientFilter()
+	if err != nil {
+		return nil, err
+	}
 	t.Filters = v.drawFilters("", []Field{
 		{Name: "status", Label: "State", Kind: fieldChoice, Options: payoutChoices()},
 		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
 		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
 		v.amountField("amountFrom", "Amount from"), v.amountField("amountTo", "Amount to"),
 		{Name: "reference", Label: "Reference", Kind: fieldText},
-		{Name: "counterpartyId", Label: "Recipient's id", Kind: fieldText, Chip: "Recipient"},
+		recipient,
 	})
 	view := &View{Title: "Payouts", Live: v.Query.Get("cursor") == "", Blocks: []Block{{Table: t}}}
 	if v.API.May("POST", payoutsPath) {

@@ -57,6 +57,19 @@ func recipientPages() []page {
 	}
 }
 
+// recipientFilter asks for one of the newest recipients by name.
+func (v *visit) recipientFilter() (Field, error) {
+	var list struct{ Data []recipient }
+	if err := v.readInto(&list, recipientsPath, "limit", maxChoices); err != nil {
+		return Field{}, err
+	}
+	f := Field{Name: "counterpartyId", Label: "Recipient", Kind: fieldChoice}
+	for _, r := range list.Data {
+		f.Options = append(f.Options, Option{Value: r.ID, Label: r.Name + " •••• " + r.AccountLast4})
+	}
+	return f, v.completeChoices(&f, v.recipientCell)
+}
+
 // recipientFilters are the parameters of the recipients in the interface and in the page's address.
 var recipientFilters = []string{"name", "kind", "from", "to"}
 

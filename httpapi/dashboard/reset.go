@@ -48,6 +48,11 @@ func showReset(v *visit) (*View, error) {
 	v.prefillForm("set", "token", cutText(v.Query.Get("token"), fieldText))
 	forms, err := v.drawForms("set")
 	view.Blocks = forms
+	for _, b := range forms {
+		if token := &b.Form.Fields[0]; token.Value != "" && token.Problem == "" {
+			token.Kind = fieldHidden // the link brings it
+		}
+	}
 	return view, err
 }
 

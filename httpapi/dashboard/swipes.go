@@ -79,7 +79,11 @@ func showSwipes(v *visit) (*View, error) {
 	default:
 		table.EmptyWay = &Link{"Go to the cards", v.addressOf("cards")}
 	}
-	table.Filters = v.drawFilters("decision", v.swipeFilterFields())
+	card, err := v.cardFilter()
+	if err != nil {
+		return nil, err
+	}
+	table.Filters = v.drawFilters("decision", append(v.swipeFilterFields(), card))
 	return &View{Title: "Swipes", Lead: "Newest first. Times are UTC.", Live: v.Query.Get("cursor") == "",
 		Blocks: []Block{{Table: table}}}, nil
 }
@@ -101,7 +105,8 @@ func (v *visit) withCents(filters []string) string {
 	return v.addressWith(append(pairs, "cursor", "")...)
 }
 
-// swipeFilterFields are the fields of the list's filters, with the values of the address.
+// swipeFilterFields are the fields of the list's filters but for its card, with the values of the
+// address.
 func (v *visit) swipeFilterFields() []Field {
 	reason := Field{Name: "reason", Label: "Reason", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"}}}
 	for _, r := range reasons {
@@ -115,7 +120,6 @@ func (v *visit) swipeFilterFields() []Field {
 		v.amountField("amountFrom", "Amount from"), v.amountField("amountTo", "Amount to"),
 		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
 		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
-		{Name: "cardId", Label: "Card id", Kind: fieldText, Chip: "Card"},
 	}
 	return fields
 }

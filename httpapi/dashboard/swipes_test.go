@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,4 +76,25 @@ func TestAChipShowsItsValue(t *testing.T) {
 	amounts[1].Value = "20.00"
 	require.Equal(t, "$10.00 to $20.00", chipText(amounts))
 	require.False(t, strings.Contains(cutID("short_1"), "…"))
+}
+
+// A chip of days offers periods up to today, which keep the other filters, and names the one that
+// is set.
+func TestAChipOfDaysOffersPeriods(t *testing.T) {
+	visited := newVisit(&scriptedAPI{may: true}, "GET", "ws_1/swipes", nil)
+	visited.Now, visited.Query = time.Date(2026, 11, 28, 23, 0, 0, 0, time.UTC), url.Values{"merchant": {"Harbor"},
+		"to": {"2026-11-01"}, "cursor": {"x"}}
+	v := &visit{Visit: visited}
+	days := func() Chip {
+		return v.drawFilters("", []Field{{Name: "from", Kind: fieldDate, Chip: "Time"}, {Name: "to", Kind: fieldDate,
+			Chip: "Time"}}).Chips[0]
+	}
+	require.Equal(t, "up to 1 Nov 2026", days().Set)
+	week := v.ownAddress() + "?from=2026-11-22&merchant=Harbor"
+	require.Equal(t, []Link{{"Last 7 days", week}, {"Last 30 days", v.ownAddress() + "?from=2026-10-30&merchant=Harbor"}},
+		days().Links)
+	visited.Query = url.Values{"from": {"2026-11-22"}}
+	require.Equal(t, "last 7 days", days().Set)
+	visited.Query.Set("to", "2026-11-25")
+	require.Equal(t, "22 Nov 2026 to 25 Nov 2026", days().Set)
 }

@@ -98,7 +98,7 @@ func showTreasury(v *visit) (*View, error) {
 	}
 	v.addPaging(table, list.NextCursor)
 	table.Empty = emptyText("No money has moved yet.", filtered, list.NextCursor)
-	table.Filters = v.drawFilters("direction", []Field{
+	filters := []Field{
 		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
 		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
 		v.amountField("amountFrom", "Amount from"), v.amountField("amountTo", "Amount to"),
@@ -108,8 +108,11 @@ func showTreasury(v *visit) (*View, error) {
 		{Name: "direction", Label: "Direction", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
 			{Value: "credit", Label: "In"}, {Value: "debit", Label: "Out"}}},
 		{Name: "cardId", Label: "Card", Kind: fieldText},
-		{Name: "transferGroup", Label: "Movement", Kind: fieldText},
-	})
+	}
+	if v.Query.Get("transferGroup") != "" { // a link of the ledger sets it
+		filters = append(filters, Field{Name: "transferGroup", Label: "Movement", Kind: fieldText})
+	}
+	table.Filters = v.drawFilters("direction", filters)
 	blocks := []Block{{Table: t.accountTable()}, {Table: table}}
 	forms, err := v.drawForms("deposit")
 	return &View{Title: "Dollars", Live: v.Query.Get("cursor") == "",
