@@ -185,6 +185,8 @@ func TestPrivateKeyIsOnlyInItsAnswer(t *testing.T) {
 		}
 	}
 	require.Greater(t, looked, 4)
+	suiteLog.mu.Lock()
+	defer suiteLog.mu.Unlock()
 	for form, what := range forms {
 		suiteLog.secrets[form] = what
 	}
