@@ -109,7 +109,7 @@ func TestSigningInReplacesTheSession(t *testing.T) {
 		"/dashboard/../checkout/cs_1", "/dashboard/a\tb", "/dashboard/a\x00"} {
 		in := w.visit(nil, "/dashboard/sign-in/enter?next="+url.QueryEscape(next),
 			url.Values{"email": {"ada@example.com"}, "password": {"a longer password"}})
-		require.Equal(t, "/dashboard", in.location, next)
+		require.Equal(t, "/", in.location, next)
 	}
 	out := w.visit(session(changed.cookie), "/dashboard/sign-out", url.Values{})
 	require.Equal(t, "/dashboard/sign-in", out.location)

@@ -24,6 +24,7 @@ const operatorSecret = "the operator's own secret"
 // testServer is the state of a server that the operator's pages show.
 type testServer struct {
 	status dashboard.ServerStatus
+	quiet  bool // nothing is unmatched
 	err    error
 }
 
@@ -32,6 +33,9 @@ func (s *testServer) Status() dashboard.ServerStatus { return s.status }
 func (s *testServer) Unmatched(_ context.Context, cursor string) (page dashboard.UnmatchedPage, err error) {
 	if cursor != "" && cursor != "7.umr_1" {
 		return page, fault.New(fault.InvalidQuery, "the address is not of a page of this list")
+	}
+	if s.quiet {
+		return page, s.err
 	}
 	return dashboard.UnmatchedPage{Next: "7.umr_1", Reports: []dashboard.UnmatchedReport{{ID: "umr_1", Partner: "bank",
 		EventID: `<script>alert(1)</script>`, Type: `"><img src=x onerror=alert(1)>`}}}, s.err
@@ -214,25 +218,31 @@ func TestTheOperatorsPages(t *testing.T) {
 		BacklogLimit: 10_000_000, RelayLag: 1500 * time.Millisecond, FollowerLag: 42, Overdue: 3}
 	quiet := dashboard.ServerStatus{Running: true, BacklogLimit: 100, Disks: []dashboard.DiskSpace{{Store: "journal",
 		Dir: "<data>/journal", Free: "12.5 GiB", Kept: "1 GiB"}}}
-	p.state.status, quiet = quiet, p.state.status
+	p.state.status, quiet, p.state.quiet = quiet, p.state.status, true
 	calm := p.visit(who, "/operator", nil)
 	require.Contains(t, calm.text, "Nothing waits for you.")
 	require.Contains(t, calm.text, "12.5 GiB")
 	require.Contains(t, calm.text, "&lt;data&gt;/journal")
 	require.NotContains(t, calm.text, `class="badge warn"`)
-	p.state.status = quiet
+	p.state.status, p.state.quiet = quiet, false
 	page := p.visit(who, "/operator", nil)
 	require.Contains(t, page.text, "<strong>Orders overdue</strong>")
+	require.Contains(t, page.text, "<strong>Unmatched reports</strong>")
 	for _, shown := range []string{"Ready", "$1,234.56", "1.5 s", "1,234 of 10,000,000", "None since the server started"} {
 		require.Contains(t, page.text, shown)
 	}
 	p.state.status.Problems = []string{"a shard is not held", "the clock is suspect"}
 	p.state.status.Audit = &dashboard.AuditResult{At: p.now, Findings: []string{"<i>balance</i> differs"}, More: 1000}
 	p.state.status.SetAside, p.state.status.SetAsideEntries = 1, 7
-	p.state.status.Disks = []dashboard.DiskSpace{{Dir: "/full", Free: "0.9 GiB", Kept: "1 GiB", Scarce: true}}
+	p.state.status.Disks = []dashboard.DiskSpace{{Dir: "/full", Free: "0.9 GiB", Kept: "1 GiB", Resumes: "1.2 GiB", Scarce: true},
+		{Dir: "/gone", Unknown: true}}
+	p.state.status.LostShards = 2
 	page = p.visit(who, "/operator", nil)
 	require.Contains(t, page.text, "The journal refuses 7 of their decisions.")
 	require.Contains(t, page.text, "Approvals have stopped: the disk of /full is nearly full")
+	require.Contains(t, page.text, "above 1.2 GiB.")
+	require.Contains(t, page.text, "The free space of /gone is not known")
+	require.Contains(t, page.text, "<strong>Shards with an unresolved commit</strong>")
 	require.Contains(t, page.text, "a shard is not held; the clock is suspect")
 	require.Contains(t, page.text, "1,001 findings")
 	require.Contains(t, page.text, "&lt;i&gt;balance")

@@ -62,7 +62,7 @@ func newRequestLog(clock func() time.Time) *requestLog {
 // A request without one, such as one that is unauthorized, is not logged.
 func (l *requestLog) add(c *call, a answer, took time.Duration) {
 	owner := c.who.workspace()
-	if l == nil || owner == "" {
+	if l == nil || owner == "" || c.route.readsLog {
 		return
 	}
 	r := loggedRequest{took: took, route: c.route, status: a.status, code: a.code, id: c.id, user: c.who.user}
@@ -185,9 +185,9 @@ func (h *requestLogHandlers) requestLogRoutes() []route {
 	asked := slices.Concat(requestQuery, pageQuery)
 	return []route{
 		{method: "GET", path: "/api/requests", auth: authKey, scope: "read:api_keys", query: asked,
-			handle: h.listRequests},
+			readsLog: true, handle: h.listRequests},
 		{method: "GET", path: "/api/dashboard/requests", auth: authSession, roles: managers, query: asked,
-			handle: h.listRequests},
+			readsLog: true, handle: h.listRequests},
 	}
 }
 
@@ -253,7 +253,7 @@ func (c *call) readRequestFilter() (func(*loggedRequest) bool, error) {
 	is := func(wanted, value string) bool { return wanted == "" || wanted == value }
 	return func(r *loggedRequest) bool {
 		return isStatus(r.status) && (!ofMethod || r.route.method == method) && within.includes(r.at) &&
-			strings.HasPrefix(r.route.path, text["route"]) && is(text["keyPrefix"], r.keyPrefix) &&
+			strings.HasPrefix(r.route.path, text["route"]) && strings.HasPrefix(r.keyPrefix, text["keyPrefix"]) &&
 			is(text["requestId"], r.id) && is(text["error"], string(r.code))
 	}, nil
 }

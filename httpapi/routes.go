@@ -54,6 +54,7 @@ type route struct {
 	use          string   // the replacement of a retired route, refused as gone before any other check of the request
 	rpc          bool     // refuses callers in JSON-RPC too
 	signsIn      bool     // answers with a session
+	readsLog     bool     // reads the request log, which does not list it: a watcher would push out what is looked for
 	// onFullDisk marks a route that a nearly full disk still serves: it reads, restricts or ends
 	// something. Every GET, every DELETE and partners' reports are served without the mark.
 	onFullDisk bool

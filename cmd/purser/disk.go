@@ -224,7 +224,8 @@ func (d *diskGuard) listSpaces() (all []dashboard.DiskSpace) {
 	defer d.mu.Unlock()
 	for _, s := range d.stores {
 		all = append(all, dashboard.DiskSpace{Store: s.name, Dir: s.dir, Free: pebblegate.FormatFree(s.free),
-			Kept: pebblegate.FormatNeed(s.need), Scarce: s.room != authorizer.RoomForAll, Unknown: s.err != nil})
+			Kept: pebblegate.FormatNeed(s.need), Resumes: pebblegate.FormatNeed(s.need + s.need/againPart),
+			Scarce: s.room != authorizer.RoomForAll, Unknown: s.err != nil})
 	}
 	return all
 }

@@ -78,6 +78,7 @@ func TestTheProgramOfAnAgentsPageSignsAnIntent(t *testing.T) {
 
 	shell := exec.Command("sh", "-c", strings.Replace(program, "apk_…", made.Secret, 1))
 	shell.Dir = directory
+	shell.Env = append(os.Environ(), "no_proxy=*", "CURL_HOME="+directory)
 	said, err := shell.CombinedOutput()
 	require.NoError(t, err, string(said))
 	require.Contains(t, string(said), `"accepted":true`)

@@ -94,7 +94,7 @@ func firstSwipe() []Block {
 
 // afterSignIn returns the address of the page that asks for the code of a second factor, when the
 // sign-in needs one. Otherwise it returns the address of the page of the dashboard that the sign-in
-// interrupted, or Root. Another address is never returned.
+// interrupted, or entryPath. Another address is never returned.
 func afterSignIn(v *visit, answered []byte) (string, error) {
 	if address, err := challengeAddress(v, answered); err != nil || address != "" {
 		return address, err
@@ -103,12 +103,12 @@ func afterSignIn(v *visit, answered []byte) (string, error) {
 	address, query, _ := strings.Cut(next, "?")
 	isControl := func(c rune) bool { return c < ' ' || c == 0x7f || c == '\\' }
 	if path.Clean(address) != address || strings.ContainsFunc(address+query, isControl) {
-		return Root, nil
+		return entryPath, nil
 	}
 	if address == Root || strings.HasPrefix(address, Root+"/") {
 		return next, nil
 	}
-	return Root, nil
+	return entryPath, nil
 }
 
 // withNext adds the page that a sign-in interrupted to an address.

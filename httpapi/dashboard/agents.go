@@ -99,7 +99,7 @@ func showAgents(v *visit) (*View, error) {
 		Notice: v.changeNotice(agentStates()),
 		Blocks: append([]Block{{Table: v.addPaging(t, list.NextCursor)}}, forms...)}
 	if len(forms) > 0 {
-		view.Ways = []Way{{Link: Link{"New agent", "#f-agentName"}, Icon: "plus", Primary: true}}
+		view.Ways = []Way{{Link: Link{"New agent", "#f-agentName"}, Icon: "plus"}}
 	}
 	return view, err
 }

@@ -117,7 +117,7 @@ func showCards(v *visit) (*View, error) {
 		view.Ways = append(view.Ways, Way{Link: Link{"Physical cards", v.addressOf("physical-cards")}})
 	}
 	if len(forms) > 0 {
-		view.Ways = append(view.Ways, Way{Link: Link{"New card", "#f-holderLabel"}, Icon: "plus", Primary: true})
+		view.Ways = append(view.Ways, Way{Link: Link{"New card", "#f-holderLabel"}, Icon: "plus"})
 	}
 	return view, err
 }

@@ -125,7 +125,7 @@ func showCheckouts(v *visit) (*View, error) {
 	view := &View{Title: "Checkout links", Live: v.Query.Get("cursor") == "",
 		Blocks: append([]Block{{Table: t}}, forms...)}
 	if len(forms) > 0 {
-		view.Ways = []Way{{Link: Link{"New payment link", "#f-amountUsdCents"}, Icon: "plus", Primary: true}}
+		view.Ways = []Way{{Link: Link{"New payment link", "#f-amountUsdCents"}, Icon: "plus"}}
 	}
 	return view, err
 }

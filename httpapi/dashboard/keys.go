@@ -36,7 +36,7 @@ var scopes = []struct{ name, grants string }{
 	{"write:agents", "Register agents and submit intents"},
 	{"read:checkout", "See payment links"},
 	{"write:checkout", "Create payment links and simulate their payment"},
-	{"read:api_keys", "See the keys of the workspace"},
+	{"read:api_keys", "See the keys of the workspace, and its request log"},
 	{"write:api_keys", "Create and revoke keys, with at most its own scopes"},
 	{"read:webhooks", "Reserved: no route uses it yet"},
 	{"write:webhooks", "Reserved: no route uses it yet"},

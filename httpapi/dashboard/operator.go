@@ -61,11 +61,11 @@ type ServerStatus struct {
 }
 
 // DiskSpace is the free space for the directory of a store, with its unit, such as 12.5 GiB. Below
-// Kept approvals stop.
+// Kept approvals stop; from Resumes on they go on.
 type DiskSpace struct {
-	Store, Dir, Free, Kept string
-	Scarce                 bool // approvals have stopped, and wait for more than Kept
-	Unknown                bool // the disk could not be measured
+	Store, Dir, Free, Kept, Resumes string
+	Scarce                          bool // approvals have stopped
+	Unknown                         bool // the disk could not be measured
 }
 
 // AuditResult is the result of the last audit since the server started.

@@ -34,14 +34,18 @@ func showServer(ctx context.Context, v *OperatorVisit) (*View, error) {
 		view.Blocks = []Block{{Text: "The stores are not open: the server is starting or stopping."}, status.diskBlock()}
 		return view, nil
 	}
-	view.Blocks = []Block{{Waits: &Waiting{status.waiting()}}, status.figures(),
-		{Columns: &Columns{MainSide, []Block{status.lagBlock(countUnmatched(ctx, v))}, auditBlocks(status.Audit)}},
-		status.diskBlock()}
+	unmatched := countUnmatched(ctx, v)
+	if items := status.waiting(unmatched); len(items) > 0 || len(status.Problems) == 0 {
+		view.Blocks = []Block{{Waits: &Waiting{items}}}
+	}
+	view.Blocks = append(view.Blocks, status.figures(),
+		Block{Columns: &Columns{MainSide, []Block{status.lagBlock(unmatched)}, auditBlocks(status.Audit)}},
+		status.diskBlock())
 	return view, nil
 }
 
 // waiting lists what needs a person, each with the command that decides it.
-func (s *ServerStatus) waiting() (items []Stat) {
+func (s *ServerStatus) waiting(unmatched Cell) (items []Stat) {
 	add := func(waits bool, icon, name, value, note, command string) {
 		if waits {
 			items = append(items, Stat{Name: name, Icon: icon, Value: value, Note: note, Command: programName + command})
@@ -49,8 +53,14 @@ func (s *ServerStatus) waiting() (items []Stat) {
 	}
 	for _, d := range s.Disks {
 		add(d.Scarce, "alert", "Approvals have stopped: the disk of "+d.Dir+" is nearly full",
-			d.Free, "Free space on it. They go on by themselves above "+d.Kept+".", "health")
+			d.Free, "Free space on it. They go on by themselves above "+d.Resumes+".", "health")
+		add(d.Unknown, "alert", "The free space of "+d.Dir+" is not known", "",
+			"The disk cannot be measured, so approvals stay as they were.", "health")
 	}
+	add(s.LostShards > 0, "alert", "Shards with an unresolved commit", groupedCount(int64(s.LostShards)),
+		"The journal did not say whether their last commit is stored. Each asks again until it does.", "health")
+	add(unmatched.Text != "0", "alert", "Unmatched reports", unmatched.Text,
+		"Partners reported about nothing that Purser knows. Ask the partner.", "unmatched --json")
 	add(s.Overdue > 0, "clock", "Orders overdue", groupedCount(s.Overdue),
 		"A partner has them and does not report. Ask the partner, then note the answer of each.", "payouts overdue")
 	add(s.SetAside > 0, "alert", "Workspaces set aside", groupedCount(s.SetAside), fmt.Sprintf(

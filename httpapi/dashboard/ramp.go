@@ -279,6 +279,22 @@ func (o *rampOrder) timeOf(states ...string) string {
 	return ""
 }
 
+// sumLines are what is given, the fee, and what arrives. Before the end the fee is the most that it
+// can be. An order that has failed moves nothing.
+func (o *rampOrder) sumLines() []SumLine {
+	fee, arrives := "The fee is at most", "At least this arrives"
+	if o.Status == "completed" {
+		fee, arrives = "Fee", "Received"
+	}
+	given, err := parseDollars(o.Amount)
+	kept, errFee := parseDollars(o.Fee)
+	if o.Status == "failed" || err != nil || errFee != nil {
+		return nil
+	}
+	return []SumLine{{Name: "You give", Amount: web.Dollars(given)}, {Name: fee, Amount: "\u2212" + web.Dollars(kept)},
+		{Name: arrives, Amount: web.Dollars(given - kept), Ruled: true, Result: true}}
+}
+
 // showRampOrder shows one order: its way, and its states as a line.
 func showRampOrder(v *visit) (*View, error) {
 	var shown struct{ Order rampOrder }
@@ -286,11 +302,7 @@ func showRampOrder(v *visit) (*View, error) {
 		return nil, err
 	}
 	o := &shown.Order
-	fee := "The fee is at most"
-	if o.Status == "completed" {
-		fee = "Fee"
-	}
-	facts := []Fact{{fee, plainCell(dollarsText(o.Fee))}, {"Id", idCell(o.ID)}}
+	facts := []Fact{{"Id", idCell(o.ID)}}
 	if o.WalletID != "" {
 		wallet, err := v.walletCell(o.WalletID)
 		if err != nil {
@@ -301,7 +313,7 @@ func showRampOrder(v *visit) (*View, error) {
 	if o.TxHash != nil {
 		facts = append(facts, Fact{"Transaction", idCell(*o.TxHash)})
 	}
-	way := Block{Heading: rampMeanings[o.Status], Panel: true, Stepper: o.stepperSteps()}
+	way := Block{Heading: rampMeanings[o.Status], Panel: true, Stepper: o.stepperSteps(), Sum: o.sumLines()}
 	life := Block{Heading: "Life (UTC)", Panel: true}
 	for _, step := range o.History {
 		at := timeCell(step.At)

@@ -47,14 +47,24 @@ func showRequests(v *visit) (*View, error) {
 		if r.KeyPrefix == "" {
 			by = plainCell("Session")
 		}
+		errorCell := Cell{Text: errorWords(r.Error)}
+		if r.Error != "" {
+			errorCell.Href = v.addressWith("error", r.Error, "cursor", "")
+		}
 		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, r.At), codeCell(r.Method + " " + r.Route), statusCell(r.Status),
-			plainCell(inWords(r.Error)), by, durationCell(r.DurationMs), idCell(r.RequestID)})
+			errorCell, by, durationCell(r.DurationMs), idCell(r.RequestID)})
 	}
 	t.Filters = v.drawFilters("status", fields)
 	t.Empty = emptyText(t.Empty, t.Filters.Clear != "", list.NextCursor)
 	return &View{Title: "Request log", Live: v.Query.Get("cursor") == "",
 		Lead:   "The last 1,000 requests with a key or a session of the workspace, without their bodies.",
 		Blocks: []Block{{Table: v.addPaging(t, list.NextCursor)}, developerLinks("limits", "Limits and errors")}}, nil
+}
+
+// errorWords writes an error's code in words. The scope that a code names stays as it is.
+func errorWords(code string) string {
+	name, scope, _ := strings.Cut(code, ":")
+	return strings.TrimSpace(inWords(name) + " " + scope)
 }
 
 // durationCell is a cell of milliseconds.
@@ -78,7 +88,8 @@ func requestFilters() []Field {
 		{Name: "route", Label: "Route begins with", Kind: fieldText, Chip: "Route"},
 		{Name: "method", Label: "Method", Kind: fieldChoice, Options: methods},
 		{Name: "error", Label: "Error code", Kind: fieldText, Chip: "Error"},
-		{Name: "keyPrefix", Label: "Key begins with", Kind: fieldText, Chip: "Key"},
+		{Name: "keyPrefix", Label: "First characters of the key", Kind: fieldText, Chip: "Key",
+			Hint: "Such as apk_f96dxg54, never the whole key."},
 		{Name: "requestId", Label: "Request id", Kind: fieldText},
 		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
 		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},

@@ -24,6 +24,9 @@ var files embed.FS
 // Root is the path of the dashboard.
 const Root = "/dashboard"
 
+// entryPath leads a signed-in person home: to the only workspace, or to the list of them.
+const entryPath = "/"
+
 // FilesPath is the path under which the pages' own files are served.
 const FilesPath = Root + "/files/"
 
@@ -495,7 +498,11 @@ func (s *Site) drawRefusal(v *visit, r *refusal) (Response, error) {
 
 // renderView executes the layout.
 func (s *Site) renderView(v *visit, status int, view *View) (Response, error) {
-	f := frame{View: view, Visit: v.Visit, Home: Root, Alone: status == statusTooMany || status >= statusInternal}
+	shown := *v.Visit
+	if v.Role == "" {
+		shown.Workspace, shown.Name = "", "" // of another person, as far as this one may know
+	}
+	f := frame{View: view, Visit: &shown, Home: Root, Alone: status == statusTooMany || status >= statusInternal}
 	if v.Workspace != "" && v.Role != "" {
 		f.Home, f.Sections = v.addressOf(), v.drawNavigation(s.counts.readCounts(v))
 	}

@@ -147,7 +147,7 @@ func showEndpoints(v *visit) (*View, error) {
 		Blocks: append(append([]Block{{Table: v.addPaging(t, list.NextCursor)}}, forms...),
 			developerLinks("webhooks", "Webhooks and reports"))}
 	if len(forms) > 0 {
-		view.Ways = []Way{{Link: Link{"New endpoint", "#f-url"}, Icon: "plus", Primary: true}}
+		view.Ways = []Way{{Link: Link{"New endpoint", "#f-url"}, Icon: "plus"}}
 	}
 	return view, err
 }
