@@ -23,7 +23,6 @@ export async function sessions({ page, see, confirm, told }, base, email) {
   await elsewhere.getByLabel("Email", { exact: true }).fill(email);
   await elsewhere.getByLabel("Password", { exact: true }).fill("correct horse battery");
   await elsewhere.getByRole("button", { name: "Sign in", exact: true }).press("Enter");
-  await elsewhere.getByRole("link", { name: "Ada's" }).first().press("Enter");
   await elsewhere.locator("main[data-live]").waitFor();
   await page.goto(`${base}/dashboard/account`);
   await see("account");
@@ -125,7 +124,7 @@ export async function email({ page, see, fill, press, told }, base, present) {
   await press("Sign out");
   await fill({ Email: `new-${present}`, Password: password });
   await press("Sign in");
-  await told("Your workspaces");
+  await page.locator("main[data-live]").waitFor();
 
   // change sends the form. Its password is the page's second field of that name.
   async function change(to, current) {
@@ -169,7 +168,7 @@ export async function secondFactor({ page, script, see, fill, press, confirm, to
   await see("code-refused", /status of 4\d\d/);
   await fill({ Code: codeOf(secret, 1) });
   await press("Sign in");
-  await told("Your workspaces");
+  await page.locator("main[data-live]").waitFor();
   await page.goto(`${base}/dashboard/account/second-factor`);
   await see("second-factor-on");
   await fill({ Password: password });

@@ -114,8 +114,9 @@ func showWallet(v *visit) (*View, error) {
 		form.Wallet.Kind = "solana"
 	}
 	view.Blocks[0].Columns.First = append(main, Block{
-		Text: "Sign the challenge, with all of its lines, by the wallet's key: with the button below when the wallet is in this browser, or by the wallet's own way to sign a message. " +
-		"Then paste the signature. Nothing is spent."}, Block{Code: &Code{ID: "challenge",
+		Text: "Sign the challenge, with all of its lines, by the wallet's key: with the button below when the wallet is " +
+			"in this browser, or by the wallet's own way to sign a message. " +
+			"Then paste the signature. Nothing is spent."}, Block{Code: &Code{ID: "challenge",
 		Label: "The challenge that the wallet signs", Text: w.Challenge}}, Block{Form: form})
 	return view, nil
 }
