@@ -38,6 +38,11 @@ func (c *checkoutLink) stateCell() Cell {
 	return stateCell(c.Status)
 }
 
+// isUnconfirmed reports whether the link ended with payments that came in time and were not confirmed.
+func (c *checkoutLink) isUnconfirmed() bool {
+	return c.Status == "expired" && c.ReceivedUsdCents > c.LateUsdCents
+}
+
 // wayText is the coin and the network that the customer chose, or "".
 func (c *checkoutLink) wayText() string {
 	if c.Asset == nil || c.Chain == nil {
@@ -170,6 +175,9 @@ func (c *checkoutLink) stepperSteps() []StepperStep {
 		if c.Asset != nil {
 			i, steps[1].State = 2, "done"
 		}
+		if c.isUnconfirmed() {
+			i, end, steps[2].State, steps[2].Note = 3, "Not confirmed in time", "done", c.receivedText()
+		}
 		steps[i] = StepperStep{c.stateCell().Text, end, "failed"}
 	}
 	return steps
@@ -188,6 +196,20 @@ func (c *checkoutLink) receivedText() string {
 		return web.Dollars(inTime) + ", " + web.Dollars(c.LateUsdCents) + " late"
 	}
 	return web.Dollars(inTime)
+}
+
+// unconfirmed says how a link ended whose payment came in time and was not confirmed.
+const unconfirmed = "A payment was seen, and the network did not confirm it in time."
+
+// meaning says what the link waits for, or how it ended.
+func (c *checkoutLink) meaning() string {
+	switch {
+	case c.isUnconfirmed():
+		return unconfirmed
+	case c.Cancelled && c.Status == "expired":
+		return "It was cancelled."
+	}
+	return linkMeanings[c.Status]
 }
 
 // linkMeanings say what a link in a state waits for.
@@ -232,10 +254,7 @@ func showCheckout(v *visit) (*View, error) {
 	if c.CompletedAt != nil {
 		view.Ways = append(view.Ways, Way{Link: Link{"Open the receipt", c.HostedURL + "/receipt"}, Icon: "ledger"})
 	}
-	way := Block{Heading: linkMeanings[c.Status], Panel: true, Stepper: c.stepperSteps()}
-	if c.stateCell().Text == "Cancelled" {
-		way.Heading = "It was cancelled."
-	}
+	way := Block{Heading: c.meaning(), Panel: true, Stepper: c.stepperSteps()}
 	mayPay := v.Sandbox && v.API.May("POST", checkoutPath+"/simulate")
 	switch {
 	case c.Status == "awaiting_payment" && mayPay:
@@ -263,12 +282,20 @@ func showCheckout(v *visit) (*View, error) {
 	return view, nil
 }
 
-// moneyBlock is the sum of a link: asked, received, and still due or too much.
+// moneyBlock is the sum of a link: asked, received, and still due, too much or not credited.
 func (c *checkoutLink) moneyBlock() Block {
 	b := Block{Heading: "Money", Panel: true, Sum: []SumLine{{Name: "Asked for", Amount: web.Dollars(c.AmountUsdCents)}}}
 	if c.Simulated {
 		b.Sum = append(b.Sum, SumLine{Name: "Simulated", Amount: minusDollars(c.AmountUsdCents)},
 			SumLine{Name: "Still due", Amount: web.Dollars(0), Ruled: true})
+		return b
+	}
+	if c.isUnconfirmed() {
+		b.Sum = append(b.Sum, SumLine{Name: "Received in time", Amount: web.Dollars(c.ReceivedUsdCents - c.LateUsdCents)})
+		if c.LateUsdCents > 0 {
+			b.Sum = append(b.Sum, SumLine{Name: "Came too late", Amount: web.Dollars(c.LateUsdCents)})
+		}
+		b.Sum = append(b.Sum, SumLine{Name: "Not credited", Amount: web.Dollars(c.ReceivedUsdCents), Ruled: true})
 		return b
 	}
 	b.Sum = append(b.Sum, SumLine{Name: "Received in time", Amount: minusDollars(c.ReceivedUsdCents - c.LateUsdCents)})
@@ -341,17 +368,25 @@ func paymentTable(c *checkoutLink) *Table {
 }
 
 // refundNotes say what a customer should get back: the excess of a payment, and payments that came
-// too late. Purser sends no coins, so the business does.
+// too late or were not confirmed. Purser sends no coins, so the business does.
 func refundNotes(c *checkoutLink) (notes []Block) {
 	const advice = " Ask the customer for an address before you send it: the address that a payment came from may be " +
 		"an exchange's, which cannot receive for the customer."
 	add := func(heading, text string) {
 		notes = append(notes, Block{Tone: "warn", Heading: heading, Text: text + advice})
 	}
-	if c.DueUsdCents < 0 {
-		add("Paid too much", "The customer paid "+web.Dollars(-c.DueUsdCents)+" more than the link asked. The balance is "+
-			"credited with the amount of the link alone; the rest is in the wallet of your receiving addresses. Give it "+
-			"back from there.")
+	excess := "The customer paid " + web.Dollars(-c.DueUsdCents) + " more than the link asked. "
+	switch {
+	case c.isUnconfirmed():
+		add("Paid and not confirmed", unconfirmed+" "+web.Dollars(c.ReceivedUsdCents-c.LateUsdCents)+" came in time, and "+
+			"nothing is credited. What the network has confirmed by now is in the wallet of your receiving addresses. Give "+
+			"it back from there, or keep it and deliver.")
+	case c.DueUsdCents < 0 && c.CompletedAt != nil:
+		add("Paid too much", excess+"The balance is credited with the amount of the link alone; the rest is in the wallet "+
+			"of your receiving addresses. Give it back from there.")
+	case c.DueUsdCents < 0:
+		add("Paid too much", excess+"Nothing is credited before the network confirms the payment, and then the amount of "+
+			"the link alone. Give the rest back afterwards, from the wallet of your receiving addresses.")
 	}
 	var late []string
 	for _, p := range c.Payments {

@@ -28,6 +28,8 @@ func TestTheStepperOfALink(t *testing.T) {
 		{checkoutLink{Status: "expired"}, 1, "failed", "Expired", "28 Nov, 14:30"},
 		{checkoutLink{Status: "expired", Cancelled: true, Asset: &asset, Chain: &chain}, 2, "failed", "Cancelled",
 			"28 Nov, 14:30"},
+		{checkoutLink{Status: "expired", Asset: &asset, Chain: &chain, AmountUsdCents: 2500, ReceivedUsdCents: 2500}, 3,
+			"failed", "Expired", "Not confirmed in time"},
 		{checkoutLink{Status: "completed", CompletedAt: &at}, 4, "", "", ""},
 	} {
 		c.link.CreatedAt, c.link.ExpiresAt = at, at.Add(30*time.Minute)
@@ -44,4 +46,38 @@ func TestTheStepperOfALink(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A payment that came in time and was not confirmed is neither called unpaid nor credited. An excess
+// is credited in part only once the link is completed.
+func TestAPaymentWithoutConfirmationIsNeitherUnpaidNorCredited(t *testing.T) {
+	lines := func(c *checkoutLink) (shown []string) {
+		for _, line := range c.moneyBlock().Sum {
+			shown = append(shown, line.Name+" "+line.Amount)
+		}
+		return shown
+	}
+	c := checkoutLink{Status: "expired", AmountUsdCents: 2500, ReceivedUsdCents: 2500}
+	require.Equal(t, []string{"Asked for $25.00", "Received in time $25.00", "Not credited $25.00"}, lines(&c))
+	require.Equal(t, "A payment was seen, and the network did not confirm it in time.", c.meaning())
+	c.ReceivedUsdCents, c.LateUsdCents, c.DueUsdCents, c.Cancelled = 3500, 500, -500, true
+	require.Equal(t, []string{"Asked for $25.00", "Received in time $30.00", "Came too late $5.00",
+		"Not credited $35.00"}, lines(&c))
+	require.Equal(t, unconfirmed, c.meaning())
+	notes := refundNotes(&c)
+	require.Len(t, notes, 1)
+	require.Contains(t, notes[0].Text, "$30.00 came in time, and nothing is credited")
+
+	c = checkoutLink{Status: "confirming", AmountUsdCents: 2500, ReceivedUsdCents: 3000, DueUsdCents: -500}
+	require.Contains(t, refundNotes(&c)[0].Text, "Nothing is credited before the network confirms")
+	at := time.Date(2026, 11, 28, 14, 0, 0, 0, time.UTC)
+	c.Status, c.CompletedAt = "completed", &at
+	require.Contains(t, refundNotes(&c)[0].Text, "The balance is credited")
+
+	c = checkoutLink{Status: "expired", AmountUsdCents: 2500, ReceivedUsdCents: 500, LateUsdCents: 500,
+		DueUsdCents: 2500}
+	require.Equal(t, "It has ended without a payment in time.", c.meaning())
+	require.Equal(t, "Not paid $25.00", lines(&c)[2])
+	c.Cancelled = true
+	require.Equal(t, "It was cancelled.", c.meaning())
 }
