@@ -16,8 +16,9 @@ const (
 	intentsPath = agentPath + "/intents"
 )
 
-// maxAgentCards bounds the cards among which a page finds those of an agent, the newest first.
-const maxAgentCards = 100
+// agentCardPages bounds the pages of 100 cards, the newest first, among which a page finds those of
+// an agent.
+const agentCardPages = 5
 
 // agent is an agent in the interface.
 type agent struct {
@@ -76,7 +77,7 @@ func showAgents(v *visit) (*View, error) {
 		strconv.Itoa(rowsWithButton)); err != nil {
 		return nil, err
 	}
-	cards, err := v.agentCards("")
+	cards, all, err := v.agentCards("")
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func showAgents(v *visit) (*View, error) {
 			return nil, err
 		}
 		t.Rows = append(t.Rows, []Cell{linkCell(a.AgentName, v.addressOf("agents", a.ID)), plainCell(a.Description),
-			spentCell(a.cardsOf(cards)), plainCell(strings.Join(a.Protocols, ", ")), v.dateCell(a.CreatedAt),
+			spentCell(a.cardsOf(cards), all), plainCell(strings.Join(a.Protocols, ", ")), v.dateCell(a.CreatedAt),
 			stateCell(a.State), change})
 	}
 	forms, err := v.drawForms("register")
@@ -104,9 +105,16 @@ func showAgents(v *visit) (*View, error) {
 	return view, err
 }
 
-// spentCell is a cell of what cards have spent this month, of all their limits.
-func spentCell(cards []card) Cell {
-	if len(cards) == 0 {
+// notAllCounted stands where cards beyond agentCardPages could be of an agent.
+const notAllCounted = "Not all counted"
+
+// spentCell is a cell of what cards have spent this month, of all their limits. all reports whether
+// there are no further cards.
+func spentCell(cards []card, all bool) Cell {
+	switch {
+	case !all:
+		return Cell{Text: notAllCounted, Mark: "soft"}
+	case len(cards) == 0:
 		return Cell{Text: "No card", Mark: "soft"}
 	}
 	var spent, limit money.Cents
@@ -201,16 +209,25 @@ func (a *agent) keyBlock() Block {
 		Code: &Code{ID: "key", Label: "Public key", Text: strings.TrimSpace(a.PublicKeyPem), Folded: true}}
 }
 
-// agentCards reads cards of agents whose label begins with a text, the newest maxAgentCards. There
-// are none for a role that reads no cards.
-func (v *visit) agentCards(label string) ([]card, error) {
+// agentCards reads cards of agents whose label begins with a text, the newest agentCardPages. all
+// reports whether there are no more. There are none for a role that reads no cards.
+func (v *visit) agentCards(label string) (cards []card, all bool, err error) {
 	if !v.API.May("GET", "/api/cards") {
-		return nil, nil
+		return nil, true, nil
 	}
-	var list cardList
-	err := v.readInto(&list, "/api/cards", "holderKind", "agent", "holderLabel", label, "limit",
-		strconv.Itoa(maxAgentCards))
-	return list.Data, err
+	cursor := ""
+	for read := 0; read < agentCardPages && !all; read++ {
+		var list cardList
+		if err := v.readInto(&list, "/api/cards", "holderKind", "agent", "holderLabel", label, "limit", "100", "cursor",
+			cursor); err != nil {
+			return nil, false, err
+		}
+		cards = append(cards, list.Data...)
+		if all = list.NextCursor == nil; !all {
+			cursor = *list.NextCursor
+		}
+	}
+	return cards, all, nil
 }
 
 // cardsOf returns the cards that have the agent's name as their label. A card of the interface
@@ -229,15 +246,18 @@ func (v *visit) cardBlocks(a *agent) (cards, mint []Block, err error) {
 	if !v.API.May("GET", "/api/cards") {
 		return nil, nil, nil
 	}
-	list, err := v.agentCards(cutLabel(a.AgentName))
+	list, all, err := v.agentCards(cutLabel(a.AgentName))
 	if err != nil {
 		return nil, nil, err
 	}
 	t := &Table{Caption: "Cards with the agent's name", Empty: "No card of an agent has this name as its label.",
 		Columns: []Column{{Name: "Card", Role: rolePrimary}, {Name: "Spent this month", Role: roleAction},
 			{Name: "Limit of one swipe", Number: true}, {Name: "State", Role: roleAmount}}}
+	if !all {
+		t.Caption, t.Empty = t.Caption+" (not all counted)", notAllCounted+"."
+	}
 	for _, c := range a.cardsOf(list) {
-		t.Rows = append(t.Rows, []Cell{linkCell(c.labelText(), v.addressOf("cards", c.ID)), spentCell([]card{c}),
+		t.Rows = append(t.Rows, []Cell{linkCell(c.labelText(), v.addressOf("cards", c.ID)), spentCell([]card{c}, true),
 			dollarCell(c.PerTxnLimitUsdCents), stateCell(c.State)})
 	}
 	if a.State != "terminated" {
