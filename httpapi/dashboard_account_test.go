@@ -140,10 +140,12 @@ func TestTheQuestionOfARemovalNamesThePersonAndWhatEnds(t *testing.T) {
 	tn := w.newTenant("olga")
 	bobID, bob := w.person(tn, workspace.Owner)
 	at := session(bob).with("X-Workspace-Id", tn.workspace)
+	var keys []string
 	for _, label := range []string{"one", "two"} {
-		w.ok(w.post(at, "/api/auth/keys", `{"label":"`+label+`","scopes":["read:api_keys"]}`))
+		made := w.ok(w.post(at, "/api/auth/keys", `{"label":"`+label+`","scopes":["read:api_keys"]}`))
+		keys = append(keys, made.text("apiKey", "id"))
 	}
-	w.ok(w.post(at, endpointsPath, endpointBody(hookURL, `["*"]`)))
+	endpoint := w.ok(w.post(at, endpointsPath, endpointBody(hookURL, `["*"]`))).text("endpoint", "id")
 	w.ok(w.post(at, members, `{"email":"cyd@example.com","role":"member"}`))
 	w.ok(w.post(session(tn.cookie), members, `{"email":"dee@example.com","role":"member"}`))
 	email := w.ok(w.get(at, "/api/dashboard/me")).text("user", "email")
@@ -152,9 +154,13 @@ func TestTheQuestionOfARemovalNamesThePersonAndWhatEnds(t *testing.T) {
 	asked := w.visit(session(tn.cookie), address+"/remove", url.Values{"sure": {""}})
 	require.Equal(t, 200, asked.status)
 	for _, shown := range []pageReply{page, asked} {
-		require.Contains(t, shown.text, "Remove "+email+"?")
+		require.Contains(t, shown.text, "Remove "+email)
 		require.Contains(t, shown.text, "2 API keys, 1 webhook endpoint and 1 pending invitation end.")
 	}
+	require.NotContains(t, page.text, "data-confirm=\"Remove", "a dialog would ask without what the form keeps")
+	kept := w.visit(session(tn.cookie), address+"/remove", url.Values{"sure": {""}, "keepKeys": keys,
+		"keepEndpoints": {endpoint}})
+	require.Contains(t, kept.text, "0 API keys, 0 webhook endpoints and 1 pending invitation end.")
 	demoted := w.visit(session(tn.cookie), address+"/role", url.Values{"role": {"member"}, "sure": {""}})
 	require.Contains(t, demoted.text, "Change the role of "+email+"?")
 

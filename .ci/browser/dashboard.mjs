@@ -83,9 +83,10 @@ async function business(page, variant, script) {
   };
   // account opens the menu of the person and the workspaces.
   const account = async () => { if (!(await page.locator(".switch[open]").count())) await activate(page.locator(".switch summary")); };
-  const confirm = async (name) => {
+  // confirm answers the question of a form: in a dialog, or on a page of its own.
+  const confirm = async (name, inDialog = script) => {
     await press(name);
-    const asked = script ? page.getByRole("dialog") : page.locator("main:has([name=sure])");
+    const asked = inDialog ? page.getByRole("dialog") : page.locator("main:has([name=sure])");
     await asked.getByRole("button", { name, exact: typeof name === "string" }).press("Enter");
   };
   // open follows the navigation, which is behind a button on a phone.

@@ -79,6 +79,7 @@ type Form struct {
 	Fields                                             []Field
 	Primary, Quiet                                     bool         // the usual next step, or one among others
 	Sure                                               bool         // the form is the answer to its question
+	AskOnPage                                          bool         // the question depends on the fields
 	Wallet                                             *WalletProof // the challenge for the browser's own wallet
 }
 

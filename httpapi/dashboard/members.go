@@ -95,7 +95,7 @@ func showMember(v *visit) (*View, error) {
 
 // drawMember draws the forms that change another member, each with the person in its question.
 func (v *visit) drawMember(m *teammate) ([]Block, error) {
-	ending, all, err := v.offerKept(m.UserID)
+	ending, err := v.offerKept(m.UserID)
 	if err != nil {
 		return nil, err
 	}
@@ -107,15 +107,11 @@ func (v *visit) drawMember(m *teammate) ([]Block, error) {
 			b.Form.Confirm = "Change the role of " + m.Email + "? A member has no webhook endpoints and no keys beyond " +
 				"the role, so these end at once. The invitations that a former owner has sent end too."
 		case "remove":
-			b.Form.Confirm = "Remove " + m.Email + "? " + ending
+			b.Form.Confirm, b.Form.AskOnPage = "Remove "+m.Email+"? "+ending, true
 		}
 	}
 	if last := len(forms) - 1; last >= 0 {
 		forms[last].Heading, forms[last].Text = "Remove "+m.Email, ending
-		if !all {
-			forms[last].Text += " The workspace has made more than 500 keys. " +
-				"Keys to keep are offered among the newest 500; the API keeps any."
-		}
 	}
 	return forms, err
 }
@@ -128,16 +124,16 @@ func endingText(keys, endpoints, invitations int) string {
 }
 
 // offerKept offers the keys and the webhook endpoints that a member made to the owner who removes
-// the member. It returns what ends with the member, in words, and whether it has looked at all
-// keys. Keys of keys are not offered one by one: they live on with the key that made them. It fails
-// when a list cannot be read.
-func (v *visit) offerKept(user string) (ending string, all bool, err error) {
+// the member. It returns what ends with the member, in words, without those that the form keeps.
+// Keys of keys are not offered one by one: they live on with the key that made them. It fails when
+// a list cannot be read.
+func (v *visit) offerKept(user string) (ending string, err error) {
 	var keys []Option
-	cursor := ""
+	cursor, all := "", false
 	for read := 0; read < keptPages && !all; read++ {
 		var list keyList
 		if err := v.readInto(&list, keysPath, "limit", "100", "cursor", cursor); err != nil {
-			return "", false, err
+			return "", err
 		}
 		for _, k := range list.Data {
 			if k.CreatedBy == user && k.RevokedAt.IsZero() {
@@ -150,7 +146,7 @@ func (v *visit) offerKept(user string) (ending string, all bool, err error) {
 	}
 	var list endpointList
 	if err := v.readInto(&list, endpointsPath, "limit", "100"); err != nil {
-		return "", false, err
+		return "", err
 	}
 	var endpoints []Option
 	for _, e := range list.Data {
@@ -167,7 +163,22 @@ func (v *visit) offerKept(user string) (ending string, all bool, err error) {
 			sent++
 		}
 	}
-	return endingText(len(keys), len(endpoints), sent), all, err
+	ending = endingText(v.countEnding("keepKeys", keys), v.countEnding("keepEndpoints", endpoints), sent)
+	if !all {
+		ending += " The workspace has made more than 500 keys. Those of the person are counted and offered among the " +
+			"newest 500; the API keeps any."
+	}
+	return ending, err
+}
+
+// countEnding counts the options that a field of the sent form does not keep.
+func (v *visit) countEnding(field string, made []Option) (ending int) {
+	for _, o := range made {
+		if !slices.Contains(v.Form[field], o.Value) {
+			ending++
+		}
+	}
+	return ending
 }
 
 // showLeave offers any member to leave.
