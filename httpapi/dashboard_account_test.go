@@ -162,7 +162,7 @@ func TestTheQuestionOfARemovalNamesThePersonAndWhatEnds(t *testing.T) {
 		"keepEndpoints": {endpoint}})
 	require.Contains(t, kept.text, "0 API keys, 0 webhook endpoints and 1 pending invitation end.")
 	demoted := w.visit(session(tn.cookie), address+"/role", url.Values{"role": {"member"}, "sure": {""}})
-	require.Contains(t, demoted.text, "Change the role of "+email+"?")
+	require.Contains(t, demoted.text, "Change the role of "+email+" to member?")
 
 	gone := w.ok(w.do(session(tn.cookie), "DELETE", members+"/"+bobID, ""))
 	require.Len(t, gone.at("revokedKeys"), 2)

@@ -104,8 +104,7 @@ func (v *visit) drawMember(m *teammate) ([]Block, error) {
 	for _, b := range forms {
 		switch b.Form.Name {
 		case "role":
-			b.Form.Confirm = "Change the role of " + m.Email + "? A member has no webhook endpoints and no keys beyond " +
-				"the role, so these end at once. The invitations that a former owner has sent end too."
+			b.Form.Confirm, b.Form.AskOnPage = m.roleQuestion(v.Form.Get("role")), true
 		case "remove":
 			b.Form.Confirm, b.Form.AskOnPage = "Remove "+m.Email+"? "+ending, true
 		}
@@ -114,6 +113,26 @@ func (v *visit) drawMember(m *teammate) ([]Block, error) {
 		forms[last].Heading, forms[last].Text = "Remove "+m.Email, ending
 	}
 	return forms, err
+}
+
+// roleQuestion asks about a new role of a member, with what the role grants and what ends.
+func (m *teammate) roleQuestion(role string) string {
+	question := "Change the role of " + m.Email + "?"
+	i := slices.IndexFunc(roles, func(o Option) bool { return o.Value == role })
+	if i < 0 {
+		return question
+	}
+	question = fmt.Sprintf("Change the role of %s to %s? The person then %s.", m.Email, role, roles[i].Hint)
+	switch {
+	case role == "owner":
+		question += " An owner can also change your role and remove you."
+	case role == "member" && m.Role != "member":
+		question += " The person's webhook endpoints end at once, and so do the keys beyond the role."
+	}
+	if m.Role == "owner" && role != "owner" {
+		question += " The invitations that the person has sent end too."
+	}
+	return question
 }
 
 // endingText says what ends when a member leaves, with the counts of what the member has made.

@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,4 +37,25 @@ func TestKeysToKeepAreOfABoundedNumber(t *testing.T) {
 	ending, err = v.offerKept("usr_1")
 	require.NoError(t, err)
 	require.NotContains(t, ending, "more than 500 keys")
+}
+
+// The question before a change of a role says what the new role grants, and what ends with the old.
+func TestTheQuestionOfARoleIsOfTheChosenRole(t *testing.T) {
+	const keys, invitations, owns = "webhook endpoints end", "invitations that the person has sent end",
+		"manages people. An owner can also change your role and remove you."
+	f := func(from, to string, want ...string) {
+		t.Helper()
+		asked := (&teammate{Email: "bob@example.com", Role: from}).roleQuestion(to)
+		require.Contains(t, asked, "Change the role of bob@example.com to "+to+"? The person then ")
+		for _, part := range []string{keys, invitations, owns, "does all but manage people", "sees dollars"} {
+			require.Equal(t, slices.Contains(want, part), strings.Contains(asked, part), part)
+		}
+	}
+	f("member", "owner", owns)
+	f("admin", "owner", owns)
+	f("member", "admin", "does all but manage people")
+	f("owner", "admin", "does all but manage people", invitations)
+	f("owner", "member", "sees dollars", keys, invitations)
+	f("admin", "member", "sees dollars", keys)
+	require.Equal(t, "Change the role of bob@example.com?", (&teammate{Email: "bob@example.com"}).roleQuestion("x"))
 }
