@@ -148,7 +148,7 @@ func (s *State) enqueueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 		return s.queueDelivery(m, c)
 	}
 	doc := s.newDelivery(m, c)
-	doc.Status, doc.Failure, doc.NextAttemptAt = StatusFailed, FailureBacklog, nil
+	doc.Status, doc.Failure, doc.NextAttemptAt, doc.GivesUpAt = StatusFailed, FailureBacklog, nil, nil
 	return s.deliveryDecision(doc, Dropped{Delivery: doc.ID, Workspace: s.Workspace, Event: doc.Event,
 		At: doc.CreatedAt})
 }
@@ -179,7 +179,7 @@ func (s *State) requireCapacity() error {
 func (s *State) queueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 	doc := s.newDelivery(m, c)
 	d := s.deliveryDecision(doc, Queued{Delivery: doc.ID, Workspace: s.Workspace, Event: doc.Event, Due: doc.CreatedAt,
-		Until: decision.StampOf(m.At.Add(runDuration)), At: doc.CreatedAt})
+		Until: *doc.GivesUpAt, At: doc.CreatedAt})
 	d.Timers = []decision.Timer{{Key: doc.ID, Due: doc.CreatedAt.Time}}
 	return d
 }
@@ -190,10 +190,10 @@ func (s *State) newDelivery(m decision.Meta, c Enqueue) Delivery {
 	if c.ID == "" || len(c.Body) > MaxBody || !json.Valid([]byte(c.Body)) {
 		panic("BUG: a delivery without an id or with a bad body")
 	}
-	at := decision.StampOf(m.At)
+	at, until := decision.StampOf(m.At), decision.StampOf(m.At.Add(runDuration))
 	return Delivery{ID: c.ID, EndpointID: s.ID, Event: c.Event, Status: StatusPending, Body: c.Body,
 		Attempts: []Attempt{},
-		Runs:     1, NextAttemptAt: &at, CreatedAt: at}
+		Runs:     1, NextAttemptAt: &at, GivesUpAt: &until, CreatedAt: at}
 }
 
 // deliveryDecision stores a delivery together with its event, and replies with its view.
@@ -215,13 +215,13 @@ func (s *State) recordAttempt(c Attempted) decision.Decision {
 	due := decision.StampOf(a.At.Add(pauseAfter(p.Run+1, c.Jitter)))
 	switch {
 	case a.Delivered():
-		doc.Status, doc.NextAttemptAt = StatusDelivered, nil
+		doc.Status, doc.NextAttemptAt, doc.GivesUpAt = StatusDelivered, nil, nil
 		return s.finishDelivery(doc, Succeeded{Delivery: doc.ID, Workspace: s.Workspace, Attempt: a})
 	case due.After(p.Until.Time):
-		doc.Status, doc.Failure, doc.NextAttemptAt = StatusFailed, FailureGaveUp, nil
+		doc.Status, doc.Failure, doc.NextAttemptAt, doc.GivesUpAt = StatusFailed, FailureGaveUp, nil, nil
 		return s.finishDelivery(doc, Failed{Delivery: doc.ID, Workspace: s.Workspace, Attempt: a})
 	}
-	doc.NextAttemptAt = &due
+	doc.NextAttemptAt, doc.GivesUpAt = &due, &p.Until
 	d := s.deliveryDecision(doc, Postponed{Delivery: doc.ID, Workspace: s.Workspace, Attempt: a, Due: due})
 	d.Timers = []decision.Timer{{Key: doc.ID, Due: due.Time}}
 	return d
@@ -254,12 +254,11 @@ func (s *State) replayDelivery(m decision.Meta, c Replay) (decision.Decision, er
 	if err := s.requireCapacity(); err != nil {
 		return decision.Decision{}, err
 	}
-	at := decision.StampOf(m.At)
+	at, until := decision.StampOf(m.At), decision.StampOf(m.At.Add(runDuration))
 	doc.Runs++
-	doc.Status, doc.Failure, doc.NextAttemptAt = StatusPending, "", &at
+	doc.Status, doc.Failure, doc.NextAttemptAt, doc.GivesUpAt = StatusPending, "", &at, &until
 	d := s.deliveryDecision(doc, Replayed{Delivery: doc.ID, Workspace: s.Workspace, Attempts: len(doc.Attempts),
-		Due:   at,
-		Until: decision.StampOf(m.At.Add(runDuration)), At: at})
+		Due: at, Until: until, At: at})
 	d.Timers = []decision.Timer{{Key: doc.ID, Due: at.Time}}
 	// The record may be older than another replay that has finished since. The claim starts each
 	// run once.

@@ -135,7 +135,9 @@ type View struct {
 func (v View) MadeBy(user string) bool { return v.CreatedBy == user }
 
 // Delivery is the record of one event on its way to one endpoint. Body is sent byte for byte.
-// NextAttemptAt is set while the delivery is pending, Failure once it has failed.
+// NextAttemptAt is set while the delivery is pending, Failure once it has failed. GivesUpAt is the
+// end of the run of a pending delivery, after which no attempt is due; a record of an earlier build
+// has none before its next attempt.
 type Delivery struct {
 	ID            string          `json:"id"`
 	EndpointID    string          `json:"endpointId"`
@@ -146,6 +148,7 @@ type Delivery struct {
 	Attempts      []Attempt       `json:"attempts"`
 	Runs          int             `json:"runs"`
 	NextAttemptAt *decision.Stamp `json:"nextAttemptAt"`
+	GivesUpAt     *decision.Stamp `json:"givesUpAt,omitempty"`
 	CreatedAt     decision.Stamp  `json:"createdAt"`
 }
 
@@ -172,6 +175,7 @@ type DeliveryView struct {
 	Payload       json.RawMessage `json:"payload"`
 	Attempts      []Attempt       `json:"attempts"`
 	NextAttemptAt *decision.Stamp `json:"nextAttemptAt"`
+	GivesUpAt     *decision.Stamp `json:"givesUpAt"`
 	CreatedAt     decision.Stamp  `json:"createdAt"`
 }
 
@@ -180,7 +184,8 @@ type DeliveryView struct {
 func (d Delivery) View() DeliveryView {
 	v := DeliveryView{ID: d.ID, EndpointID: d.EndpointID, Event: d.Event, Status: d.Status,
 		Payload:  json.RawMessage(d.Body),
-		Attempts: append([]Attempt{}, d.Attempts...), NextAttemptAt: d.NextAttemptAt, CreatedAt: d.CreatedAt}
+		Attempts: append([]Attempt{}, d.Attempts...), NextAttemptAt: d.NextAttemptAt, GivesUpAt: d.GivesUpAt,
+		CreatedAt: d.CreatedAt}
 	if d.Failure != "" {
 		v.Failure = &d.Failure
 	}

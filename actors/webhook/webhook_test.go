@@ -46,12 +46,33 @@ func TestEveryPendingDeliveryHasATimer(t *testing.T) {
 				_, armed := s.timers[id]
 				require.Equal(t, doc.Status == webhook.StatusPending, armed)
 				require.Equal(t, doc.Status == webhook.StatusPending, doc.NextAttemptAt != nil)
+				require.Equal(t, doc.Status == webhook.StatusPending, doc.GivesUpAt != nil)
 				require.Equal(t, doc.Status == webhook.StatusFailed, doc.Failure != "")
 				require.Len(t, doc.Attempts, made[id])
 			}
 			require.Len(t, s.state.Pending, len(s.timers))
 		}
 	})
+}
+
+// The record of a delivery has the end of its run, and after a replay that of the new one. A record
+// without it gets it with the next attempt.
+func TestTheRecordHasTheEndOfItsRun(t *testing.T) {
+	s := newScenario()
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1", URL: "https://example.com",
+		Events: []string{"*"}})
+	s.send(t, webhook.Ping{ID: "whd_1", Body: "{}"})
+	first := decision.StampOf(s.now.Add(72 * time.Hour))
+	require.Equal(t, &first, s.records["whd_1"].GivesUpAt)
+	earlier := s.records["whd_1"]
+	earlier.GivesUpAt = nil
+	s.send(t, webhook.Attempted{Delivery: earlier, Attempt: answeredAttempt(decision.StampOf(s.now), 500, 1)})
+	require.Equal(t, &first, s.records["whd_1"].View().GivesUpAt)
+	s.failEveryAttempt(t, "whd_1")
+	s.send(t, webhook.Replay{Delivery: s.records["whd_1"]})
+	second := decision.StampOf(s.now.Add(72 * time.Hour))
+	require.NotEqual(t, first, second)
+	require.Equal(t, &second, s.records["whd_1"].View().GivesUpAt)
 }
 
 func TestReplayIsRefusedWhenItsAttemptsCouldPassTheLimit(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 )
@@ -40,6 +39,7 @@ type delivery struct {
 	Payload                                json.RawMessage
 	Attempts                               []attempt
 	NextAttemptAt, CreatedAt               time.Time
+	GivesUpAt                              *time.Time // end of a pending run; nil where it is not known
 }
 
 // attempt is one request to the receiver of a delivery.
@@ -305,24 +305,16 @@ func (d *delivery) failureBlocks() []Block {
 		Text: advice + " " + d.scheduleText()}}}
 }
 
-// Times of the schedule of a delivery.
-const (
-	deliveryRun   = 72 * time.Hour // from the first attempt of a run to its end
-	firstAttempts = time.Minute    // in which the first attempt of a new delivery begins
-)
-
-// scheduleText says when a delivery is tried again, and until when. The end of a run is not known
-// when the delivery was sent again.
+// scheduleText says when a delivery is tried again and, where the record tells, until when.
 func (d *delivery) scheduleText() string {
 	if d.Status != "pending" {
 		return "Purser has given up: send the delivery again from its page afterwards."
 	}
-	end := "three days after it was sent again"
-	isLater := func(a attempt) bool { return a.isDelivered() || a.At.Sub(d.CreatedAt) > deliveryRun }
-	if d.Attempts[0].At.Sub(d.CreatedAt) <= firstAttempts && !slices.ContainsFunc(d.Attempts, isLater) {
-		end = "on " + momentText(d.CreatedAt.Add(deliveryRun))
+	text := "The next attempt comes on " + momentText(d.NextAttemptAt)
+	if d.GivesUpAt != nil {
+		text += ", and Purser gives up by " + momentText(*d.GivesUpAt)
 	}
-	return "The next attempt comes on " + momentText(d.NextAttemptAt) + ", and Purser gives up " + end + "."
+	return text + "."
 }
 
 // momentText writes a time within a sentence.

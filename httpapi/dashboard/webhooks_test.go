@@ -46,11 +46,12 @@ func TestAFailingDeliveryNamesItsSchedule(t *testing.T) {
 	at := func(after time.Duration, status int) attempt { return attempt{At: made.Add(after), StatusCode: status} }
 	f(&delivery{Status: "pending"})
 	f(&delivery{Status: "delivered", Attempts: []attempt{at(0, 500), at(time.Second, 204)}})
-	f(&delivery{Status: "pending", Attempts: []attempt{at(0, 500)}}, "failed: 500 Internal Server Error. The server fails.",
-		"comes on 28 November 2026 at 15:00:00 UTC", "gives up on 1 December 2026 at 14:00:00 UTC")
-	f(&delivery{Status: "pending", Attempts: []attempt{at(0, 204), at(time.Hour, 500)}}, "after it was sent again")
-	f(&delivery{Status: "pending", Attempts: []attempt{at(0, 500), at(80*time.Hour, 500)}}, "after it was sent again")
-	f(&delivery{Status: "pending", Attempts: []attempt{at(time.Hour, 500)}}, "after it was sent again")
+	end := made.Add(143 * time.Hour) // of a run that began when the delivery was sent again
+	f(&delivery{Status: "pending", GivesUpAt: &end, Attempts: []attempt{at(71*time.Hour, 500)}},
+		"failed: 500 Internal Server Error. The server fails.", "comes on 28 November 2026 at 15:00:00 UTC",
+		"gives up by 4 December 2026 at 13:00:00 UTC.")
+	f(&delivery{Status: "pending", Attempts: []attempt{at(time.Hour, 500)}}, "at 15:00:00 UTC.")
+	require.NotContains(t, (&delivery{Status: "pending"}).scheduleText(), "gives up")
 	f(&delivery{Status: "failed", Failure: "gave_up", Attempts: []attempt{at(0, 410)}}, "410 Gone", "has given up")
 	f(&delivery{Status: "failed", Failure: "backlog_full"}, "500 other deliveries were pending", "has given up")
 }
