@@ -240,8 +240,9 @@ func (w *world) agentLog(tn tenant, id string) []agent.LogEntry {
 
 func (w *world) ask(tn tenant, id string, command any) any {
 	w.t.Helper()
-	reply, err := w.system.Ask(context.Background(), actors.Envelope{Kind: "agent", Stream: id, Workspace: tn.workspace,
-		Command: command})
+	reply, err := w.system.Ask(context.Background(), actors.Envelope{Kind: "agent", Stream: id,
+		Workspace: tn.workspace,
+		Command:   command})
 	require.NoError(w.t, err)
 	return reply
 }

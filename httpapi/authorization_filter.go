@@ -18,7 +18,8 @@ import (
 const maxFilterText = 200 // characters of the start of a merchant's name
 
 // authorizationFilters are the query parameters that narrow the list of authorizations.
-var authorizationFilters = []string{"decision", "reason", "merchant", "amountFromCents", "amountToCents", "from", "to"}
+var authorizationFilters = []string{"decision", "reason", "merchant", "amountFromCents", "amountToCents", "from",
+	"to"}
 
 // authorizationFilter selects authorizations. Each field that is zero selects all.
 type authorizationFilter struct {

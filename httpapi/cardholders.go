@@ -69,7 +69,8 @@ func (h *cardHandlers) enrolPerson(c *call, create cardholder.Create) (any, erro
 }
 
 func (h *cardHandlers) listCardholders(c *call) (answer, error) {
-	state, given, err := c.readChoice("state", cardholder.StatePending, cardholder.StateActive, cardholder.StateRejected)
+	state, given, err := c.readChoice("state", cardholder.StatePending, cardholder.StateActive,
+		cardholder.StateRejected)
 	if err != nil {
 		return answer{}, err
 	}

@@ -102,8 +102,9 @@ func (h *checkoutHandlers) showCheckout(v checkout.View, text checkout.Text) che
 	if v.Cancelled {
 		metadata[serviceCancelledAt] = v.ExpiresAt
 	}
-	return checkoutDocument{View: v, Payments: showPayments(&v), HostedURL: h.cfg.BaseURL + "/checkout/" + v.ID, SuccessURL: text.SuccessURL,
-		CancelURL: given(text.CancelURL), MerchantReference: given(text.MerchantReference),
+	return checkoutDocument{View: v, Payments: showPayments(&v), HostedURL: h.cfg.BaseURL + "/checkout/" + v.ID,
+		SuccessURL: text.SuccessURL,
+		CancelURL:  given(text.CancelURL), MerchantReference: given(text.MerchantReference),
 		Description: given(text.Description),
 		Metadata:    metadata}
 }
@@ -277,7 +278,8 @@ func (h *checkoutHandlers) selectCheckout(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return reply(map[string]any{"asset": picked.Pair.Asset, "chain": picked.Pair.Chain, "address": picked.Pair.Address,
-		"amount": picked.Coins, "amountUnits": picked.Units, "expiresAt": picked.View.ExpiresAt,
+	return reply(map[string]any{"asset": picked.Pair.Asset, "chain": picked.Pair.Chain,
+		"address": picked.Pair.Address,
+		"amount":  picked.Coins, "amountUnits": picked.Units, "expiresAt": picked.View.ExpiresAt,
 		"sandbox": picked.View.Sandbox})
 }

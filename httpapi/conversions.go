@@ -26,7 +26,8 @@ func (h *currencyHandlers) conversionRoutes() []route {
 			roles: anyMember, handle: h.getConversionQuote},
 		{method: "GET", path: "/api/mca/conversions", auth: authKeyOrSession, scope: "read:treasury",
 			roles: anyMember, query: slices.Concat(conversionQuery, pageQuery), handle: h.listConversions},
-		{method: "POST", path: "/api/mca/conversions", auth: authKeyOrSession, scope: "write:treasury", roles: managers,
+		{method: "POST", path: "/api/mca/conversions", auth: authKeyOrSession, scope: "write:treasury",
+			roles:    managers,
 			converts: true, kyb: true, idempotency: keyRequired, handle: h.createConversion},
 		{method: "GET", path: "/api/mca/conversions/{id}", auth: authKeyOrSession, scope: "read:treasury",
 			roles:  anyMember,
@@ -162,7 +163,8 @@ type conversionDocument struct {
 // buying.
 func showConversion(v balance.Conversion) (any, error) {
 	switch v.Status {
-	case balance.ConversionRejected, balance.ConversionFailed, balance.ConversionCancelled, balance.ConversionAbandoned:
+	case balance.ConversionRejected, balance.ConversionFailed, balance.ConversionCancelled,
+		balance.ConversionAbandoned:
 		v.Buy.AmountMinor = 0
 	}
 	return conversionDocument{ID: v.ID, Status: v.Status, Label: conversionLabels[v.Status],

@@ -303,7 +303,8 @@ func (h *currencyHandlers) listActivity(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	list := filteredList[balance.Activity]{of: query.Activities, parent: asked, filter: c.filterText(activityQuery...),
+	list := filteredList[balance.Activity]{of: query.Activities, parent: asked,
+		filter:  c.filterText(activityQuery...),
 		within:  within,
 		timeOf:  func(a *balance.Activity) time.Time { return a.CreatedAt.Time },
 		matches: func(a *balance.Activity) bool { return !ofDirection || a.Direction == direction },
@@ -351,7 +352,8 @@ func (h *currencyHandlers) simulatePayin(c *call) (answer, error) {
 	return askIdempotent(h.edge, c, toBalance(id, balance.AnnouncePayin{Workspace: id, ID: payin,
 		Amount: balance.Amount{Currency: body.Currency, AmountMinor: minor}, Reference: body.Reference,
 		ArrivesAt: c.now.Add(h.cfg.DepositDelay)}), func(p balance.Payin) (answer, error) {
-		return replyWith(fasthttp.StatusAccepted, map[string]any{"payin": map[string]any{"id": p.ID, "status": p.Status,
+		return replyWith(fasthttp.StatusAccepted, map[string]any{"payin": map[string]any{"id": p.ID,
+			"status": p.Status,
 			"amount": newAmountView(p.Amount), "reference": body.Reference, "expectedAt": p.ExpectedAt}})
 	})
 }

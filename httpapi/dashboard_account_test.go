@@ -42,7 +42,8 @@ func TestAnInvitationsLinkLeadsIntoTheWorkspace(t *testing.T) {
 	page := w.visit(session(joined.cookie), address, nil)
 	require.Contains(t, page.text, "You are signed in as bob@example.com.")
 	require.Contains(t, page.text, `value="`+token+`"`)
-	for _, shown := range []string{"Workspace olga", "Admin: does all but manage people", "olga@example.com", "Expires (UTC)"} {
+	for _, shown := range []string{"Workspace olga", "Admin: does all but manage people", "olga@example.com",
+		"Expires (UTC)"} {
 		require.Contains(t, page.text, shown)
 	}
 	accepted := w.visit(session(joined.cookie), "/dashboard/invitation/accept", url.Values{"token": {token}})
@@ -99,7 +100,8 @@ func TestALinkThatAdmitsNobodyRevealsNothing(t *testing.T) {
 		require.Equal(t, 200, shown.status)
 		require.Contains(t, shown.text, "The token is unknown, used, withdrawn, expired or for another email.")
 		require.Contains(t, shown.text, "Show the invitation")
-		for _, hidden := range []string{"Workspace olga", "olga@example.com", "Admin", ">Join the workspace<", ">Decline the invitation<"} {
+		for _, hidden := range []string{"Workspace olga", "olga@example.com", "Admin", ">Join the workspace<",
+			">Decline the invitation<"} {
 			require.NotContains(t, shown.text, hidden)
 		}
 	}
@@ -180,9 +182,11 @@ func TestDoorsSayWhatHappensNext(t *testing.T) {
 	address, _ := w.invited(tn, "bob@example.com", "admin")
 	bob := w.ok(w.signup("bob@example.com")).cookie
 	for page, says := range map[string]string{"/dashboard/sign-in": "From here to an approved swipe",
-		"/dashboard/sign-up?next=" + url.QueryEscape(address): "See who invites you", "/dashboard/sign-in/code": "recovery codes",
-		"/dashboard/forgot": "A link is on its way", "/dashboard/reset?token=reset_x": "Every session ends",
-		address: "You join as admin"} {
+		"/dashboard/sign-up?next=" + url.QueryEscape(address): "See who invites you",
+		"/dashboard/sign-in/code":                             "recovery codes",
+		"/dashboard/forgot":                                   "A link is on its way",
+		"/dashboard/reset?token=reset_x":                      "Every session ends",
+		address:                                               "You join as admin"} {
 		_, beside, isDoor := strings.Cut(w.visit(session(bob), page, nil).text, `<aside class="next">`)
 		require.True(t, isDoor, page)
 		require.Contains(t, beside, says, page)

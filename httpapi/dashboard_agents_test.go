@@ -123,7 +123,8 @@ func TestAPhysicalCardIsOrdered(t *testing.T) {
 	ordered := w.ok(w.get(tn.all, "/api/physical-cards"))
 	require.Len(t, ordered.at("data"), 1)
 	page := w.visit(session(tn.cookie), address, nil).text
-	for _, text := range []string{"Ada", "Oakland, US", "$99 from the balance", ordered.text("data", 0, "eta", "from"),
+	for _, text := range []string{"Ada", "Oakland, US", "$99 from the balance", ordered.text("data", 0, "eta",
+		"from"),
 		`/cards/` + ordered.text("data", 0, "card", "id")} {
 		require.Contains(t, page, text)
 	}

@@ -38,7 +38,8 @@ func TestAConversionByForm(t *testing.T) {
 	w.clock.turn(3 * time.Second)
 	w.opened(tn, "EUR", "JPY")
 	require.Contains(t, page("/currencies/EUR"), "IBAN")
-	paid := w.sendForm(tn, "/currencies/EUR", "payin", url.Values{"amountMinor": {"1,000.5"}, "reference": {"Invoice 9"}})
+	paid := w.sendForm(tn, "/currencies/EUR", "payin", url.Values{"amountMinor": {"1,000.5"},
+		"reference": {"Invoice 9"}})
 	require.Contains(t, paid.text, "€1,000.50", "it is incoming")
 	w.clock.turn(3 * time.Second)
 	w.awaitCondition(func() bool { return w.available(tn, "EUR") == "100050" })
@@ -67,7 +68,8 @@ func TestAQuoteOfAPageExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tn := w.setUp("mine")
-	address := "/dashboard/" + tn.workspace + "/conversion-quotes/" + w.quoteConversion(tn, "EUR", "JPY", "100").text("id")
+	address := "/dashboard/" + tn.workspace + "/conversion-quotes/" + w.quoteConversion(tn, "EUR", "JPY",
+		"100").text("id")
 	require.Contains(t, w.visit(session(tn.cookie), address, nil).text, "/convert\"")
 	w.clock.turn(31 * time.Second)
 	late := w.visit(session(tn.cookie), address, nil).text

@@ -140,8 +140,9 @@ func (h *pageHandlers) answerPage(ctx *fasthttp.RequestCtx, c *call) (a answer, 
 	if err := h.checkOrigin(c); err != nil {
 		return a, err
 	}
-	visited := dashboard.Visit{Method: fasthttp.MethodGet, Now: c.now, BaseURL: h.cfg.BaseURL, IntentProgram: h.program,
-		Path: strings.Trim(strings.TrimPrefix(c.path, dashboard.Root), "/")}
+	visited := dashboard.Visit{Method: fasthttp.MethodGet, Now: c.now, BaseURL: h.cfg.BaseURL,
+		IntentProgram: h.program,
+		Path:          strings.Trim(strings.TrimPrefix(c.path, dashboard.Root), "/")}
 	if visited.Query, err = url.ParseQuery(string(ctx.URI().QueryString())); err != nil {
 		return a, fault.New(fault.InvalidQuery, "the query is malformed")
 	}
@@ -220,7 +221,8 @@ func (h *pageHandlers) enterVisit(c *call, v *dashboard.Visit) error {
 	view, err := h.readUser(c.ctx, owner)
 	for _, other := range view.Workspaces {
 		if other.ID != v.Workspace && len(v.Workspaces) < dashboard.MaxSwitch {
-			v.Workspaces = append(v.Workspaces, dashboard.Link{Text: other.Name, Href: dashboard.Root + "/" + other.ID})
+			v.Workspaces = append(v.Workspaces, dashboard.Link{Text: other.Name, Href: dashboard.Root + "/" +
+				other.ID})
 		}
 	}
 	return err

@@ -63,7 +63,8 @@ var completeForm = url.Values{"amountUsdCents": {"1"}, "amountCents": {"1"}, "ho
 	"monthlyLimitUsdCents": {"5"}, "perTxnLimitUsdCents": {"5"}, "merchant": {"m"}, "mcc": {"5812"}, "name": {"Bob"},
 	"routingNumber": {"021000021"}, "accountNumber": {"12345678"}, "accountType": {"checking"}, "rail": {"ach"},
 	"description": {"d"}, "acceptedAssets": {"USDC"}, "successUrl": {"https://shop.example/t"}, "label": {"k"},
-	"amountMinor": {"5"}, "currency": {"GBP"}, "buyCurrency": {"JPY"}, "email": {"eve@example.com"}, "role": {"member"}, "scopes": {"read:cards"}, "allowedMccs": {"5812"},
+	"amountMinor": {"5"}, "currency": {"GBP"}, "buyCurrency": {"JPY"}, "email": {"eve@example.com"},
+	"role": {"member"}, "scopes": {"read:cards"}, "allowedMccs": {"5812"},
 	"url": {hookURL}, "events": {"*"}}
 
 // A slash behind the address of a page leads to the page, with the same query. The addresses of the
@@ -143,7 +144,8 @@ func TestAnAddressWithoutAFormIsNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("olga")
-	for _, address := range []string{"/dashboard", "/dashboard/", "/dashboard/nothing", "/dashboard/" + tn.workspace} {
+	for _, address := range []string{"/dashboard", "/dashboard/", "/dashboard/nothing", "/dashboard/" +
+		tn.workspace} {
 		require.Equal(t, 404, w.visit(session(tn.cookie), address, completeForm).status, address)
 	}
 	require.Equal(t, "/dashboard/sign-in", w.visit(nil, "/dashboard/sign-in/enter", nil).location,

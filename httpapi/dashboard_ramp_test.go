@@ -35,7 +35,8 @@ func TestTheRampByForm(t *testing.T) {
 	require.Contains(t, page(address), "This quote is ordered.")
 
 	k := solanaKey("cold")
-	added := w.sendForm(tn, "/wallets", "add", url.Values{"chain": {k.chain}, "address": {k.address}, "label": {"Cold"}})
+	added := w.sendForm(tn, "/wallets", "add", url.Values{"chain": {k.chain}, "address": {k.address},
+		"label": {"Cold"}})
 	challenge := regexp.MustCompile(`<code id="challenge">([^<]+)</code>`).FindStringSubmatch(added.text)
 	require.NotNil(t, challenge, added.text)
 	text := html.UnescapeString(challenge[1])

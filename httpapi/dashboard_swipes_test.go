@@ -34,7 +34,8 @@ func TestASwipesPageShowsItsLife(t *testing.T) {
 	address, n := home+"/swipes/"+swipe, 0
 	send := func(name, amount string) string {
 		n++
-		sent := w.visit(session(tn.cookie), address+"/"+name, url.Values{"key": {newUUID(n)}, "amountCents": {amount}})
+		sent := w.visit(session(tn.cookie), address+"/"+name, url.Values{"key": {newUUID(n)},
+			"amountCents": {amount}})
 		require.Equal(t, 303, sent.status, sent.text)
 		return w.visit(session(tn.cookie), sent.location, nil).text
 	}

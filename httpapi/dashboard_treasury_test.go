@@ -93,8 +93,9 @@ func TestPayoutsAndRecipientsAreFoundOnTheirPages(t *testing.T) {
 	w.fund(tn, 1_000_000)
 	who, address := session(tn.cookie), "/dashboard/"+tn.workspace
 	saved := w.visit(who, address+"/recipients/save-abroad", url.Values{"key": {newUUID(1)}, "name": {"Grace GmbH"},
-		"bic": {"DEUTDEFF500"}, "iban": {"DE89 3704 0044 0532 0130 00"}, "currency": {"EUR"}, "line1": {"Hauptstr. 5"},
-		"city": {"Berlin"}, "postalCode": {"10115"}, "country": {"DE"}})
+		"bic": {"DEUTDEFF500"}, "iban": {"DE89 3704 0044 0532 0130 00"}, "currency": {"EUR"},
+		"line1": {"Hauptstr. 5"},
+		"city":  {"Berlin"}, "postalCode": {"10115"}, "country": {"DE"}})
 	require.Equal(t, 303, saved.status, saved.text)
 	id := saved.location[strings.LastIndex(saved.location, "/")+1:]
 	payout := w.ok(w.pay(tn, `{"rail":"intl_wire","counterpartyId":"`+id+`","amountCents":1500,"description":"Rent abroad"}`)).
@@ -107,7 +108,8 @@ func TestPayoutsAndRecipientsAreFoundOnTheirPages(t *testing.T) {
 	require.Contains(t, list("/payouts?counterpartyId="+id), "Recipient: Grace GmbH •••• 3000")
 	require.Contains(t, list("/payouts"), `<option value="`+id+`">Grace GmbH`)
 	require.NotContains(t, list("/payouts?status=settled"), "Rent abroad")
-	require.Contains(t, list("/payouts/"+payout), w.ok(w.get(tn.all, "/api/treasury/payouts/"+payout+"/tracking")).text("uetr"))
+	require.Contains(t, list("/payouts/"+payout), w.ok(w.get(tn.all,
+		"/api/treasury/payouts/"+payout+"/tracking")).text("uetr"))
 }
 
 // A wire abroad is quoted on the recipient's page. The quote's page shows its end, and its form
@@ -159,6 +161,8 @@ func TestAmountsOfFiltersAreEnteredInDollars(t *testing.T) {
 		shown := w.visit(session(tn.cookie), entered.location, nil)
 		require.Contains(t, shown.text, "Amount: from $9.99")
 	}
-	require.Contains(t, w.visit(session(tn.cookie), home+"/treasury?amountFromCents=100000", nil).text, "Bank deposit</td>")
-	require.Contains(t, w.visit(session(tn.cookie), home+"/treasury?amountFromCents=100001", nil).text, "Nothing matches.")
+	require.Contains(t, w.visit(session(tn.cookie), home+"/treasury?amountFromCents=100000", nil).text,
+		"Bank deposit</td>")
+	require.Contains(t, w.visit(session(tn.cookie), home+"/treasury?amountFromCents=100001", nil).text,
+		"Nothing matches.")
 }

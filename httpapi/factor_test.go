@@ -203,7 +203,8 @@ func TestChallengesAreBounded(t *testing.T) {
 	w.clock.turn(codePeriod * time.Second)
 	w.fails(w.sendCode(first, w.codeOf(secret, 0)), 401, "invalid_credentials")
 	for i := range maxChallenges - challengesPerUser {
-		_, err := w.server.sessions.challenges.open(openChallenge{who: userDocument{ID: fmt.Sprint(i)}}, w.clock.now(),
+		_, err := w.server.sessions.challenges.open(openChallenge{who: userDocument{ID: fmt.Sprint(i)}},
+			w.clock.now(),
 			w.system.Entropy())
 		require.NoError(t, err)
 	}

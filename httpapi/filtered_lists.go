@@ -71,7 +71,7 @@ func (c *call) filterText(names ...string) string {
 // show the times of its records in the order of their places, to within maxClockStep.
 type filteredList[D any] struct {
 	of      query.Records[D]
-	parent  string // of the listed records; most kinds have ""
+	parent  string // the listed records'; most kinds have ""
 	filter  string // the parameters that narrow the list
 	within  period
 	timeOf  func(*D) time.Time

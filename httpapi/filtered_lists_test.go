@@ -288,15 +288,18 @@ func TestABadFilterNamesItsParameter(t *testing.T) {
 	tn := w.newTenant("ada")
 	period := map[string]string{"from=x": "from must", "to=x": "to must",
 		"from=2026-11-02&to=2026-11-01": "to must be after from"}
-	amounts := map[string]string{"amountFromCents=x": "amountFromCents must", "amountToCents=-1": "amountToCents must",
+	amounts := map[string]string{"amountFromCents=x": "amountFromCents must",
+		"amountToCents=-1":                  "amountToCents must",
 		"amountFromCents=1.50":              "amountFromCents must",
 		"amountFromCents=2&amountToCents=1": "amountToCents must not be less"}
 	for path, bad := range map[string][]map[string]string{
 		"/api/treasury/payouts": {period, amounts, {"status=lost": "status must be one of held, "}},
 		"/api/treasury/ledger": {period, amounts, {"source=lost": "source must be one of ",
 			"transferGroup=x": "transferGroup", "direction=up": "direction must be one of debit, credit"}},
-		"/api/treasury/counterparties": {period, {"kind=them": "kind must be one of us, international", "name=": "name"}},
-		"/api/authorizations":          {period, amounts, {"decision=x": "decision", "reason=X": "reason", "merchant=": "merchant"}},
+		"/api/treasury/counterparties": {period, {"kind=them": "kind must be one of us, international",
+			"name=": "name"}},
+		"/api/authorizations": {period, amounts, {"decision=x": "decision", "reason=X": "reason",
+			"merchant=": "merchant"}},
 		"/api/cards": {{"state=lost": "state must be one of active, ", "holderKind=x": "holderKind",
 			"holderLabel=": "holderLabel", "last4=1": "last4", "last4=12a4": "last4"}},
 		"/api/agents":      {{"state=lost": "state must be one of active, frozen, terminated"}},

@@ -312,8 +312,9 @@ func coinsOf(state *checkout.State) (coins []web.Coin) {
 		}
 		picked := state.Chosen != nil && state.Chosen.Asset == p.Asset && state.Chosen.Chain == p.Chain
 		last := &coins[len(coins)-1]
-		last.Networks = append(last.Networks, web.Choice{Value: p.Asset + "/" + p.Chain, Network: networkName(p.Chain),
-			Picked: picked})
+		last.Networks = append(last.Networks, web.Choice{Value: p.Asset + "/" + p.Chain,
+			Network: networkName(p.Chain),
+			Picked:  picked})
 	}
 	return coins
 }

@@ -124,7 +124,10 @@ func TestPagesOfTheLedgerShowEachLineOnce(t *testing.T) {
 		"since":  {url.Values{"from": {hour.Format(time.RFC3339)}}, between(hour, day(99))},
 		"before": {url.Values{"to": {hour.Format(time.RFC3339)}}, between(day(-9), hour)},
 		"hours": {url.Values{"from": {hour.Format(time.RFC3339)}, "to": {hour.Add(time.Second).Format(time.RFC3339)},
-			"direction": {"credit"}}, func(e balance.LedgerEntry) bool { return e.BookedAt.Equal(hour) && e.Direction == "credit" }},
+			"direction": {"credit"}}, func(e balance.LedgerEntry) bool {
+			return e.BookedAt.Equal(hour) &&
+				e.Direction == "credit"
+		}},
 		"amounts": {url.Values{"amountFromCents": {"5"}, "amountToCents": {"9"}},
 			func(e balance.LedgerEntry) bool { return e.AmountCents >= 5 && e.AmountCents <= 9 }},
 		"never": {url.Values{"from": {"2030-01-01"}}, func(balance.LedgerEntry) bool { return false }},
@@ -192,7 +195,8 @@ func TestFiltersOfTheLedgerAreChecked(t *testing.T) {
 	w := newWorld(t)
 	l := newLedgerLog(w)
 	l.addLines(30)
-	for query, parameter := range map[string]string{"source=gift": "source", "source=": "source", "direction=up": "direction",
+	for query, parameter := range map[string]string{"source=gift": "source", "source=": "source",
+		"direction=up":       "direction",
 		"transferGroup=tg_x": "transferGroup", "from=yesterday": "from", "to=2026-02-30": "to", "from=": "from",
 		"from=2026-11-20&to=2026-11-18": "to must be after from", "limit=0": "limit"} {
 		r := w.get(l.tn.all, "/api/treasury/ledger?"+query)

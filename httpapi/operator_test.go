@@ -37,7 +37,8 @@ func (s *testServer) Unmatched(_ context.Context, cursor string) (page dashboard
 	if s.quiet {
 		return page, s.err
 	}
-	return dashboard.UnmatchedPage{Next: "7.umr_1", Reports: []dashboard.UnmatchedReport{{ID: "umr_1", Partner: "bank",
+	return dashboard.UnmatchedPage{Next: "7.umr_1", Reports: []dashboard.UnmatchedReport{{ID: "umr_1",
+		Partner: "bank",
 		EventID: `<script>alert(1)</script>`, Type: `"><img src=x onerror=alert(1)>`}}}, s.err
 }
 
@@ -94,7 +95,8 @@ func (p *operatorPort) visit(who as, address string, form url.Values) pageReply 
 		requireOnlyOurs(p.t, string(resp.Body()))
 		require.Equal(p.t, dashboard.Policy, string(resp.Header.Peek("Content-Security-Policy")))
 	}
-	r := pageReply{status: resp.StatusCode(), text: string(resp.Body()), location: string(resp.Header.Peek("Location"))}
+	r := pageReply{status: resp.StatusCode(), text: string(resp.Body()),
+		location: string(resp.Header.Peek("Location"))}
 	var cookie fasthttp.Cookie
 	cookie.SetKey(operatorCookie)
 	if resp.Header.Cookie(&cookie) {
@@ -142,7 +144,8 @@ func TestTheOperatorSignsIn(t *testing.T) {
 	require.Equal(t, 404, p.visit(operatorSession(in.cookie), "/operator/nothing", nil).status)
 
 	other := p.enter(operatorSecret)
-	require.Equal(t, "/operator/sign-in", p.visit(operatorSession(in.cookie), "/operator/sign-out", url.Values{}).location)
+	require.Equal(t, "/operator/sign-in", p.visit(operatorSession(in.cookie), "/operator/sign-out",
+		url.Values{}).location)
 	require.Equal(t, 303, p.visit(operatorSession(in.cookie), "/operator", nil).status)
 	require.Equal(t, 200, p.visit(operatorSession(other.cookie), "/operator", nil).status)
 	p.now = p.now.Add(operatorSessionLife)
@@ -186,11 +189,13 @@ func TestOperatorSessionsAreBounded(t *testing.T) {
 func TestTheOperatorsFormsRefuseForeignOrigins(t *testing.T) {
 	t.Parallel()
 	p := newOperatorPort(t)
-	for _, foreign := range []as{{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "https://purser.test"},
+	for _, foreign := range []as{{"Origin": "http://evil.example"}, {"Origin": "null"},
+		{"Origin": "https://purser.test"},
 		{"Origin": "http://purser.test:8080"}, {"Sec-Fetch-Site": "cross-site"},
 		{"Origin": "http://purser.test", "Sec-Fetch-Site": "same-site"}} {
 		for _, form := range []string{"/operator/sign-in", "/operator/sign-out"} {
-			require.Equal(t, 403, p.visit(foreign, form, url.Values{"secret": {operatorSecret}}).status, "%v", foreign)
+			require.Equal(t, 403, p.visit(foreign, form, url.Values{"secret": {operatorSecret}}).status, "%v",
+				foreign)
 		}
 	}
 	own := as{"Origin": "http://purser.test", "Sec-Fetch-Site": "same-origin"}
@@ -228,13 +233,15 @@ func TestTheOperatorsPages(t *testing.T) {
 	page := p.visit(who, "/operator", nil)
 	require.Contains(t, page.text, "<strong>Orders overdue</strong>")
 	require.Contains(t, page.text, "<strong>Unmatched reports</strong>")
-	for _, shown := range []string{"Ready", "$1,234.56", "1.5 s", "1,234 of 10,000,000", "None since the server started"} {
+	for _, shown := range []string{"Ready", "$1,234.56", "1.5 s", "1,234 of 10,000,000",
+		"None since the server started"} {
 		require.Contains(t, page.text, shown)
 	}
 	p.state.status.Problems = []string{"a shard is not held", "the clock is suspect"}
 	p.state.status.Audit = &dashboard.AuditResult{At: p.now, Findings: []string{"<i>balance</i> differs"}, More: 1000}
 	p.state.status.SetAside, p.state.status.SetAsideEntries = 1, 7
-	p.state.status.Disks = []dashboard.DiskSpace{{Dir: "/full", Free: "0.9 GiB", Kept: "1 GiB", Resumes: "1.2 GiB", Scarce: true},
+	p.state.status.Disks = []dashboard.DiskSpace{{Dir: "/full", Free: "0.9 GiB", Kept: "1 GiB", Resumes: "1.2 GiB",
+		Scarce: true},
 		{Dir: "/gone", Unknown: true}}
 	p.state.status.LostShards = 2
 	page = p.visit(who, "/operator", nil)

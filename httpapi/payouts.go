@@ -28,8 +28,9 @@ func (h *treasuryHandlers) payoutRoutes() []route {
 			handle: h.listPayouts},
 		{method: "GET", path: path + "/{id}", auth: authKey, scope: read, handle: h.getPayout},
 		{method: "GET", path: path + "/{id}/tracking", auth: authKey, scope: read, handle: h.trackPayout},
-		{method: "POST", path: path + "/{id}/release", auth: authKey, scope: write, kyb: true, idempotency: keyOptional,
-			handle: func(c *call) (answer, error) { return h.directPayout(c, true) }},
+		{method: "POST", path: path + "/{id}/release", auth: authKey, scope: write, kyb: true,
+			idempotency: keyOptional,
+			handle:      func(c *call) (answer, error) { return h.directPayout(c, true) }},
 		{method: "POST", path: path + "/{id}/cancel", onFullDisk: true, auth: authKey, scope: write, kyb: true,
 			idempotency: keyOptional,
 			handle:      func(c *call) (answer, error) { return h.directPayout(c, false) }},
@@ -112,7 +113,8 @@ func (h *treasuryHandlers) createPayout(c *call) (answer, error) {
 		return answer{}, err
 	}
 	create := balance.CreatePayout{Workspace: c.who.workspace(), Key: c.who.author(), Rail: body.Rail,
-		SameDay: body.SameDay, AmountCents: body.AmountCents, Description: body.Description, Limits: h.cfg.PayoutLimits,
+		SameDay: body.SameDay, AmountCents: body.AmountCents, Description: body.Description,
+		Limits:     h.cfg.PayoutLimits,
 		ExpectedOn: h.calendar.ArrivalDay(c.now, body.Rail, body.SameDay).Format(time.DateOnly)}
 	if err := create.CheckBody(body.QuoteID != ""); err != nil {
 		return answer{}, err

@@ -21,7 +21,8 @@ type rampHandlers struct{ *edge }
 
 // rampRoutes returns the routes of the ramp: its account, quotes, orders, withdrawals and sessions.
 func (h *rampHandlers) rampRoutes() []route {
-	const account, orders, read, write = "/api/ramp/account", "/api/ramp/orders", "read:treasury", workspace.WriteRamps
+	const account, orders, read, write = "/api/ramp/account", "/api/ramp/orders", "read:treasury",
+		workspace.WriteRamps
 	const sessions = "/api/ramp/onramp/sessions"
 	return []route{
 		{method: "POST", path: account, auth: authKey, scope: write, sandboxOnly: true, ramp: true,
@@ -298,7 +299,8 @@ func (h *rampHandlers) listRampOrders(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	status, ofStatus, err := c.readChoice("status", balance.RampCreated, balance.RampProcessing, balance.RampCompleted,
+	status, ofStatus, err := c.readChoice("status", balance.RampCreated, balance.RampProcessing,
+		balance.RampCompleted,
 		balance.RampFailed)
 	if err != nil {
 		return answer{}, err

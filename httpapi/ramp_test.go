@@ -134,7 +134,8 @@ func TestFailedRampOrdersAreReturned(t *testing.T) {
 	w := newWorld(t)
 	tn := w.rampTenant("ada")
 	w.approvedWallet(tn)
-	for direction, report := range map[string]string{balance.RampOn: "onramp.failed", balance.RampOff: "offramp.failed",
+	for direction, report := range map[string]string{balance.RampOn: "onramp.failed",
+		balance.RampOff:      "offramp.failed",
 		balance.RampWithdraw: "withdrawal.failed"} {
 		path := offrampPath
 		if direction == balance.RampOn {
@@ -158,7 +159,8 @@ func TestAmountsOfTheRamp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
-	for _, bad := range []string{"", "0", "0.00", "1.", ".5", "1.234", "1.000", "-1", "+1", "1e3", "01", "00.50", " 1",
+	for _, bad := range []string{"", "0", "0.00", "1.", ".5", "1.234", "1.000", "-1", "+1", "1e3", "01", "00.50",
+		" 1",
 		"1 ", "1,5",
 		"１", "NaN", "0x1", "1_0", "1000000.01", "1000001", "10000000000", "1000000000000000000",
 		"99999999999999999999"} {

@@ -46,7 +46,7 @@ func newAPIReference(description *openapi.Document) (*apiReference, error) {
 type documents struct {
 	library   *guides.Library
 	reference *apiReference
-	program   string // that signs an intent, for the shell
+	program   string // signs an intent, for the shell
 }
 
 // renderedDocuments returns the documents of the process, which its first call renders. It fails

@@ -148,7 +148,8 @@ type numbered struct {
 
 // list returns up to limit requests that match, newest first, with a number below before; 0 begins
 // with the newest. more reports whether further requests match.
-func (l *requestLog) list(workspace string, before uint64, limit int, match func(*loggedRequest) bool) (out []numbered,
+func (l *requestLog) list(workspace string, before uint64, limit int,
+	match func(*loggedRequest) bool) (out []numbered,
 	more bool) {
 	ring := l.ringOf(workspace)
 	if ring == nil {

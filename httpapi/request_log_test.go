@@ -95,7 +95,8 @@ func TestARequestIsFoundInItsLog(t *testing.T) {
 	require.Equal(t, []string{slow}, find("status=200&route=/api/work&from="+nextDay))
 	prefix := w.ok(w.get(reader, "/api/requests?requestId="+missing)).text("data", 0, "keyPrefix")
 	require.Equal(t, []string{missing}, find("keyPrefix="+prefix))
-	require.Equal(t, []string{slow, missing}, find("route=/api/&keyPrefix=apk_")[:2], "the first characters are enough")
+	require.Equal(t, []string{slow, missing}, find("route=/api/&keyPrefix=apk_")[:2],
+		"the first characters are enough")
 	require.Empty(t, find("route=/api/requests"), "the log does not list its own reads")
 	require.Empty(t, find("method=DELETE"))
 	took := w.ok(w.get(session(tn.cookie), requestsPath+"?requestId="+slow))

@@ -250,7 +250,8 @@ func TestAPersonResetsAPasswordByForms(t *testing.T) {
 	link := strings.TrimPrefix(linkedToken.FindString((<-w.mails).Text), "http://purser.test")
 	token := strings.TrimPrefix(link, "/dashboard/reset?token=")
 	require.Contains(t, w.visit(nil, link, nil).text, `value="`+token+`"`)
-	wrong := w.visit(nil, "/dashboard/reset/set", url.Values{"token": {"reset_x"}, "newPassword": {"another password"}})
+	wrong := w.visit(nil, "/dashboard/reset/set", url.Values{"token": {"reset_x"},
+		"newPassword": {"another password"}})
 	require.Equal(t, 401, wrong.status)
 	require.Contains(t, wrong.text, "Token is unknown, used or expired")
 	set := w.visit(nil, "/dashboard/reset/set", url.Values{"token": {token}, "newPassword": {"another password"}})

@@ -54,7 +54,7 @@ type route struct {
 	use          string   // the replacement of a retired route, refused as gone before any other check of the request
 	rpc          bool     // refuses callers in JSON-RPC too
 	signsIn      bool     // answers with a session
-	readsLog     bool     // reads the request log, which does not list it: a watcher would push out what is looked for
+	readsLog     bool     // reads the request log, and is not listed in it
 	// onFullDisk marks a route that a nearly full disk still serves: it reads, restricts or ends
 	// something. Every GET, every DELETE and partners' reports are served without the mark.
 	onFullDisk bool
@@ -88,7 +88,8 @@ func (s *Server) allRoutes(treasury *treasuryHandlers, cards *cardHandlers) []ro
 		cards.cardRoutes, cards.physicalRoutes, cards.cardholderRoutes,
 		agents.agentRoutes,
 		cards.authorizationRoutes, cards.simulateRoutes,
-		treasury.treasuryRoutes, treasury.ledgerRoutes, treasury.statementRoutes, treasury.counterpartyRoutes, treasury.payoutRoutes,
+		treasury.treasuryRoutes, treasury.ledgerRoutes, treasury.statementRoutes, treasury.counterpartyRoutes,
+		treasury.payoutRoutes,
 		treasury.fxRoutes,
 		currencies.mcaRoutes, currencies.conversionRoutes, ramp.rampRoutes, ramp.rampWalletRoutes,
 		treasury.paymentRoutes, s.checkouts.checkoutRoutes, s.reports.webhookRoutes,

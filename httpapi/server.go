@@ -66,7 +66,8 @@ type Actors interface {
 	MidBetween(ctx context.Context, sell, buy money.Currency) (money.Rate, error)
 	RampFee(ctx context.Context, direction string, cents money.Cents) (money.Cents, error)
 	MintOrdered(ctx context.Context, workspace, order string) (card.View, error)
-	PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool) (checkout.Create, error)
+	PrepareCheckout(ctx context.Context, c checkout.Create, assets, chains []string, live bool) (checkout.Create,
+		error)
 	Clock() time.Time
 	// WallTime is the time of other machines, by which they sign.
 	WallTime() time.Time
@@ -517,7 +518,8 @@ type timeoutError interface {
 // body_too_large, request_timeout or invalid_request. The message quotes none of the bytes.
 func malformedFault(err error) *fault.Error {
 	if _, small := errors.AsType[*fasthttp.ErrSmallBuffer](err); small {
-		return fault.New(fault.HeaderTooLarge, fmt.Sprintf("the request line and header have at most %d bytes", maxHeader))
+		return fault.New(fault.HeaderTooLarge, fmt.Sprintf("the request line and header have at most %d bytes",
+			maxHeader))
 	}
 	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
 		return fault.New(fault.BodyTooLarge, "the body is too large")

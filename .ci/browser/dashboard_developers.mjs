@@ -19,7 +19,7 @@ export async function webhooks({ page, see, fill, press, confirm, open, told, se
   await page.getByRole("link", { name: /93\.184/ }).first().press("Enter");
   await press("Send an example");
   await told("The JSON that is posted");
-  await reloadUntil("gives up on");
+  await reloadUntil("gives up by");
   await see("webhook-delivery");
   await page.getByRole("link", { name: "The endpoint" }).press("Enter");
   await told("Deliveries, newest first");

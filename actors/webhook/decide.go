@@ -178,7 +178,8 @@ func (s *State) requireCapacity() error {
 // missing id.
 func (s *State) queueDelivery(m decision.Meta, c Enqueue) decision.Decision {
 	doc := s.newDelivery(m, c)
-	d := s.deliveryDecision(doc, Queued{Delivery: doc.ID, Workspace: s.Workspace, Event: doc.Event, Due: doc.CreatedAt,
+	d := s.deliveryDecision(doc, Queued{Delivery: doc.ID, Workspace: s.Workspace, Event: doc.Event,
+		Due:   doc.CreatedAt,
 		Until: *doc.GivesUpAt, At: doc.CreatedAt})
 	d.Timers = []decision.Timer{{Key: doc.ID, Due: doc.CreatedAt.Time}}
 	return d

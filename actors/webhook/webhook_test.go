@@ -20,7 +20,8 @@ import (
 func TestEveryPendingDeliveryHasATimer(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newScenario()
-		s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1", URL: "https://example.com",
+		s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1",
+			URL:    "https://example.com",
 			Events: []string{"*"}})
 		ids := []string{"whd_a", "whd_b", "whd_c"}
 		made := map[string]int{}
@@ -36,7 +37,8 @@ func TestEveryPendingDeliveryHasATimer(t *testing.T) {
 				s.now = s.now.Add(time.Duration(rapid.IntRange(0, 40).Draw(rt, "hours")) * time.Hour)
 			default:
 				status := rapid.SampledFrom([]int{200, 299, 300, 199, 404, 500}).Draw(rt, "status")
-				report := webhook.Attempted{Delivery: doc, Attempt: answeredAttempt(decision.StampOf(s.now), status, 1)}
+				report := webhook.Attempted{Delivery: doc, Attempt: answeredAttempt(decision.StampOf(s.now), status,
+					1)}
 				if s.send(t, report) != "nothing\n" {
 					made[id]++
 				}
@@ -59,7 +61,8 @@ func TestEveryPendingDeliveryHasATimer(t *testing.T) {
 // without it gets it with the next attempt.
 func TestTheRecordHasTheEndOfItsRun(t *testing.T) {
 	s := newScenario()
-	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1", URL: "https://example.com",
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1",
+		URL:    "https://example.com",
 		Events: []string{"*"}})
 	s.send(t, webhook.Ping{ID: "whd_1", Body: "{}"})
 	first := decision.StampOf(s.now.Add(72 * time.Hour))
@@ -77,7 +80,8 @@ func TestTheRecordHasTheEndOfItsRun(t *testing.T) {
 
 func TestReplayIsRefusedWhenItsAttemptsCouldPassTheLimit(t *testing.T) {
 	s := newScenario()
-	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1", URL: "https://example.com", Events: []string{"*"}})
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1",
+		URL: "https://example.com", Events: []string{"*"}})
 	s.send(t, webhook.Ping{ID: "whd_1", Body: "{}"})
 	for runs := 1; ; runs++ {
 		s.failEveryAttempt(t, "whd_1")
@@ -94,7 +98,8 @@ func TestReplayIsRefusedWhenItsAttemptsCouldPassTheLimit(t *testing.T) {
 // before the second is decided.
 func TestTwoReplaysOfOneFailureBeginOneRun(t *testing.T) {
 	s := newScenario()
-	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1", URL: "https://example.com", Events: []string{"*"}})
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1",
+		URL: "https://example.com", Events: []string{"*"}})
 	s.send(t, webhook.Ping{ID: "whd_1", Body: "{}"})
 	s.reportAttempt(t, "whd_1", "200")
 	seen := s.records["whd_1"]
@@ -108,7 +113,8 @@ func TestTwoReplaysOfOneFailureBeginOneRun(t *testing.T) {
 
 func TestADeliveryOfAnotherEndpointIsNotReplayed(t *testing.T) {
 	s := newScenario()
-	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1", URL: "https://example.com", Events: []string{"*"}})
+	s.send(t, webhook.Register{ID: "whe_1", Workspace: "ws_1", Secret: secret, By: "usr_1",
+		URL: "https://example.com", Events: []string{"*"}})
 	_, err := s.state.Decide(decision.Meta{At: s.now}, webhook.Replay{Delivery: webhook.Delivery{ID: "whd_1",
 		EndpointID: "whe_2"}})
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)

@@ -71,7 +71,8 @@ func newDiskGuard(c settings.Config, free func(string) (int64, error), log *slog
 	d := &diskGuard{free: free, device: datadir.Device, data: c.DataDir, reserve: c.DiskReserve, log: log}
 	add := func(name, dir string) { d.stores = append(d.stores, &measuredStore{name: name, dir: dir}) }
 	if c.DatabaseURL == "" {
-		d.stores = append(d.stores, &measuredStore{name: "journal", dir: datadir.JournalDir(c.DataDir), relayed: true})
+		d.stores = append(d.stores, &measuredStore{name: "journal", dir: datadir.JournalDir(c.DataDir),
+			relayed: true})
 	}
 	add("authorizer", datadir.AuthorizerDir(c.DataDir))
 	add("sandbox", datadir.SandboxDir(c.DataDir))

@@ -48,7 +48,8 @@ func (d *operatorDesk) Status() dashboard.ServerStatus {
 	seen.readAuthorizer(d.m.authorizer)
 	h := &seen.actors
 	s.Running = true
-	s.RelayLag, s.BacklogCents, s.BacklogEntries, s.BacklogLimit = h.RelayAge, h.RelayCents, seen.backlog, seen.backlogMax
+	s.RelayLag, s.BacklogCents, s.BacklogEntries, s.BacklogLimit = h.RelayAge, h.RelayCents, seen.backlog,
+		seen.backlogMax
 	s.FollowerLag, s.FollowerLate = h.FollowerLag, h.FollowerLate
 	s.Reservations, s.ReservationAge = h.Reservations, h.ReservationAge
 	s.LostShards, s.SetAside, s.SetAsideEntries = h.LostShards, h.SetAside, h.SetAsideEntries
@@ -73,8 +74,9 @@ func (d *operatorDesk) Unmatched(ctx context.Context, cursor string) (page dashb
 		if err := json.Unmarshal(document, &r); err != nil {
 			return page, fmt.Errorf("an unmatched report that cannot be read: %w", err)
 		}
-		page.Reports = append(page.Reports, dashboard.UnmatchedReport{ID: r.ID, Partner: r.Partner, EventID: r.EventID,
-			Type: r.Type, At: r.At.Time})
+		page.Reports = append(page.Reports, dashboard.UnmatchedReport{ID: r.ID, Partner: r.Partner,
+			EventID: r.EventID,
+			Type:    r.Type, At: r.At.Time})
 	}
 	return page, nil
 }
@@ -112,7 +114,8 @@ func (d *operatorDesk) noteAudit(r audit.Report, err error) {
 		result.Failure = err.Error()
 	}
 	for _, f := range r.Findings {
-		result.Findings = append(result.Findings, fmt.Sprintf("%s %s: %s: expected %s, found %s", f.Kind, f.ID, f.What,
+		result.Findings = append(result.Findings, fmt.Sprintf("%s %s: %s: expected %s, found %s", f.Kind, f.ID,
+			f.What,
 			f.Expected, f.Actual))
 	}
 	d.lastAudit.Store(result)

@@ -102,7 +102,8 @@ type troubledServer struct{ audit dashboard.AuditResult }
 // Status implements dashboard.Operator.
 func (s *troubledServer) Status() dashboard.ServerStatus {
 	return dashboard.ServerStatus{Problems: []string{"the clock is suspect"}, Running: true, Overdue: 1, SetAside: 1,
-		Audit: &s.audit, Disks: []dashboard.DiskSpace{{Store: "journal", Scarce: true}, {Store: "sandbox", Unknown: true},
+		Audit: &s.audit, Disks: []dashboard.DiskSpace{{Store: "journal", Scarce: true}, {Store: "sandbox",
+			Unknown: true},
 			{Store: "authorizer"}}}
 }
 
@@ -136,7 +137,8 @@ func TestTheOperatorsPagesNameCommandsOfTheProgram(t *testing.T) {
 		_, err := parse(strings.Fields(command)[1:], io.Discard)
 		require.NoError(t, err, command)
 	}
-	for _, acts := range []string{"relay list", "relay retry", "payouts overdue", "unmatched --json", "audit", "health",
+	for _, acts := range []string{"relay list", "relay retry", "payouts overdue", "unmatched --json", "audit",
+		"health",
 		"backup DIRECTORY"} {
 		require.True(t, named["purser "+acts], "no page names %s", acts)
 	}

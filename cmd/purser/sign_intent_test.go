@@ -71,7 +71,8 @@ func TestTheProgramOfAnAgentsPageSignsAnIntent(t *testing.T) {
 	agents := "/dashboard/" + workspace + "/agents"
 	registered := do("POST", agents+"/register",
 		"key=0189d5a1-7b3c-4d5e-8f90-123456789abc&agentName=Buyer&protocols=ACP")
-	require.NoError(t, os.WriteFile(filepath.Join(directory, "agent.pem"), []byte(copied(registered, "secret")), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "agent.pem"), []byte(copied(registered, "secret")),
+		0o600))
 	program := copied(registered, "sign")
 	agent := agents + "/" + regexp.MustCompile(`PURSER_AGENT_ID='(\w+)'`).FindStringSubmatch(program)[1]
 	require.Equal(t, program, copied(do("GET", agent, ""), "sign"), "the page shows it until the first intent")

@@ -55,7 +55,8 @@ func showSignIn(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	blocks = append(blocks, Block{Facts: []Fact{{"No account yet?", linkCell("Create an account", withNext(v, signUpPath))},
+	blocks = append(blocks, Block{Facts: []Fact{{"No account yet?", linkCell("Create an account", withNext(v,
+		signUpPath))},
 		{"Password forgotten?", linkCell("Reset it", Root+"/forgot")}}})
 	return &View{Title: "Sign in", Blocks: blocks, Door: doorOf(v)}, nil
 }
@@ -145,7 +146,8 @@ func showWorkspaces(v *visit) (*View, error) {
 		table.Rows = append(table.Rows, []Cell{linkCell(w.Name, Root+"/"+w.ID), plainCell(inWords(w.Role)),
 			linkCell("Leave", Root+"/"+w.ID+"/leave")})
 	}
-	blocks := []Block{{Table: table}, {Facts: []Fact{{"Invited to another?", linkCell("Answer an invitation", Root+"/invitation")}}}}
+	blocks := []Block{{Table: table}, {Facts: []Fact{{"Invited to another?", linkCell("Answer an invitation",
+		Root+"/invitation")}}}}
 	forms, err := v.drawForms("create")
 	return &View{Title: "Workspaces", Blocks: append(blocks, forms...)}, err
 }

@@ -46,13 +46,15 @@ func agentPages() []page {
 				show: showRegistered, fields: []Field{
 					{Name: "agentName", Label: "Name", Kind: fieldText, Required: true},
 					{Name: "description", Label: "Description", Kind: fieldText},
-					{Name: "protocols", Label: "Protocols of its intents", Kind: fieldChecks, Required: true, Options: protocols,
+					{Name: "protocols", Label: "Protocols of its intents", Kind: fieldChecks, Required: true,
+						Options: protocols,
 						Default: "TAP,MPP,ACP"},
 					{Name: "publicKeyPem", Label: "Public key", Kind: fieldBlock,
 						Hint: "An Ed25519 key in PEM. Without one a key pair is made, and its private key is " +
 							"shown once."}}},
 		}},
-		{path: "agents/{id}", access: member, section: "Agents", show: showAgent, actions: append(agentStates(), mint)},
+		{path: "agents/{id}", access: member, section: "Agents", show: showAgent, actions: append(agentStates(),
+			mint)},
 	}
 }
 
@@ -77,7 +79,7 @@ func showAgents(v *visit) (*View, error) {
 		strconv.Itoa(rowsWithButton)); err != nil {
 		return nil, err
 	}
-	cards, all, err := v.agentCards("")
+	cards, all, err := agentCards(v, "")
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +144,8 @@ func showRegistered(v *visit, body []byte) (*View, error) {
 		view.Blocks = append(view.Blocks, Block{Code: &Code{ID: "secret", Label: "Private key, to save as agent.pem",
 			Text: made.PrivateKeyPem}})
 	}
-	view.Blocks = append(view.Blocks, Block{Heading: "Key", Facts: []Fact{{"Fingerprint, the key_id", codeCell(a.KeyID)},
+	view.Blocks = append(view.Blocks, Block{Heading: "Key", Facts: []Fact{{"Fingerprint, the key_id",
+		codeCell(a.KeyID)},
 		{"JWK thumbprint", codeCell(a.JWKThumbprint)}, {"Agent's id", codeCell(a.ID)}}}, v.signBlock(a, false))
 	return view, nil
 }
@@ -185,11 +188,11 @@ func showAgent(v *visit) (*View, error) {
 			form.Quiet, view.Forms = true, append(view.Forms, form)
 		}
 	}
-	main, err := v.intentBlocks(a)
+	main, err := intentBlocks(v, a)
 	if err != nil {
 		return nil, err
 	}
-	cards, mint, err := v.cardBlocks(a)
+	cards, mint, err := cardBlocks(v, a)
 	if err != nil {
 		return nil, err
 	}
@@ -211,14 +214,15 @@ func (a *agent) keyBlock() Block {
 
 // agentCards reads cards of agents whose label begins with a text, the newest agentCardPages. all
 // reports whether there are no more. There are none for a role that reads no cards.
-func (v *visit) agentCards(label string) (cards []card, all bool, err error) {
+func agentCards(v *visit, label string) (cards []card, all bool, err error) {
 	if !v.API.May("GET", "/api/cards") {
 		return nil, true, nil
 	}
 	cursor := ""
 	for read := 0; read < agentCardPages && !all; read++ {
 		var list cardList
-		if err := v.readInto(&list, "/api/cards", "holderKind", "agent", "holderLabel", label, "limit", "100", "cursor",
+		if err := v.readInto(&list, "/api/cards", "holderKind", "agent", "holderLabel", label, "limit", "100",
+			"cursor",
 			cursor); err != nil {
 			return nil, false, err
 		}
@@ -242,11 +246,11 @@ func (a *agent) cardsOf(cards []card) (own []card) {
 }
 
 // cardBlocks show the cards of an agent with what each has spent, and the form of a new one.
-func (v *visit) cardBlocks(a *agent) (cards, mint []Block, err error) {
+func cardBlocks(v *visit, a *agent) (cards, mint []Block, err error) {
 	if !v.API.May("GET", "/api/cards") {
 		return nil, nil, nil
 	}
-	list, all, err := v.agentCards(cutLabel(a.AgentName))
+	list, all, err := agentCards(v, cutLabel(a.AgentName))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -257,7 +261,8 @@ func (v *visit) cardBlocks(a *agent) (cards, mint []Block, err error) {
 		t.Caption, t.Empty = t.Caption+" (not all counted)", notAllCounted+"."
 	}
 	for _, c := range a.cardsOf(list) {
-		t.Rows = append(t.Rows, []Cell{linkCell(c.labelText(), v.addressOf("cards", c.ID)), spentCell([]card{c}, true),
+		t.Rows = append(t.Rows, []Cell{linkCell(c.labelText(), v.addressOf("cards", c.ID)), spentCell([]card{c},
+			true),
 			dollarCell(c.PerTxnLimitUsdCents), stateCell(c.State)})
 	}
 	if a.State != "terminated" {

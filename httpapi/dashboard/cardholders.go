@@ -34,7 +34,8 @@ func cardholderPages() []page {
 				{Name: "email", Label: "Email", Kind: fieldEmail, Hint: "The issuing partner needs it."},
 				{Name: "phoneNumber", Label: "Phone number", Kind: fieldText, Hint: "Such as +14155550100."}},
 				append(addressFields(false),
-					Field{Name: "dateOfBirth", Label: "Date of birth", Kind: fieldDate, Hint: "It is not shown again."},
+					Field{Name: "dateOfBirth", Label: "Date of birth", Kind: fieldDate,
+						Hint: "It is not shown again."},
 					Field{Name: "ssnLast4", Label: "Last 4 digits of the SSN", Kind: fieldText,
 						Hint: "They are not shown again."})...)}}}}
 }

@@ -160,7 +160,7 @@ func (v *visit) cardCell(id string) (Cell, error) {
 }
 
 // cardFilter asks for one of the newest cards by name.
-func (v *visit) cardFilter() (Field, error) {
+func cardFilter(v *visit) (Field, error) {
 	var list cardList
 	if err := v.readInto(&list, "/api/cards", "limit", maxChoices); err != nil {
 		return Field{}, err
@@ -205,7 +205,7 @@ func showCard(v *visit) (*View, error) {
 	}
 	v.prefillForm("limits", "monthlyLimitUsdCents", asEntered(c.MonthlyLimitUsdCents), "perTxnLimitUsdCents",
 		asEntered(c.PerTxnLimitUsdCents))
-	v.prefillAllowlists(c)
+	prefillAllowlists(v, c)
 	names := []string{"limits", "merchants"}
 	if c.State == "terminated" {
 		names = nil
@@ -294,7 +294,7 @@ func allowChoice(name, label string) Field {
 var allowlists = map[string]string{"mccs": "allowedMccs", "names": "allowedMerchants"}
 
 // prefillAllowlists sets the form of the allowlists to those of a card.
-func (v *visit) prefillAllowlists(c *card) {
+func prefillAllowlists(v *visit, c *card) {
 	for choice, list := range map[string]*[]string{"mccs": c.AllowedMccs, "names": c.AllowedMerchants} {
 		if list == nil {
 			v.prefillForm("merchants", choice, allowAll)

@@ -116,7 +116,8 @@ func showCheckouts(v *visit) (*View, error) {
 			plainCell(c.receivedText()), amount})
 	}
 	t.Filters = v.drawFilters("", []Field{
-		{Name: "status", Label: "State", Kind: fieldChoice, Options: choices("pending", "awaiting_payment", "confirming",
+		{Name: "status", Label: "State", Kind: fieldChoice, Options: choices("pending", "awaiting_payment",
+			"confirming",
 			"completed", "underpaid", "failed", "expired")},
 		{Name: "from", Label: "From day", Kind: fieldDate, Chip: "Time"},
 		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
@@ -284,7 +285,8 @@ func showCheckout(v *visit) (*View, error) {
 
 // moneyBlock is the sum of a link: asked, received, and still due, too much or not credited.
 func (c *checkoutLink) moneyBlock() Block {
-	b := Block{Heading: "Money", Panel: true, Sum: []SumLine{{Name: "Asked for", Amount: web.Dollars(c.AmountUsdCents)}}}
+	b := Block{Heading: "Money", Panel: true, Sum: []SumLine{{Name: "Asked for",
+		Amount: web.Dollars(c.AmountUsdCents)}}}
 	if c.Simulated {
 		b.Sum = append(b.Sum, SumLine{Name: "Simulated", Amount: minusDollars(c.AmountUsdCents)},
 			SumLine{Name: "Still due", Amount: web.Dollars(0), Ruled: true})
@@ -345,7 +347,8 @@ const withdrawnPayment = "withdrawn"
 // explorer.
 func paymentTable(c *checkoutLink) *Table {
 	t := &Table{Caption: "Payments on chain", Empty: "Nothing has been paid yet.", Columns: []Column{
-		{Name: "Sent (UTC)", Role: roleSecond}, {Name: "Network", Role: rolePrimary}, {Name: "State", Role: roleStatus},
+		{Name: "Sent (UTC)", Role: roleSecond}, {Name: "Network", Role: rolePrimary}, {Name: "State",
+			Role: roleStatus},
 		{Name: "From"}, {Name: "Transaction", Role: roleAction}, {Name: "Note", Role: roleAction},
 		{Name: "Amount", Number: true, Role: roleAmount}}}
 	if c.Simulated {

@@ -13,7 +13,7 @@ func TestTheStepperOfALink(t *testing.T) {
 	at := time.Date(2026, 11, 28, 14, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		link  checkoutLink
-		step  int // that is not done; 4 for none
+		step  int // the first that is not done; 4 for none
 		state string
 		name  string
 		note  string
@@ -28,7 +28,8 @@ func TestTheStepperOfALink(t *testing.T) {
 		{checkoutLink{Status: "expired"}, 1, "failed", "Expired", "28 Nov, 14:30"},
 		{checkoutLink{Status: "expired", Cancelled: true, Asset: &asset, Chain: &chain}, 2, "failed", "Cancelled",
 			"28 Nov, 14:30"},
-		{checkoutLink{Status: "expired", Asset: &asset, Chain: &chain, AmountUsdCents: 2500, ReceivedUsdCents: 2500}, 3,
+		{checkoutLink{Status: "expired", Asset: &asset, Chain: &chain, AmountUsdCents: 2500, ReceivedUsdCents: 2500},
+			3,
 			"failed", "Expired", "Not confirmed in time"},
 		{checkoutLink{Status: "completed", CompletedAt: &at}, 4, "", "", ""},
 	} {

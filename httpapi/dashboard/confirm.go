@@ -13,7 +13,7 @@ const sureField = "sure"
 // askFirst returns the page of an action's question, or nil when the action asks none or the
 // question is answered. The script asks in a dialog, with the same words. It fails like the page
 // that holds the form.
-func (v *visit) askFirst(a *action) (*View, error) {
+func askFirst(v *visit, a *action) (*View, error) {
 	question := cmp.Or(a.confirm, a.danger)
 	isPassword := func(f Field) bool { return f.Kind == fieldPassword }
 	if question == "" || v.Form.Get(sureField) != "" || slices.ContainsFunc(a.fields, isPassword) {

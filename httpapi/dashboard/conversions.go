@@ -268,7 +268,8 @@ func conversionBlocks(v *visit) ([]Block, error) {
 // conversionTable draws conversions under headings of their days. Each leads to its page.
 func conversionTable(v *visit, conversions []conversion, caption string) *Table {
 	t := &Table{Caption: caption, Empty: "No conversions yet.", Columns: []Column{{Name: "Time (UTC)",
-		Role: roleSecond}, {Name: "Conversion", Role: rolePrimary}, {Name: "Steps"}, {Name: "State", Role: roleStatus},
+		Role: roleSecond}, {Name: "Conversion", Role: rolePrimary}, {Name: "Steps"}, {Name: "State",
+		Role: roleStatus},
 		{Name: "From", Number: true}, {Name: "Into", Number: true, Role: roleAmount}}}
 	for i := range conversions {
 		c := &conversions[i]

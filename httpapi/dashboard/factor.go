@@ -27,11 +27,14 @@ func factorPages() []page {
 			{name: "begin", method: "POST", path: factorPath, title: "Turn it on", submit: "Show the secret",
 				fields: []Field{password}},
 			{name: "enable", method: "POST", path: factorPath + "/enable", title: "2. Enter the code that it shows",
-				submit: "Turn it on", show: showRecoveryCodes, fields: []Field{{Name: "code", Label: "Code", Kind: fieldText,
+				submit: "Turn it on", show: showRecoveryCodes, fields: []Field{{Name: "code", Label: "Code",
+					Kind:     fieldText,
 					Required: true, Autocomplete: "one-time-code"}}},
-			{name: "disable", method: "POST", path: factorPath + "/disable", title: "Turn it off", submit: "Turn it off",
+			{name: "disable", method: "POST", path: factorPath + "/disable", title: "Turn it off",
+				submit: "Turn it off",
 				done:   "The second factor is off. A sign-in asks for the password alone.",
-				danger: "Turn the second factor off? A sign-in then asks for the password alone.", fields: []Field{password}},
+				danger: "Turn the second factor off? A sign-in then asks for the password alone.",
+				fields: []Field{password}},
 		}},
 	}
 }
@@ -80,8 +83,8 @@ func (v *visit) readFactor() (secondFactor, error) {
 // fewCodes is the number of recovery codes from which on more are needed.
 const fewCodes = 2
 
-// facts are the state of the second factor.
-func (f *secondFactor) facts() []Fact {
+// factorFacts are the state of the second factor.
+func (f *secondFactor) factorFacts() []Fact {
 	if !f.Enabled {
 		return []Fact{{"State", plainCell("Off. A sign-in asks for the password alone.")}}
 	}
@@ -99,7 +102,7 @@ func (f *secondFactor) stateBlock() Block {
 	if f.Enabled {
 		way.Text = "Turn it off"
 	}
-	return Block{Heading: "Second factor", Panel: true, More: way, Facts: f.facts()}
+	return Block{Heading: "Second factor", Panel: true, More: way, Facts: f.factorFacts()}
 }
 
 // showFactor shows the second factor: how to turn it on, the secret that a code confirms, or how to
@@ -115,11 +118,12 @@ func showFactor(v *visit) (*View, error) {
 	switch {
 	case f.Enabled:
 		form = "disable"
-		view.Blocks = []Block{{Panel: true, Facts: f.facts()}}
+		view.Blocks = []Block{{Panel: true, Facts: f.factorFacts()}}
 	case f.Pending != nil:
 		form = "enable"
 		view.Blocks = []Block{
-			{Heading: "1. Add the secret to your authenticator", Panel: true, QR: &QR{f.Pending.URI, "QR code of the secret"},
+			{Heading: "1. Add the secret to your authenticator", Panel: true, QR: &QR{f.Pending.URI,
+				"QR code of the secret"},
 				Code: &Code{ID: "secret", Label: "Scan the QR code, or enter the secret", Text: f.Pending.Secret}},
 			{Code: &Code{ID: "uri", Label: "The address in the QR code", Text: f.Pending.URI, Folded: true}}}
 	}

@@ -12,8 +12,8 @@ import (
 // that exclude each other; the other fields become chips, those of one Chip a chip together.
 func (v *visit) drawFilters(segment string, fields []Field) *Filters {
 	drawn := &Filters{}
-	set := v.setFilters(fields)
-	for _, f := range v.fillFilters(fields) {
+	set := setFilters(v, fields)
+	for _, f := range fillFilters(v, fields) {
 		if f.Name == segment {
 			for _, o := range f.Options {
 				drawn.Segments = append(drawn.Segments, Segment{Link{o.Label, v.addressWith(f.Name, o.Value,
@@ -29,7 +29,7 @@ func (v *visit) drawFilters(segment string, fields []Field) *Filters {
 		drawn.Chips[i].Fields = append(drawn.Chips[i].Fields, f)
 	}
 	for i := range drawn.Chips {
-		v.finishChip(&drawn.Chips[i], set)
+		finishChip(v, &drawn.Chips[i], set)
 	}
 	if len(set) > 0 {
 		drawn.Clear = v.ownAddress()
@@ -55,7 +55,7 @@ func (v *visit) completeChoices(f *Field, cellOf func(id string) (Cell, error)) 
 }
 
 // setFilters returns the parameters of the fields that the address sets, in their order.
-func (v *visit) setFilters(fields []Field) (set []string) {
+func setFilters(v *visit, fields []Field) (set []string) {
 	for _, f := range fields {
 		if name := f.parameterName(); v.Query.Get(name) != "" {
 			set = append(set, name)
@@ -68,7 +68,7 @@ func (v *visit) setFilters(fields []Field) (set []string) {
 func (f *Field) parameterName() string { return cmp.Or(enteredAmounts[f.Name], f.Name) }
 
 // finishChip fills a chip: its value in words, the address without it, and the other filters.
-func (v *visit) finishChip(c *Chip, set []string) {
+func finishChip(v *visit, c *Chip, set []string) {
 	without := []string{"cursor", ""}
 	var own []string
 	for _, f := range c.Fields {
@@ -76,7 +76,7 @@ func (v *visit) finishChip(c *Chip, set []string) {
 		without = append(without, f.parameterName(), "", f.Name, "")
 	}
 	c.Set, c.Remove = chipText(c.Fields), v.addressWith(without...)
-	v.offerDays(c)
+	offerDays(v, c)
 	for _, name := range set {
 		if !slices.Contains(own, name) {
 			c.Kept = append(c.Kept, Field{Name: name, Value: v.Query.Get(name), Kind: fieldHidden})
@@ -88,7 +88,7 @@ func (v *visit) finishChip(c *Chip, set []string) {
 var offeredDays = []int{7, 30}
 
 // offerDays offers the periods up to today in a chip of days, and names one that is set.
-func (v *visit) offerDays(c *Chip) {
+func offerDays(v *visit, c *Chip) {
 	if c.Fields[0].Name != "from" {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 // fields that they name, such as shipping.city. It writes the reasons in the words of the page:
 // labels in place of names, and dollars in place of cents. A field with several reasons has the
 // first.
-func (v *visit) nameFields(a *action) {
+func nameFields(v *visit, a *action) {
 	v.wrong = map[string]string{}
 	reasons := strings.Split(v.problem, "; ")
 	for i, text := range reasons {

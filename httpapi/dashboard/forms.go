@@ -110,7 +110,9 @@ func (v *visit) drawForm(name string) (*Form, error) {
 		return nil, err
 	}
 	f := &Form{Name: name, Action: v.ownAddress() + "/" + name + strings.TrimPrefix(v.addressWith(),
-		v.ownAddress()), Title: a.title, Submit: a.submit, Confirm: cmp.Or(a.confirm, a.danger), Danger: a.danger != "", Key: key}
+		v.ownAddress()), Title: a.title, Submit: a.submit, Confirm: cmp.Or(a.confirm, a.danger),
+		Danger: a.danger != "",
+		Key:    key}
 	refused := v.failed == name
 	if refused {
 		v.drawn = true
@@ -351,7 +353,7 @@ func splitTexts(text, separators string) []string {
 // fillFilters sets the values of a filter's fields to the address's, except where a field has one.
 // The fields' elements have ids of their own, because a form of the page may have fields of the
 // same names.
-func (v *visit) fillFilters(fields []Field) []Field {
+func fillFilters(v *visit, fields []Field) []Field {
 	for i := range fields {
 		f := &fields[i]
 		f.ID, f.Value = "filter-"+f.Name, cmp.Or(f.Value, v.Query.Get(f.Name))
@@ -369,7 +371,7 @@ func (v *visit) fillFilters(fields []Field) []Field {
 func (v *visit) readFiltered(into any, path string, names ...string) (filtered bool, err error) {
 	for entered := range enteredAmounts {
 		if v.Query.Has(entered) {
-			return false, &moved{v.withCents(names)}
+			return false, &moved{withCents(v, names)}
 		}
 	}
 	params := []string{"cursor", v.Query.Get("cursor"), "limit", "50"}

@@ -43,7 +43,7 @@ func (v *visit) waitingIn(section string) (stats []Stat, err error) {
 }
 
 // readConnected reads a GET like readInto, and reports whether the server has a partner for it.
-func (v *visit) readConnected(into any, path string, params ...string) (bool, error) {
+func readConnected(v *visit, into any, path string, params ...string) (bool, error) {
 	err := v.readInto(into, path, params...)
 	if refused, ok := errors.AsType[*refusal](err); ok && refused.code == "capability_unavailable" {
 		return false, nil
@@ -91,7 +91,7 @@ func unprovenWallets(v *visit) ([]Stat, error) {
 		return nil, nil
 	}
 	var list walletList
-	if _, err := v.readConnected(&list, rampWalletsPath, "limit", strconv.Itoa(waitingRead)); err != nil {
+	if _, err := readConnected(v, &list, rampWalletsPath, "limit", strconv.Itoa(waitingRead)); err != nil {
 		return nil, err
 	}
 	unproven := 0
@@ -150,7 +150,7 @@ func currencyStats(v *visit) ([]Block, error) {
 		return nil, nil
 	}
 	var list currencyList
-	if _, err := v.readConnected(&list, currenciesPath); err != nil {
+	if _, err := readConnected(v, &list, currenciesPath); err != nil {
 		return nil, err
 	}
 	var stats []Stat

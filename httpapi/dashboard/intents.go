@@ -47,7 +47,7 @@ func intentReason(name string) (words, advice string) {
 
 // intentBlocks show how to sign an intent, why the newest was refused, and a page of the log. Until
 // the first intent they begin with the program, and afterwards they end with it, folded.
-func (v *visit) intentBlocks(a *agent) ([]Block, error) {
+func intentBlocks(v *visit, a *agent) ([]Block, error) {
 	var log struct {
 		Data       []loggedIntent
 		NextCursor *string
@@ -65,7 +65,8 @@ func (v *visit) intentBlocks(a *agent) ([]Block, error) {
 		return []Block{v.signBlock(a, false), table}, nil
 	case isFirst && !log.Data[0].Accepted:
 		words, advice := intentReason(log.Data[0].RejectionReason)
-		return []Block{{Notice: &Notice{Refused: true, Fact: "The newest intent was refused: " + strings.ToLower(words) +
+		return []Block{{Notice: &Notice{Refused: true, Fact: "The newest intent was refused: " +
+			strings.ToLower(words) +
 			".", Text: advice}}, table, v.signBlock(a, true)}, nil
 	}
 	return []Block{table, v.signBlock(a, true)}, nil

@@ -33,8 +33,11 @@ func invitationPages() []page {
 				missing: noInvitation, then: afterAccept, fields: shown},
 			{name: "decline", method: "POST", path: invitationsPath + "/decline", submit: "Decline the invitation",
 				danger: "Decline the invitation? Its link ends.",
-				then:   func(*visit, []byte) (string, error) { return Root + "/invitation?" + doneParameter + "=decline", nil },
-				done:   "The invitation is declined.", missing: noInvitation, fields: shown}}},
+				then: func(*visit, []byte) (string, error) {
+					return Root + "/invitation?" + doneParameter +
+						"=decline", nil
+				},
+				done: "The invitation is declined.", missing: noInvitation, fields: shown}}},
 		{path: "team/invitations/{id}", access: member, section: "Members", show: showPending, actions: []action{
 			{name: "withdraw", method: "DELETE", path: invitationsPath + "/{id}", submit: "Withdraw the invitation",
 				danger: "Withdraw the invitation? Its link ends.",
@@ -63,7 +66,7 @@ func showInvitation(v *visit) (*View, error) {
 		view.Blocks = forms
 		return view, err
 	}
-	i, err := v.readReceived(token)
+	i, err := readReceived(v, token)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +107,7 @@ func afterJoining(i *received) []Block {
 
 // readReceived reads the invitation of a token, or nil for a token without an open one. It fails
 // with any other refusal of the operation.
-func (v *visit) readReceived(token string) (*received, error) {
+func readReceived(v *visit, token string) (*received, error) {
 	a := v.API.Do(Operation{Method: "POST", Path: invitationsPath + "/show", Body: map[string]any{"token": token}})
 	switch {
 	case a.Status == statusNotFound, a.Code == "invalid_body":

@@ -55,7 +55,7 @@ func (v *visit) readTeam() ([]teammate, error) {
 }
 
 // readMember reads the member of the page. It fails with not_found when the team has none.
-func (v *visit) readMember() (*teammate, error) {
+func readMember(v *visit) (*teammate, error) {
 	team, err := v.readTeam()
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (v *visit) readMember() (*teammate, error) {
 // showMember shows a member, with the form of a new role, what the member's departure ends, and the
 // form that removes the member. Owners leave on a page of their own.
 func showMember(v *visit) (*View, error) {
-	m, err := v.readMember()
+	m, err := readMember(v)
 	if err != nil {
 		return nil, err
 	}
@@ -88,13 +88,13 @@ func showMember(v *visit) (*View, error) {
 		view.Blocks = append(main, details)
 		return view, nil
 	}
-	blocks, err := v.drawMember(m)
+	blocks, err := drawMember(v, m)
 	view.Blocks = []Block{{Columns: &Columns{MainSide, append(main, blocks...), []Block{details, roleBlock()}}}}
 	return view, err
 }
 
 // drawMember draws the forms that change another member, each with the person in its question.
-func (v *visit) drawMember(m *teammate) ([]Block, error) {
+func drawMember(v *visit, m *teammate) ([]Block, error) {
 	ending, err := v.offerKept(m.UserID)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (v *visit) offerKept(user string) (ending string, err error) {
 			sent++
 		}
 	}
-	ending = endingText(v.countEnding("keepKeys", keys), v.countEnding("keepEndpoints", endpoints), sent)
+	ending = endingText(countEnding(v, "keepKeys", keys), countEnding(v, "keepEndpoints", endpoints), sent)
 	if !all {
 		ending += " The workspace has made more than 500 keys. Those of the person are counted and offered among the " +
 			"newest 500; the API keeps any."
@@ -191,7 +191,7 @@ func (v *visit) offerKept(user string) (ending string, err error) {
 }
 
 // countEnding counts the options that a field of the sent form does not keep.
-func (v *visit) countEnding(field string, made []Option) (ending int) {
+func countEnding(v *visit, field string, made []Option) (ending int) {
 	for _, o := range made {
 		if !slices.Contains(v.Form[field], o.Value) {
 			ending++
@@ -209,7 +209,8 @@ func showLeave(v *visit) (*View, error) {
 		buttons[0].Text, buttons[0].Panel = ending, true
 		buttons[0].Buttons[0].Confirm = "Leave " + v.Name + "? " + ending
 	}
-	return &View{Title: "Leave " + v.Name, Up: &Link{"Workspaces", Root}, Lead: "The last owner of a workspace stays.",
+	return &View{Title: "Leave " + v.Name, Up: &Link{"Workspaces", Root},
+		Lead:   "The last owner of a workspace stays.",
 		Blocks: buttons}, err
 }
 
@@ -222,7 +223,8 @@ func showRole(v *visit, body []byte) (*View, error) {
 	if err := json.Unmarshal(body, &changed); err != nil {
 		return nil, err
 	}
-	return &View{Title: "The role is changed", Up: &Link{"Members", v.addressOf("team")}, Blocks: []Block{{Facts: []Fact{
-		{"Email", plainCell(changed.Member.Email)}, {"Role", plainCell(inWords(changed.Member.Role))},
-		{"Revoked keys", plainCell(strings.Join(changed.RevokedKeys, ", "))}}}}}, nil
+	return &View{Title: "The role is changed", Up: &Link{"Members", v.addressOf("team")},
+		Blocks: []Block{{Facts: []Fact{
+			{"Email", plainCell(changed.Member.Email)}, {"Role", plainCell(inWords(changed.Member.Role))},
+			{"Revoked keys", plainCell(strings.Join(changed.RevokedKeys, ", "))}}}}}, nil
 }

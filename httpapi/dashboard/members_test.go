@@ -25,9 +25,10 @@ func (a *countingAPI) Do(op Operation) Answer {
 // A workspace with keys without end has a page of each member: so many pages of keys are read, and
 // the question before a removal says that there are more.
 func TestKeysToKeepAreOfABoundedNumber(t *testing.T) {
-	api := &countingAPI{path: keysPath, pathAPI: pathAPI{scriptedAPI: scriptedAPI{may: true}, documents: map[string]string{
-		keysPath:      `{"data":[{"id":"key_1","createdBy":"usr_1"},{"id":"key_2","createdBy":"usr_2"}],"nextCursor":"more"}`,
-		endpointsPath: `{"data":[]}`, invitationsPath: `{"data":[]}`}}}
+	api := &countingAPI{path: keysPath, pathAPI: pathAPI{scriptedAPI: scriptedAPI{may: true},
+		documents: map[string]string{
+			keysPath:      `{"data":[{"id":"key_1","createdBy":"usr_1"},{"id":"key_2","createdBy":"usr_2"}],"nextCursor":"more"}`,
+			endpointsPath: `{"data":[]}`, invitationsPath: `{"data":[]}`}}}
 	v := &visit{Visit: newVisit(api, "GET", "ws_1", nil)}
 	ending, err := v.offerKept("usr_1")
 	require.NoError(t, err)

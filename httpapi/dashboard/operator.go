@@ -191,7 +191,8 @@ func (s *Site) drawOperator(v *OperatorVisit, current *operatorPage, status int,
 		var pages navigationGroup
 		for i := range operatorPages {
 			p := &operatorPages[i]
-			pages.Entries = append(pages.Entries, navigation{Link: Link{p.name, operatorAddress(p.path)}, Icon: p.icon,
+			pages.Entries = append(pages.Entries, navigation{Link: Link{p.name, operatorAddress(p.path)},
+				Icon:    p.icon,
 				Current: p == current})
 		}
 		f.Sections = []navigationGroup{pages}
@@ -227,12 +228,15 @@ func showServerWorkspaces(ctx context.Context, v *OperatorVisit) (*View, error) 
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Workspaces", Empty: "No workspaces yet. The dashboard creates the first.", Columns: []Column{
-		{Name: "Name", Role: rolePrimary}, {Name: "Id", Role: roleSecond}, {Name: "Mode", Role: roleStatus},
-		{Name: "Verification"}, {Name: "Members", Number: true}, {Name: "Keys", Number: true}, {Name: "Created (UTC)"}}}
+	t := &Table{Caption: "Workspaces", Empty: "No workspaces yet. The dashboard creates the first.",
+		Columns: []Column{
+			{Name: "Name", Role: rolePrimary}, {Name: "Id", Role: roleSecond}, {Name: "Mode", Role: roleStatus},
+			{Name: "Verification"}, {Name: "Members", Number: true}, {Name: "Keys", Number: true},
+			{Name: "Created (UTC)"}}}
 	for _, w := range list.Workspaces {
 		t.Rows = append(t.Rows, []Cell{plainCell(w.Name), idCell(w.ID), plainCell(inWords(w.Mode)),
-			plainCell(inWords(w.KYBStatus)), plainCell(groupedCount(int64(w.Members))), plainCell(groupedCount(int64(w.Keys))),
+			plainCell(inWords(w.KYBStatus)), plainCell(groupedCount(int64(w.Members))),
+			plainCell(groupedCount(int64(w.Keys))),
 			timeCell(w.CreatedAt)})
 	}
 	return &View{Title: "Workspaces", Lead: "The command names those whose decisions the journal refuses, and why.",

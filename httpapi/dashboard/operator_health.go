@@ -19,7 +19,7 @@ func commandBlock(command string) Block {
 	return Block{Code: &Code{ID: "command", Label: "On the server's machine", Text: programName + command}}
 }
 
-// showServer shows the health of the server: what waits for a person, the figures with the commands
+// showServer shows the health of the server: faults and orders that wait for a person, the figures with the commands
 // that explain them or act on them, the disks and the last audit.
 func showServer(ctx context.Context, v *OperatorVisit) (*View, error) {
 	status := v.State.Status()
@@ -31,24 +31,26 @@ func showServer(ctx context.Context, v *OperatorVisit) (*View, error) {
 			"health prints the same.", Refused: true}
 	}
 	if !status.Running {
-		view.Blocks = []Block{{Text: "The stores are not open: the server is starting or stopping."}, status.diskBlock()}
+		view.Blocks = []Block{{Text: "The stores are not open: the server is starting or stopping."},
+			status.diskBlock()}
 		return view, nil
 	}
 	unmatched := countUnmatched(ctx, v)
-	if items := status.waiting(unmatched); len(items) > 0 || len(status.Problems) == 0 {
+	if items := status.waitingItems(unmatched); len(items) > 0 || len(status.Problems) == 0 {
 		view.Blocks = []Block{{Waits: &Waiting{items}}}
 	}
-	view.Blocks = append(view.Blocks, status.figures(),
+	view.Blocks = append(view.Blocks, status.figuresBlock(),
 		Block{Columns: &Columns{MainSide, []Block{status.lagBlock(unmatched)}, auditBlocks(status.Audit)}},
 		status.diskBlock())
 	return view, nil
 }
 
-// waiting lists what needs a person, each with the command that decides it.
-func (s *ServerStatus) waiting(unmatched Cell) (items []Stat) {
+// waitingItems lists the faults and orders that need a person, each with the command that decides it.
+func (s *ServerStatus) waitingItems(unmatched Cell) (items []Stat) {
 	add := func(waits bool, icon, name, value, note, command string) {
 		if waits {
-			items = append(items, Stat{Name: name, Icon: icon, Value: value, Note: note, Command: programName + command})
+			items = append(items, Stat{Name: name, Icon: icon, Value: value, Note: note, Command: programName +
+				command})
 		}
 	}
 	for _, d := range s.Disks {
@@ -68,14 +70,15 @@ func (s *ServerStatus) waiting(unmatched Cell) (items []Stat) {
 		groupedCount(s.SetAsideEntries)), "relay retry")
 	if a := s.Audit; a != nil {
 		add(a.Failure != "", "alert", "The last audit did not end", "", a.Failure, "audit")
-		add(a.Failure == "" && a.found() > 0, "alert", "Findings of the last audit", groupedCount(a.found()),
+		add(a.Failure == "" && a.countFindings() > 0, "alert", "Findings of the last audit",
+			groupedCount(a.countFindings()),
 			"Amounts of the stores differ. The command prints all of them.", "audit")
 	}
 	return items
 }
 
-// figures are the first figures of the page.
-func (s *ServerStatus) figures() Block {
+// figuresBlock has the first figures of the page.
+func (s *ServerStatus) figuresBlock() Block {
 	audit := "None yet"
 	if s.Audit != nil {
 		audit = s.Audit.result().Text
@@ -142,16 +145,16 @@ func (s *ServerStatus) diskBlock() Block {
 		Text: "Approvals stop below the reserve: PURSER_DISK_RESERVE, and room for decisions that are not in the journal."}
 }
 
-// found is the number of the findings.
-func (a *AuditResult) found() int64 { return int64(len(a.Findings)) + a.More }
+// countFindings returns the number of the findings.
+func (a *AuditResult) countFindings() int64 { return int64(len(a.Findings)) + a.More }
 
 // result is the result in words.
 func (a *AuditResult) result() Cell {
 	switch {
 	case a.Failure != "":
 		return Cell{Text: "Did not end", Tone: "warn", Icon: "alert"}
-	case a.found() > 0:
-		return Cell{Text: groupedCount(a.found()) + " findings", Tone: "bad", Icon: "cross"}
+	case a.countFindings() > 0:
+		return Cell{Text: groupedCount(a.countFindings()) + " findings", Tone: "bad", Icon: "cross"}
 	}
 	return Cell{Text: "Clean", Tone: "good", Icon: "check"}
 }
@@ -172,7 +175,7 @@ func auditBlocks(a *AuditResult) []Block {
 	if len(a.Findings) > 0 {
 		shown := a.Findings[:min(len(a.Findings), maxShownFindings)]
 		findings := Block{Heading: "Findings", Panel: true}
-		if int64(len(shown)) < a.found() {
+		if int64(len(shown)) < a.countFindings() {
 			findings.Text = fmt.Sprintf("The first %d. The command prints all.", len(shown))
 		}
 		for _, text := range shown {

@@ -27,15 +27,17 @@ type payoutQuote struct {
 // quote.
 func payoutQuotePages() []page {
 	return []page{{path: "payout-quotes/{id}", access: member, section: "Payouts", show: showPayoutQuote,
-		actions: []action{{name: "pay", method: "POST", path: payoutsPath, title: "Order the wire", submit: "Order the wire",
-			body: quotedPayoutBody, then: afterPayout, fields: []Field{
+		actions: []action{{name: "pay", method: "POST", path: payoutsPath, title: "Order the wire",
+			submit: "Order the wire",
+			body:   quotedPayoutBody, then: afterPayout, fields: []Field{
 				{Name: "description", Label: "Description", Kind: fieldText, Required: true}}}}}}
 }
 
 // quotePayoutAction is the form of a quote, on the page of a recipient abroad.
 func quotePayoutAction() action {
-	return action{name: "quote", method: "POST", path: payoutQuotesPath, title: "Pay abroad", submit: "Get a firm quote",
-		body: payoutQuoteBody, then: afterPayoutQuote, fields: []Field{
+	return action{name: "quote", method: "POST", path: payoutQuotesPath, title: "Pay abroad",
+		submit: "Get a firm quote",
+		body:   payoutQuoteBody, then: afterPayoutQuote, fields: []Field{
 			{Name: "amountMinor", Label: "Amount that arrives", Kind: fieldText, Required: true,
 				Hint: "In the recipient's currency, such as 250."}}}
 }
@@ -59,7 +61,7 @@ func afterPayoutQuote(v *visit, answered []byte) (string, error) {
 }
 
 // readQuoteOfPayout reads the quote that a payout was ordered with, or nil when it is deleted.
-func (v *visit) readQuoteOfPayout(id string) (*payoutQuote, error) {
+func readQuoteOfPayout(v *visit, id string) (*payoutQuote, error) {
 	var shown struct{ Quote payoutQuote }
 	err := v.readInto(&shown, payoutQuotePath, "id", id)
 	if isMissing(err) {
@@ -69,7 +71,7 @@ func (v *visit) readQuoteOfPayout(id string) (*payoutQuote, error) {
 }
 
 // readPayoutQuote reads the page's quote.
-func (v *visit) readPayoutQuote() (*payoutQuote, error) {
+func readPayoutQuote(v *visit) (*payoutQuote, error) {
 	var shown struct{ Quote payoutQuote }
 	err := v.readInto(&shown, payoutQuotePath, "id", v.recordID())
 	return &shown.Quote, err
@@ -77,7 +79,7 @@ func (v *visit) readPayoutQuote() (*payoutQuote, error) {
 
 // quotedPayoutBody orders the wire of the page's quote at its price.
 func quotedPayoutBody(v *visit) (map[string]any, error) {
-	q, err := v.readPayoutQuote()
+	q, err := readPayoutQuote(v)
 	return map[string]any{"rail": railAbroad, "counterpartyId": q.CounterpartyID, "quoteId": q.ID,
 		"amountCents": q.Sell.AmountMinor.Cents()}, err
 }
@@ -85,7 +87,7 @@ func quotedPayoutBody(v *visit) (map[string]any, error) {
 // showPayoutQuote shows a quote with the end of its lock, and orders the wire while the rate is
 // locked.
 func showPayoutQuote(v *visit) (*View, error) {
-	q, err := v.readPayoutQuote()
+	q, err := readPayoutQuote(v)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +95,8 @@ func showPayoutQuote(v *visit) (*View, error) {
 	recipientPage := v.addressOf("recipients", q.CounterpartyID)
 	view := &View{Title: "Quote", Lead: web.Dollars(cents) + " for " + buys, Live: true,
 		Up: &Link{"The recipient", recipientPage}, Blocks: []Block{{Facts: []Fact{
-			{"You pay", dollarCell(cents)}, {"The recipient gets", plainCell(buys)}, {"Rate", plainCell(q.RateDisplay)},
+			{"You pay", dollarCell(cents)}, {"The recipient gets", plainCell(buys)}, {"Rate",
+				plainCell(q.RateDisplay)},
 			{"State", stateCell(q.Status)},
 			{"The rate is locked until (UTC)", lockCell(q.Status, q.LockExpiresAt, q.ServerNow)},
 		}}}}

@@ -65,7 +65,7 @@ func showPayouts(v *visit) (*View, error) {
 	}
 	v.addPaging(t, list.NextCursor)
 	t.Empty = emptyText("No payouts yet.", filtered, list.NextCursor)
-	recipient, err := v.recipientFilter()
+	recipient, err := recipientFilter(v)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func showPayout(v *visit) (*View, error) {
 	}
 	wire := &wireAbroad{}
 	if p.Rail == railAbroad {
-		if wire, err = v.readWire(p); err != nil {
+		if wire, err = readWire(v, p); err != nil {
 			return nil, err
 		}
 		details.Facts = append(wire.amountFacts(), details.Facts...)
@@ -297,7 +297,7 @@ func showPayout(v *visit) (*View, error) {
 type wireAbroad struct{ uetr, gets, rate string }
 
 // readWire reads the wire of a payout abroad.
-func (v *visit) readWire(p *payout) (*wireAbroad, error) {
+func readWire(v *visit, p *payout) (*wireAbroad, error) {
 	var tracked struct{ UETR string }
 	if err := v.readInto(&tracked, payoutPath+"/tracking", "id", p.ID); err != nil {
 		return nil, err
@@ -306,7 +306,7 @@ func (v *visit) readWire(p *payout) (*wireAbroad, error) {
 	if p.QuoteID == nil {
 		return w, nil
 	}
-	q, err := v.readQuoteOfPayout(*p.QuoteID)
+	q, err := readQuoteOfPayout(v, *p.QuoteID)
 	if err == nil && q != nil {
 		w.gets, w.rate = grouped(q.Buy.Currency.Display(q.Buy.AmountMinor)), q.RateDisplay
 	}

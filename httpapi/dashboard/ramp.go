@@ -161,7 +161,8 @@ func rampOrders(v *visit) (*Table, error) {
 			amount.Mark = "void"
 		}
 		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, o.CreatedAt), linkCell(nameOf(rampDirections, o.Direction),
-			v.addressOf("ramp", o.ID)), {Dashes: o.stepperSteps()}, stateCell(o.Status), plainCell(dollarsText(o.Fee)),
+			v.addressOf("ramp", o.ID)), {Dashes: o.stepperSteps()}, stateCell(o.Status),
+			plainCell(dollarsText(o.Fee)),
 			amount})
 	}
 	return v.addPaging(t, list.NextCursor), nil
@@ -217,7 +218,7 @@ func showRampQuote(v *visit) (*View, error) {
 		action, submit = "withdraw", "Withdraw"
 	}
 	if q.WalletID != nil {
-		wallet, err := v.walletCell(*q.WalletID)
+		wallet, err := walletCell(v, *q.WalletID)
 		if err != nil {
 			return nil, err
 		}
@@ -291,7 +292,8 @@ func (o *rampOrder) sumLines() []SumLine {
 	if o.Status == "failed" || err != nil || errFee != nil {
 		return nil
 	}
-	return []SumLine{{Name: "You give", Amount: web.Dollars(given)}, {Name: fee, Amount: "\u2212" + web.Dollars(kept)},
+	return []SumLine{{Name: "You give", Amount: web.Dollars(given)}, {Name: fee, Amount: "\u2212" +
+		web.Dollars(kept)},
 		{Name: arrives, Amount: web.Dollars(given - kept), Ruled: true, Result: true}}
 }
 
@@ -304,7 +306,7 @@ func showRampOrder(v *visit) (*View, error) {
 	o := &shown.Order
 	facts := []Fact{{"Id", idCell(o.ID)}}
 	if o.WalletID != "" {
-		wallet, err := v.walletCell(o.WalletID)
+		wallet, err := walletCell(v, o.WalletID)
 		if err != nil {
 			return nil, err
 		}

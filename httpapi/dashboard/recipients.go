@@ -33,8 +33,9 @@ func recipientPages() []page {
 						Options: []Option{
 							{Value: "checking", Label: "Checking"}, {Value: "savings", Label: "Savings"}}}}},
 			{name: "save-abroad", method: "POST", path: recipientsPath, title: "New recipient abroad",
-				submit: "Save the recipient abroad", then: afterRecipient, fixed: map[string]any{"kind": "international"},
-				body: addressBody, fields: abroadFields()},
+				submit: "Save the recipient abroad", then: afterRecipient,
+				fixed: map[string]any{"kind": "international"},
+				body:  addressBody, fields: abroadFields()},
 		}},
 		{path: "recipients/{id}", access: member, section: "Recipients", show: showRecipient, actions: []action{
 			{name: "pay", method: "POST", path: payoutsPath, title: "Pay", submit: "Order the payout",
@@ -58,7 +59,7 @@ func recipientPages() []page {
 }
 
 // recipientFilter asks for one of the newest recipients by name.
-func (v *visit) recipientFilter() (Field, error) {
+func recipientFilter(v *visit) (Field, error) {
 	var list struct{ Data []recipient }
 	if err := v.readInto(&list, recipientsPath, "limit", maxChoices); err != nil {
 		return Field{}, err

@@ -38,10 +38,12 @@ func showRequests(v *visit) (*View, error) {
 	if err := v.readInto(&list, requestsPath, params...); err != nil {
 		return nil, err
 	}
-	t := &Table{Caption: "Request log, newest first", Empty: "No requests since the server started.", Columns: []Column{
-		{Name: "Time (UTC)", Role: roleSecond}, {Name: "Route", Role: rolePrimary}, {Name: "Status", Role: roleAmount},
-		{Name: "Error", Role: roleStatus}, {Name: "By"}, {Name: "Duration", Number: true},
-		{Name: "Request id", Role: roleSecond}}}
+	t := &Table{Caption: "Request log, newest first", Empty: "No requests since the server started.",
+		Columns: []Column{
+			{Name: "Time (UTC)", Role: roleSecond}, {Name: "Route", Role: rolePrimary}, {Name: "Status",
+				Role: roleAmount},
+			{Name: "Error", Role: roleStatus}, {Name: "By"}, {Name: "Duration", Number: true},
+			{Name: "Request id", Role: roleSecond}}}
 	for _, r := range list.Data {
 		by := Cell{Text: r.KeyPrefix + "…", Href: v.addressWith("keyPrefix", r.KeyPrefix, "cursor", "")}
 		if r.KeyPrefix == "" {
@@ -51,7 +53,8 @@ func showRequests(v *visit) (*View, error) {
 		if r.Error != "" {
 			errorCell.Href = v.addressWith("error", r.Error, "cursor", "")
 		}
-		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, r.At), codeCell(r.Method + " " + r.Route), statusCell(r.Status),
+		t.Rows = append(t.Rows, []Cell{t.addDay(v.Now, r.At), codeCell(r.Method + " " + r.Route),
+			statusCell(r.Status),
 			errorCell, by, durationCell(r.DurationMs), idCell(r.RequestID)})
 	}
 	t.Filters = v.drawFilters("status", fields)

@@ -23,8 +23,9 @@ func resetPages() []page {
 
 // showForgot offers the mail, or says who makes the link of a server that sends no mail.
 func showForgot(v *visit) (*View, error) {
-	view := &View{Title: "Forgotten password", Up: &Link{"Sign in", SignInPath}, Door: afterReset("A link is on its way",
-		"If the email has an account, it gets a mail. This page answers alike for every email.")}
+	view := &View{Title: "Forgotten password", Up: &Link{"Sign in", SignInPath},
+		Door: afterReset("A link is on its way",
+			"If the email has an account, it gets a mail. This page answers alike for every email.")}
 	if v.Query.Get(doneParameter) == "send" {
 		return view, nil
 	}

@@ -16,7 +16,10 @@ func sessionPages() []page {
 	return []page{{path: "account/sessions/{id}", access: personal, show: showSession, actions: []action{
 		{name: "end", method: "DELETE", path: sessionsPath + "/{id}", submit: "End the session",
 			danger: "End the session? Its browser has to sign in again.",
-			then:   func(*visit, []byte) (string, error) { return Root + "/account?" + doneParameter + "=others", nil }},
+			then: func(*visit, []byte) (string, error) {
+				return Root + "/account?" + doneParameter + "=others",
+					nil
+			}},
 	}}}
 }
 

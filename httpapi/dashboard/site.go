@@ -114,7 +114,8 @@ func New() (*Site, error) {
 
 // allPages lists the pages. Each resource lists its own beside their content.
 func allPages() []page {
-	return slices.Concat(accountPages(), homePages(), swipePages(), cardPages(), physicalCardPages(), cardholderPages(),
+	return slices.Concat(accountPages(), homePages(), swipePages(), cardPages(), physicalCardPages(),
+		cardholderPages(),
 		agentPages(), treasuryPages(), payoutPages(), payoutQuotePages(), recipientPages(), currencyPages(),
 		conversionPages(), rampPages(), walletPages(), checkoutPages(), keyPages(), webhookPages(), requestPages(),
 		teamPages(), settingsPages(), searchPages())
@@ -295,7 +296,7 @@ func (s *Site) runAction(v *visit, a *action) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	if question, err := v.askFirst(a); question != nil || err != nil {
+	if question, err := askFirst(v, a); question != nil || err != nil {
 		if refused, ok := errors.AsType[*refusal](err); ok {
 			return s.drawRefusal(v, refused)
 		}
@@ -304,7 +305,7 @@ func (s *Site) runAction(v *visit, a *action) (Response, error) {
 		}
 		return s.renderView(v, statusOK, question)
 	}
-	answered := v.API.Do(v.operationOf(a, body))
+	answered := v.API.Do(operationOf(v, a, body))
 	s.counts.dropCounts(v)
 	if answered.Code != "" {
 		return s.refuseAction(v, a, answered)
@@ -328,7 +329,7 @@ func (s *Site) runAction(v *visit, a *action) (Response, error) {
 // operationOf returns the operation of an action. Its path takes the parameters of the page's path,
 // and the fields that are named for a parameter. A DELETE has its other fields in its query, and
 // names the record there when its path has no parameter.
-func (v *visit) operationOf(a *action, body map[string]any) Operation {
+func operationOf(v *visit, a *action, body map[string]any) Operation {
 	op := Operation{Method: a.method, Path: a.path, Params: map[string]string{}, Query: map[string]string{},
 		Key: v.Form.Get(keyField)}
 	maps.Copy(op.Params, v.params)
@@ -368,7 +369,8 @@ func (s *Site) refuseAction(v *visit, a *action, answered Answer) (Response, err
 	refused := &refusal{answered.Status, answered.Code, answered.Message, answered.Wait}
 	if answered.Status == statusNotFound && a.missing != "" {
 		answered.Message = a.missing
-	} else if answered.Status == statusNotFound || answered.Code == "role_required" || answered.Code == "origin_refused" {
+	} else if answered.Status == statusNotFound || answered.Code == "role_required" ||
+		answered.Code == "origin_refused" {
 		return s.drawRefusal(v, refused)
 	}
 	v.failed, v.problem = a.name, refusalText(answered.Code, answered.Message)
@@ -378,7 +380,7 @@ func (s *Site) refuseAction(v *visit, a *action, answered Answer) (Response, err
 	case answered.Status >= statusInternal, answered.Status == statusTooMany:
 		v.again, v.problem = true, v.problem+" Press the button again in a moment: it acts once."
 	}
-	v.nameFields(a)
+	nameFields(v, a)
 	response, err := s.drawPage(v, answered.Status, nil)
 	if err == nil && v.again && !v.drawn {
 		response, err = s.drawAlone(v, a, refused)
@@ -504,7 +506,7 @@ func (s *Site) renderView(v *visit, status int, view *View) (Response, error) {
 	}
 	f := frame{View: view, Visit: &shown, Home: Root, Alone: status == statusTooMany || status >= statusInternal}
 	if v.Workspace != "" && v.Role != "" {
-		f.Home, f.Sections = v.addressOf(), v.drawNavigation(s.counts.readCounts(v))
+		f.Home, f.Sections = v.addressOf(), drawNavigation(v, s.counts.readCounts(v))
 	}
 	nameTables(view.Title, view.Blocks)
 	var body bytes.Buffer
@@ -543,7 +545,7 @@ func initialsOf(name string) string {
 
 // drawNavigation returns the entries of the navigation that the visit's role may read, with the
 // records that wait by section.
-func (v *visit) drawNavigation(waiting map[string]string) (groups []navigationGroup) {
+func drawNavigation(v *visit, waiting map[string]string) (groups []navigationGroup) {
 	for _, sec := range sections {
 		if !v.API.May("GET", sec.reads) {
 			continue

@@ -13,7 +13,8 @@ func TestStatesHaveSteppers(t *testing.T) {
 		require.NotEmpty(t, linkWays[status][0], status)
 		require.NotEmpty(t, linkMeanings[status], status)
 	}
-	for _, status := range []string{"held", "provider_submitted", "outcome_unknown", "completed", "rejected", "failed",
+	for _, status := range []string{"held", "provider_submitted", "outcome_unknown", "completed", "rejected",
+		"failed",
 		"cancelled", "abandoned"} {
 		require.NotEmpty(t, conversionWays[status][0], status)
 	}

@@ -75,7 +75,7 @@ func clearAll(a *authorization) map[string]any {
 
 // drawSimulations draws the forms of the messages that the card network can send in the swipe's
 // state.
-func (v *visit) drawSimulations(a *authorization) ([]Block, error) {
+func drawSimulations(v *visit, a *authorization) ([]Block, error) {
 	var names []string
 	if a.HeldCents > 0 {
 		names = []string{"clear", "reverse", "expire"}
@@ -106,7 +106,7 @@ var simulated = map[string]string{"clear": "The swipe is cleared.", "clear-part"
 	"refund": "The swipe is refunded."}
 
 // simulationNotice shows the result of the message in the address, or is nil.
-func (v *visit) simulationNotice() *Notice {
+func simulationNotice(v *visit) *Notice {
 	text := simulated[v.Query.Get("sent")]
 	switch declined := reasonSentence(v.Query.Get("declined")); {
 	case text == "":

@@ -79,18 +79,18 @@ func showSwipes(v *visit) (*View, error) {
 	default:
 		table.EmptyWay = &Link{"Go to the cards", v.addressOf("cards")}
 	}
-	card, err := v.cardFilter()
+	card, err := cardFilter(v)
 	if err != nil {
 		return nil, err
 	}
-	table.Filters = v.drawFilters("decision", append(v.swipeFilterFields(), card))
+	table.Filters = v.drawFilters("decision", append(swipeFilterFields(v), card))
 	return &View{Title: "Swipes", Lead: "Newest first. Times are UTC.", Live: v.Query.Get("cursor") == "",
 		Blocks: []Block{{Table: table}}}, nil
 }
 
 // withCents returns the list's address with the entered dollars as cents, and without empty
 // parameters. An amount that cannot be read stays, for the interface to refuse.
-func (v *visit) withCents(filters []string) string {
+func withCents(v *visit, filters []string) string {
 	var pairs []string
 	for _, name := range filters {
 		pairs = append(pairs, name, v.Query.Get(name))
@@ -107,7 +107,7 @@ func (v *visit) withCents(filters []string) string {
 
 // swipeFilterFields are the fields of the list's filters but for its card, with the values of the
 // address.
-func (v *visit) swipeFilterFields() []Field {
+func swipeFilterFields(v *visit) []Field {
 	reason := Field{Name: "reason", Label: "Reason", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"}}}
 	for _, r := range reasons {
 		reason.Options = append(reason.Options, Option{Value: r.name, Label: reasonName(r.name)})
@@ -213,12 +213,12 @@ func showSwipe(v *visit) (*View, error) {
 	view := &View{Title: web.Dollars(a.AmountCents), Amount: true, Badges: []Cell{stateCell(a.Decision)},
 		Lead: cmp.Or(a.Merchant.Name, "No merchant's name") + ", " +
 			a.At.UTC().Format("2 January 2006 at 15:04:05") + " UTC",
-		Up: &Link{"Swipes", v.addressOf("swipes")}, Live: true, Notice: v.simulationNotice(),
+		Up: &Link{"Swipes", v.addressOf("swipes")}, Live: true, Notice: simulationNotice(v),
 		Ways: []Way{{Link: cellLink(cell), Icon: "card"}}}
 	if a.Decision != "declined" {
 		view.Badges = append(view.Badges, namedState(a.Status, statusNames[a.Status]))
 	}
-	simulations, err := v.drawSimulations(a)
+	simulations, err := drawSimulations(v, a)
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,8 @@ func TestAChipOfDaysOffersPeriods(t *testing.T) {
 	}
 	require.Equal(t, "up to 1 Nov 2026", days().Set)
 	week := v.ownAddress() + "?from=2026-11-22&merchant=Harbor"
-	require.Equal(t, []Link{{"Last 7 days", week}, {"Last 30 days", v.ownAddress() + "?from=2026-10-30&merchant=Harbor"}},
+	require.Equal(t, []Link{{"Last 7 days", week}, {"Last 30 days", v.ownAddress() +
+		"?from=2026-10-30&merchant=Harbor"}},
 		days().Links)
 	visited.Query = url.Values{"from": {"2026-11-22"}}
 	require.Equal(t, "last 7 days", days().Set)

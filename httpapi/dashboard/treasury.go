@@ -103,7 +103,8 @@ func showTreasury(v *visit) (*View, error) {
 		{Name: "to", Label: "To day", Kind: fieldDate, Chip: "Time"},
 		v.amountField("amountFrom", "Amount from"), v.amountField("amountTo", "Amount to"),
 		{Name: "source", Label: "Source", Kind: fieldChoice, Options: choices("bank_deposit", "stablecoin_deposit",
-			"checkout", "card_settlement", "card_refund", "payout", "payout_return", "physical_card_fee", "ramp_onramp",
+			"checkout", "card_settlement", "card_refund", "payout", "payout_return", "physical_card_fee",
+			"ramp_onramp",
 			"ramp_offramp", "ramp_reversal")},
 		{Name: "direction", Label: "Direction", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},
 			{Value: "credit", Label: "In"}, {Value: "debit", Label: "Out"}}},
@@ -116,7 +117,7 @@ func showTreasury(v *visit) (*View, error) {
 	blocks := []Block{{Table: t.accountTable()}, {Table: table}}
 	forms, err := v.drawForms("deposit")
 	return &View{Title: "Dollars", Live: v.Query.Get("cursor") == "",
-		Blocks: append(append(blocks, forms...), v.statementChoices()...)}, err
+		Blocks: append(append(blocks, forms...), statementChoices(v)...)}, err
 }
 
 // accountTable draws the balance of each account.
@@ -162,7 +163,7 @@ func ledgerTable(v *visit, entries []ledgerEntry) (*Table, error) {
 }
 
 // statementChoices is the form that leads to a statement, for a role that may read it.
-func (v *visit) statementChoices() []Block {
+func statementChoices(v *visit) []Block {
 	if !v.API.May("GET", statementPath) {
 		return nil
 	}
@@ -170,9 +171,11 @@ func (v *visit) statementChoices() []Block {
 	first := monthOf(v.Now)
 	for i := range statementMonths {
 		month := first.AddDate(0, -i, 0)
-		months.Options = append(months.Options, Option{Value: month.Format(monthForm), Label: month.Format("Jan 2006")})
+		months.Options = append(months.Options, Option{Value: month.Format(monthForm),
+			Label: month.Format("Jan 2006")})
 	}
-	format := Field{Name: "format", Label: "Format", Kind: fieldChoice, Options: []Option{{Value: "csv", Label: "CSV"},
+	format := Field{Name: "format", Label: "Format", Kind: fieldChoice, Options: []Option{{Value: "csv",
+		Label: "CSV"},
 		{Value: "camt053", Label: "ISO 20022 camt.053"}}}
 	return []Block{{Heading: "Statements", Text: "The dollars of a month as a file. This month's statement ends today.",
 		Choices: &Choices{Action: v.addressOf("treasury", "statement"), Submit: "Download", Fields: []Field{months,

@@ -54,7 +54,7 @@ type Visit struct {
 	Role      string
 	Sandbox   bool
 	Now       time.Time
-	BaseURL   string // of the REST interface
+	BaseURL   string // the REST interface's
 	// IntentProgram is the guide's program for the shell that signs an intent of an agent.
 	IntentProgram string
 	Position      uint64 // the workspace's newest event; a live page asks for later ones

@@ -17,7 +17,7 @@ type walletList struct {
 func (w *wallet) name() string { return cmp.Or(w.Label, cutID(w.Address)) }
 
 // walletCell is a cell of a wallet's name that leads to its page.
-func (v *visit) walletCell(id string) (Cell, error) {
+func walletCell(v *visit, id string) (Cell, error) {
 	var shown struct{ Wallet wallet }
 	err := v.readInto(&shown, rampWalletPath, "id", id)
 	return linkCell(shown.Wallet.name(), v.addressOf("wallets", id)), err

@@ -77,8 +77,9 @@ func webhookPages() []page {
 				then:   func(v *visit, _ []byte) (string, error) { return v.addressOf("webhooks"), nil }},
 		}},
 		{path: "webhooks/deliveries/{id}", access: member, section: webhookSection, show: showDelivery,
-			actions: []action{{name: "resend", method: "POST", path: deliveryPath + "/replay", submit: "Send it again",
-				done: "The delivery is sent again, with the same body and the same webhook-id."}}},
+			actions: []action{{name: "resend", method: "POST", path: deliveryPath + "/replay",
+				submit: "Send it again",
+				done:   "The delivery is sent again, with the same body and the same webhook-id."}}},
 	}
 }
 
@@ -184,7 +185,7 @@ func showEndpoint(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	deliveries, err := v.endpointDeliveries()
+	deliveries, err := endpointDeliveries(v)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +194,7 @@ func showEndpoint(v *visit) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := &View{Title: e.host(), Badges: []Cell{endpointState(newest)},
+	view := &View{Title: e.hostName(), Badges: []Cell{endpointState(newest)},
 		Lead: eventNamesOf(e.Events) + ", since " + e.CreatedAt.UTC().Format("2 January 2006"),
 		Up:   &Link{webhookSection, v.addressOf("webhooks")}, Live: v.Query.Get("cursor") == ""}
 	for _, name := range []string{"delete", "ping"} {
@@ -218,7 +219,7 @@ func showEndpoint(v *visit) (*View, error) {
 const verifyGuide = "/docs/webhooks#verify-the-signature-of-a-delivery"
 
 // endpointDeliveries draws the deliveries of the endpoint of the page.
-func (v *visit) endpointDeliveries() (Block, error) {
+func endpointDeliveries(v *visit) (Block, error) {
 	params := []string{"id", v.recordID(), "cursor", v.Query.Get("cursor"), "limit", "50"}
 	for _, name := range deliveryFilters {
 		params = append(params, name, v.Query.Get(name))
@@ -238,8 +239,8 @@ func (v *visit) endpointDeliveries() (Block, error) {
 	return Block{Table: v.addPaging(t, list.NextCursor)}, nil
 }
 
-// host is the host of the endpoint's URL, or the URL when it has none.
-func (e *endpoint) host() string {
+// hostName is the host of the endpoint's URL, or the URL when it has none.
+func (e *endpoint) hostName() string {
 	if u, err := url.Parse(e.URL); err == nil && u.Host != "" {
 		return u.Host
 	}
@@ -250,7 +251,8 @@ func (e *endpoint) host() string {
 // attempt of each.
 func deliveryTable(v *visit, deliveries []delivery) *Table {
 	t := &Table{Caption: "Deliveries, newest first", Columns: []Column{{Name: "Time (UTC)", Role: roleSecond},
-		{Name: "Event", Role: rolePrimary}, {Name: "State", Role: roleAmount}, {Name: "Last result", Role: roleStatus},
+		{Name: "Event", Role: rolePrimary}, {Name: "State", Role: roleAmount}, {Name: "Last result",
+			Role: roleStatus},
 		{Name: "Attempts", Number: true}}}
 	for i := range deliveries {
 		d := &deliveries[i]
@@ -299,13 +301,13 @@ func (d *delivery) failureBlocks() []Block {
 	}
 	fact, advice := "The newest delivery was not tried: ", deliveryAdvice[d.Failure]
 	if last := d.last(); last != nil {
-		fact, advice = "The newest attempt failed: ", last.advice()
+		fact, advice = "The newest attempt failed: ", last.adviceText()
 	}
 	return []Block{{Notice: &Notice{Refused: true, Fact: fact + d.lastResult() + ".",
 		Text: advice + " " + d.scheduleText()}}}
 }
 
-// scheduleText says when a delivery is tried again and, where the record tells, until when.
+// scheduleText says when a delivery is tried again and, if the record has it, until when.
 func (d *delivery) scheduleText() string {
 	if d.Status != "pending" {
 		return "Purser has given up: send the delivery again from its page afterwards."
@@ -348,8 +350,8 @@ var statusAdvice = map[int]string{
 	429: "The server limits requests. Raise its limit for Purser.",
 }
 
-// advice returns what a person can do about an attempt that failed.
-func (a *attempt) advice() string {
+// adviceText returns what a person can do about an attempt that failed.
+func (a *attempt) adviceText() string {
 	if a.StatusCode == 0 {
 		return errorAdvice[a.Error]
 	}

@@ -19,11 +19,11 @@ func TestEveryFailedAttemptHasWordsAndAdvice(t *testing.T) {
 	for _, name := range known {
 		a := attempt{Error: string(name[1])}
 		require.NotEmpty(t, attemptErrors[a.Error], a.Error)
-		require.NotEmpty(t, a.advice(), a.Error)
+		require.NotEmpty(t, a.adviceText(), a.Error)
 	}
 	for status, says := range map[int]string{101: "200 to 299", 302: "no redirect", 400: "webhook-id", 401: "verify",
 		403: "firewall", 404: "path", 410: "gone", 500: "server fails", 503: "server fails", 799: "200 to 299"} {
-		require.Contains(t, (&attempt{StatusCode: status}).advice(), says)
+		require.Contains(t, (&attempt{StatusCode: status}).adviceText(), says)
 	}
 }
 
@@ -46,7 +46,7 @@ func TestAFailingDeliveryNamesItsSchedule(t *testing.T) {
 	at := func(after time.Duration, status int) attempt { return attempt{At: made.Add(after), StatusCode: status} }
 	f(&delivery{Status: "pending"})
 	f(&delivery{Status: "delivered", Attempts: []attempt{at(0, 500), at(time.Second, 204)}})
-	end := made.Add(143 * time.Hour) // of a run that began when the delivery was sent again
+	end := made.Add(143 * time.Hour) // the run began when the delivery was sent again
 	f(&delivery{Status: "pending", GivesUpAt: &end, Attempts: []attempt{at(71*time.Hour, 500)}},
 		"failed: 500 Internal Server Error. The server fails.", "comes on 28 November 2026 at 15:00:00 UTC",
 		"gives up by 4 December 2026 at 13:00:00 UTC.")

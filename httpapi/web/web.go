@@ -268,7 +268,8 @@ func (p Page) Counts() bool { return p.Step == Choose || p.To != nil }
 func (p Page) Title() string {
 	titles := map[Step]string{Choose: "Pay", Pay: "Pay", Confirming: "Payment seen", Underpaid: "Payment incomplete",
 		Completed: "Paid", Expired: "Link expired", Cancelled: "Link cancelled", Failed: "Payment failed",
-		Missing: "Link not found", Nowhere: "Page not found", Busy: "Too many requests", Broken: "Something went wrong"}
+		Missing: "Link not found", Nowhere: "Page not found", Busy: "Too many requests",
+		Broken: "Something went wrong"}
 	if p.Merchant == "" {
 		return titles[p.Step]
 	}

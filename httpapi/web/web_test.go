@@ -29,7 +29,8 @@ func pages() map[string]web.Page {
 		Now:     now,
 		Expires: now.Add(29*time.Minute + 41*time.Second), Of: 3, SuccessURL: "https://shop.example.com/thanks",
 		CancelURL: "https://shop.example.com/cart", Coins: []web.Coin{
-			{Asset: "USDC", Amount: "125", Networks: []web.Choice{{Value: "USDC/ethereum", Network: "Ethereum", Picked: true},
+			{Asset: "USDC", Amount: "125", Networks: []web.Choice{{Value: "USDC/ethereum", Network: "Ethereum",
+				Picked: true},
 				{Value: "USDC/polygon", Network: "Polygon"}, {Value: "USDC/arbitrum", Network: "Arbitrum"},
 				{Value: "USDC/base", Network: "Base"}, {Value: "USDC/solana", Network: "Solana"}}},
 			{Asset: "BTC", Amount: "0.00193182", Networks: []web.Choice{{Value: "BTC/bitcoin", Network: "Bitcoin"}}}}}
@@ -47,7 +48,8 @@ func pages() map[string]web.Page {
 	late.Late = true
 	plain.Completed = now.Add(3 * time.Minute)
 	all := map[string]web.Page{"missing": {Step: web.Missing}, "nowhere": {Step: web.Nowhere},
-		"busy": {Step: web.Busy, RetryAfter: 41}, "broken": {Step: web.Broken, RequestID: "req_01kkv0000000000000000000aa"}}
+		"busy": {Step: web.Busy, RetryAfter: 41}, "broken": {Step: web.Broken,
+			RequestID: "req_01kkv0000000000000000000aa"}}
 	for name, change := range map[string]func(*web.Page){
 		"choose": func(p *web.Page) { p.Step = web.Choose },
 		"pay":    func(p *web.Page) { p.Step, p.To = web.Pay, to },
@@ -225,7 +227,8 @@ func TestTextsAreEscaped(t *testing.T) {
 
 // A page links to http and https addresses only.
 func TestOnlyTheWebIsLinkedTo(t *testing.T) {
-	for _, bad := range []string{"javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "//evil.example.com",
+	for _, bad := range []string{"javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x",
+		"//evil.example.com",
 		"/checkout", "ftp://a.b", " ", ":", "https://", "http:/a"} {
 		for _, name := range []string{"completed", "expired", "cancelled", "failed", "short"} {
 			p := pages()[name]
@@ -244,7 +247,8 @@ func TestOnlyTheWebIsLinkedTo(t *testing.T) {
 func TestTheCountdown(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for left, want := range map[time.Duration]string{-time.Second: "0:00", 0: "0:00", 59 * time.Second: "0:59",
-		61*time.Second + 1: "1:01", 24 * time.Hour: "24:00:00", time.Hour + 2*time.Minute + 3*time.Second: "1:02:03"} {
+		61*time.Second + 1: "1:01", 24 * time.Hour: "24:00:00", time.Hour + 2*time.Minute +
+			3*time.Second: "1:02:03"} {
 		require.Equal(t, want, web.Page{Now: now, Expires: now.Add(left)}.Left())
 	}
 }
