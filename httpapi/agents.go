@@ -70,8 +70,8 @@ func (h *agentHandlers) registerAgent(c *call) (answer, error) {
 		})
 }
 
-// listAgents handles GET /api/agents. It fails with invalid_query for a bad filter, limit or cursor,
-// and with the store's error.
+// listAgents handles GET /api/agents. It fails with invalid_query for a bad filter, limit or
+// cursor, and with the store's error.
 func (h *agentHandlers) listAgents(c *call) (answer, error) {
 	state, given, err := c.readChoice("state", agent.StateActive, agent.StateFrozen, agent.StateTerminated)
 	if err != nil {

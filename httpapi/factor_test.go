@@ -83,8 +83,8 @@ func TestASignInWithASecondFactorNeedsACode(t *testing.T) {
 	require.Nil(t, left.at("secondFactor", "pending"))
 }
 
-// Before the code there is no session: the challenge opens no route and no page, and turns no factor
-// off.
+// Before the code there is no session: the challenge opens no route and no page, and turns no
+// factor off.
 func TestAChallengeIsNoSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -67,8 +67,8 @@ func newLibrary() (*guides.Library, error) {
 // shellProgram matches the first program of a guide for the shell.
 var shellProgram = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
-// intentProgram returns the guide's shell program that signs an intent. It fails only for a defect of
-// the embedded guide.
+// intentProgram returns the guide's shell program that signs an intent. It fails only for a defect
+// of the embedded guide.
 func intentProgram() (string, error) {
 	guide, err := docs.ReadFile("docs/agents.md")
 	if err != nil {

@@ -45,8 +45,8 @@ func (h *treasuryHandlers) listLedger(c *call) (answer, error) {
 	return list.answerPage(h.edge, c)
 }
 
-// readLedgerFilter reads the source, direction, amounts, card and group of the query as a test of entries.
-// It fails with invalid_query, which names the parameter, and with not_found for another
+// readLedgerFilter reads the source, direction, amounts, card and group of the query as a test of
+// entries. It fails with invalid_query, which names the parameter, and with not_found for another
 // workspace's card.
 func (h *treasuryHandlers) readLedgerFilter(c *call) (matches func(*balance.LedgerEntry) bool, err error) {
 	source, ofSource, err := c.readChoice("source", balance.LedgerSources...)

@@ -58,8 +58,8 @@ func newRequestLog(clock func() time.Time) *requestLog {
 	return &requestLog{clock: clock, young: map[string]*requestRing{}}
 }
 
-// add adds the answer of a request, and the time that it took, to the log of the caller's workspace.
-// A request without one, such as one that is unauthorized, is not logged.
+// add adds the answer of a request, and the time that it took, to the log of the caller's
+// workspace. A request without one, such as one that is unauthorized, is not logged.
 func (l *requestLog) add(c *call, a answer, took time.Duration) {
 	owner := c.who.workspace()
 	if l == nil || owner == "" || c.route.readsLog {

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The program on the page of an agent signs and submits an intent as it is copied, with a key in its
-// place. Afterwards the page has the intent, and the program folded.
+// The program on the page of an agent signs and submits an intent as it is copied, with a key in
+// its place. Afterwards the page has the intent, and the program folded.
 func TestTheProgramOfAnAgentsPageSignsAnIntent(t *testing.T) {
 	for _, tool := range []string{"sh", "curl", "openssl"} {
 		if _, err := exec.LookPath(tool); err != nil {

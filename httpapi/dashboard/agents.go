@@ -168,8 +168,8 @@ func (v *visit) signBlock(a *agent, folded bool) Block {
 		Code: code}
 }
 
-// showAgent shows one agent: how to sign its first intent, the log of its intents, its cards and its
-// key.
+// showAgent shows one agent: how to sign its first intent, the log of its intents, its cards and
+// its key.
 func showAgent(v *visit) (*View, error) {
 	var shown struct{ Agent agent }
 	if err := v.readInto(&shown, agentPath, "id", v.recordID()); err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// agentCardAPI answers one agent, and pages of 100 cards of other agents before the page of its card.
+// agentCardAPI answers one agent, and pages of 100 cards of other agents before the page of its
+// card.
 type agentCardAPI struct {
 	pathAPI
 	others int // pages

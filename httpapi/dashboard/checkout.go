@@ -38,7 +38,8 @@ func (c *checkoutLink) stateCell() Cell {
 	return stateCell(c.Status)
 }
 
-// isUnconfirmed reports whether the link ended with payments that came in time and were not confirmed.
+// isUnconfirmed reports whether the link ended with payments that came in time and were not
+// confirmed.
 func (c *checkoutLink) isUnconfirmed() bool {
 	return c.Status == "expired" && c.ReceivedUsdCents > c.LateUsdCents
 }

@@ -49,8 +49,8 @@ func TestTheStepperOfALink(t *testing.T) {
 	}
 }
 
-// A payment that came in time and was not confirmed is neither called unpaid nor credited. An excess
-// is credited in part only once the link is completed.
+// A payment that came in time and was not confirmed is neither called unpaid nor credited. An
+// excess is credited in part only once the link is completed.
 func TestAPaymentWithoutConfirmationIsNeitherUnpaidNorCredited(t *testing.T) {
 	lines := func(c *checkoutLink) (shown []string) {
 		for _, line := range c.moneyBlock().Sum {

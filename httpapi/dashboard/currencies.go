@@ -258,7 +258,8 @@ func receivingName(member string) string {
 // activityNames name the kinds of entries.
 var activityNames = map[string]string{"pay_in": "Payment received", "hold": "Set aside for a conversion"}
 
-// activityTable lists the entries of the account of the page that the address selects, newest first.
+// activityTable lists the entries of the account of the page that the address selects, newest
+// first.
 func activityTable(v *visit) (*Table, error) {
 	fields := []Field{
 		{Name: "direction", Label: "Direction", Kind: fieldChoice, Options: []Option{{Value: "", Label: "All"},

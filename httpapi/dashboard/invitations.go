@@ -90,7 +90,8 @@ func showInvitation(v *visit) (*View, error) {
 	return view, err
 }
 
-// afterJoining says beside an invitation what happens next. It is nil before the invitation is shown.
+// afterJoining says beside an invitation what happens next. It is nil before the invitation is
+// shown.
 func afterJoining(i *received) []Block {
 	if i == nil {
 		return []Block{{Heading: "From a link to a workspace", Steps: []Step{

@@ -19,8 +19,8 @@ func commandBlock(command string) Block {
 	return Block{Code: &Code{ID: "command", Label: "On the server's machine", Text: programName + command}}
 }
 
-// showServer shows the health of the server: faults and orders that wait for a person, the figures with the commands
-// that explain them or act on them, the disks and the last audit.
+// showServer shows the health of the server: faults and orders that wait for a person, the figures
+// with the commands that explain them or act on them, the disks and the last audit.
 func showServer(ctx context.Context, v *OperatorVisit) (*View, error) {
 	status := v.State.Status()
 	view := &View{Title: "Health", Badges: []Cell{{Text: "Ready", Tone: "good", Icon: "check"}},
@@ -45,7 +45,8 @@ func showServer(ctx context.Context, v *OperatorVisit) (*View, error) {
 	return view, nil
 }
 
-// waitingItems lists the faults and orders that need a person, each with the command that decides it.
+// waitingItems lists the faults and orders that need a person, each with the command that decides
+// it.
 func (s *ServerStatus) waitingItems(unmatched Cell) (items []Stat) {
 	add := func(waits bool, icon, name, value, note, command string) {
 		if waits {

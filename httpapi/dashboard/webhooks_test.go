@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every failure that the sender of webhooks knows has its words, and what to do about it, and so has
-// every class of answers.
+// Every failure that the sender of webhooks knows has its words, and what to do about it, and so
+// has every class of answers.
 func TestEveryFailedAttemptHasWordsAndAdvice(t *testing.T) {
 	source, err := os.ReadFile("../webhook/sender.go")
 	require.NoError(t, err)
@@ -27,7 +27,8 @@ func TestEveryFailedAttemptHasWordsAndAdvice(t *testing.T) {
 	}
 }
 
-// The notice of a failing delivery names the next attempt and the end of the run, where it is known.
+// The notice of a failing delivery names the next attempt and the end of the run, where it is
+// known.
 func TestAFailingDeliveryNamesItsSchedule(t *testing.T) {
 	made := time.Date(2026, 11, 28, 14, 0, 0, 0, time.UTC)
 	f := func(d *delivery, want ...string) {
