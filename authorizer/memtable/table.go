@@ -35,6 +35,7 @@ type Table struct {
 	frozen  *Frozen     // nil: none
 	spare   *generation // the emptied one, for the next Freeze
 	bytes   atomic.Int64
+	fresh   atomic.Int64 // in the active generation
 }
 
 // generation holds the writes between two freezes.
@@ -82,12 +83,16 @@ func (t *Table) AddEntry(shard ident.Shard, seq uint64, value []byte) {
 func (t *Table) countBytes(grown int64) {
 	if grown > 0 {
 		t.active.bytes.Add(grown)
+		t.fresh.Add(grown)
 		t.bytes.Add(grown)
 	}
 }
 
 // Bytes returns the bytes of keys, values and entries in both generations.
 func (t *Table) Bytes() int64 { return t.bytes.Load() }
+
+// ActiveBytes returns the bytes of the active generation.
+func (t *Table) ActiveBytes() int64 { return t.fresh.Load() }
 
 // Get appends the value of a key to dst and returns it, with what the table knows of the key.
 func (t *Table) Get(key, dst []byte) ([]byte, State) {
@@ -142,6 +147,7 @@ func (t *Table) Freeze(note func()) *Frozen {
 		return nil
 	}
 	note()
+	t.fresh.Store(0)
 	t.frozen = &Frozen{table: t, of: t.active}
 	t.active = t.spare
 	return t.frozen

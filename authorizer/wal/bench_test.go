@@ -35,7 +35,7 @@ func BenchmarkDurable(b *testing.B) {
 				appendOwners(b, l, owners, record)
 				took[0] = append(took[0], time.Since(began))
 				began = time.Now()
-				plain.writeSynced(b, pages*copies*pageBytes)
+				plain.writeSynced(b, pages*pageBytes)
 				took[1] = append(took[1], time.Since(began))
 			}
 			require.NoError(b, l.Close())

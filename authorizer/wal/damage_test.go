@@ -1,11 +1,8 @@
 package wal
 
 import (
-	"context"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,88 +71,54 @@ func (m image) tryOpen(fs vfs.FS) (records int, err error) {
 	return len(r.records), r.log.Close()
 }
 
-// Damage to one place of a file, in one copy of a page or one header slot, is repaired: a flipped
-// bit, or a sector that is zeroed or older.
-func TestDamageToOneCopyIsRepaired(t *testing.T) {
+// Damage to one place of a file is refused, or is not of the log: a flipped bit, or a sector that is
+// zeroed or older. After a crash in a busy moment the groups in the page of the last one look like
+// those of a write that was not synced.
+func TestDamageIsRefusedOrHarmless(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		m := newImage(t, closed)
+		unproven := 0
+		if page := m.lastFrame(t) / pageBytes * pageBytes; !closed {
+			m.eachFrame(t, m.paths[len(m.paths)-1], func(at int64, f frame) {
+				if at+int64(f.bytes()) > page {
+					unproven += f.records
+				}
+			})
+		}
 		o := damagetest.Sweep(t, damagetest.Disk{Name: "log", FS: m.fs, Older: m.older, Dir: "log",
 			Open: func(fs *vfs.MemFS) (int, error) {
 				n, err := m.tryOpen(fs)
-				if err == nil && n == len(m.rig.records) {
-					n, err = m.tryOpen(fs)
-				}
-				return len(m.rig.records) - n, err
+				return max(0, len(m.rig.records)-unproven-n), err
 			}}, damagetest.Places(400, 50_000), rand.New(rand.NewPCG(1, 2)))
-		require.Zero(t, o.Refused+o.Lost, "%v", o.Losses)
+		require.Zero(t, o.Lost, "%v", o.Losses)
+		require.Greater(t, o.Refused, o.Places/4)
 	}
 }
 
-// warnings counts the warnings of the process.
-type warnings struct {
-	slog.Handler
-	count atomic.Int64
-}
-
-func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
-
-func (w *warnings) Handle(_ context.Context, r slog.Record) error {
-	if r.Level == slog.LevelWarn {
-		w.count.Add(1)
-	}
-	return nil
-}
-
-// A repair is logged, and makes both copies whole: the other copy may then be damaged.
-func TestARepairMakesBothCopiesWhole(t *testing.T) {
+// One invalid slot of a header is written again.
+func TestAHeaderSlotIsRepaired(t *testing.T) {
 	m := newImage(t, true)
-	before := slog.Default()
-	defer slog.SetDefault(before)
-	count := &warnings{}
-	slog.SetDefault(slog.New(count))
-	for copy := range copies {
-		for at := int64(0); at < m.ends[0]; at += 193 {
-			if at/pageBytes*pageBytes != at && at%pageBytes > pageBytes-frameHeader {
-				continue // may be padding
-			}
-			place := pageAt(at/pageBytes, copy) + at%pageBytes
-			fs := m.damaged(t, m.paths[0], func(data []byte) []byte { data[place] ^= 16; return data })
-			count.count.Store(0)
-			_, err := m.tryOpen(fs)
-			require.NoError(t, err)
-			if slices.Equal(readFile(t, m.fs, m.paths[0]), readFile(t, fs, m.paths[0])) {
-				require.Positive(t, count.count.Load())
-			} else {
-				require.Zero(t, count.count.Load(), "no part of the log")
-				require.Greater(t, at, m.ends[0]-pageBytes)
-			}
-		}
-	}
 	for slot := range headerSlots {
 		fs := m.damaged(t, m.paths[0], func(data []byte) []byte { data[slot*slotBytes+40] ^= 1; return data })
-		for _, warned := range []bool{true, false} {
-			count.count.Store(0)
-			_, err := m.tryOpen(fs)
-			require.NoError(t, err)
-			require.Equal(t, warned, count.count.Load() > 0)
-		}
+		_, err := m.tryOpen(fs)
+		require.NoError(t, err)
+		data := readFile(t, fs, m.paths[0])
+		data[(1-slot)*slotBytes+40] ^= 1
+		writeFile(t, fs, m.paths[0], data)
+		n, err := m.tryOpen(fs)
+		require.NoError(t, err)
+		require.Len(t, m.rig.records, n)
 	}
 }
 
-// Damage to the same place in both copies of a synced group is refused by file and offset. Only the
-// last group of a crash in a busy moment looks like one that was not synced.
-func TestDamageToBothCopiesIsRefused(t *testing.T) {
+// Damage to a synced group is refused by file and offset.
+func TestDamageToAGroupIsRefused(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		m := newImage(t, closed)
 		last := m.lastFrame(t)
 		for i, path := range m.paths {
 			for at := int64(0); at < m.ends[i]; at += 113 {
-				fs := m.damaged(t, path, func(data []byte) []byte {
-					for copy := range copies {
-						data[pageAt(at/pageBytes, copy)+at%pageBytes] ^= 1
-					}
-					return data
-				})
+				fs := m.damaged(t, path, func(data []byte) []byte { data[placeInFile(at)] ^= 1; return data })
 				n, err := m.tryOpen(fs)
 				switch {
 				case err != nil:
@@ -198,29 +161,4 @@ func (m image) eachFrame(t *testing.T, path string, visit func(at int64, f frame
 	require.NoError(t, err)
 	require.NoError(t, r.findFrames(0, func(f frame, at int64) bool { visit(at, f); return true }))
 	require.NoError(t, f.Close())
-}
-
-// A group with a damaged page in each copy is repaired, as long as the pages are two.
-func TestDamageToAPageOfEachCopyIsRepaired(t *testing.T) {
-	disk := vfs.NewCrashableMem()
-	r := newRig(t, disk, func(o *Options[uint64]) { o.SegmentBytes = 8 * pageBytes })
-	r.open(0)
-	r.appendPayload(r.payload(3 * pageBytes))
-	require.NoError(t, r.log.Close())
-	m := image{rig: r, fs: disk}
-	for first := range int64(3) {
-		for second := range int64(3) {
-			n, err := m.tryOpen(m.damaged(t, r.log.segments.segmentPath(1), func(data []byte) []byte {
-				data[pageAt(first, 0)+100] ^= 1
-				data[pageAt(second, 1)+900] ^= 1
-				return data
-			}))
-			if first == second {
-				require.ErrorIs(t, err, ErrDamaged)
-				continue
-			}
-			require.NoError(t, err)
-			require.Equal(t, 1, n)
-		}
-	}
 }

@@ -8,8 +8,8 @@
 // the disk. A record is durable once its group is synced: Durable, Wait and Options.Durable report
 // that in the order of the numbers. Records that arrive during a sync share the next one.
 //
-// A durable record survives a crash of the process or of the machine, and damage to one copy of its
-// pages. A record that was never synced may survive too. After a crash the records are always 1 to
+// A durable record survives a crash of the process or of the machine. Damage to one is refused by
+// file and offset. A record that was never synced may survive too. After a crash the records are always 1 to
 // some n, with n not below the last durable number.
 //
 // After the first failed write or sync nothing more is written. Every later group, Wait and Close
@@ -34,9 +34,9 @@
 // # Format
 //
 // Numbers are little-endian. A file begins with two header slots of 4 KiB, which are written in
-// turn. Each logical page of 4 KiB follows twice, the copies beside each other: page p is at 8192 +
-// 8192 p and at 4096 behind. So a group is one contiguous write. The next group writes the last,
-// unfilled page again, with the same bytes before its own.
+// turn. Pages of 4 KiB follow. A group is one contiguous write of whole pages. The next group writes
+// the last, unfilled page again, with the same bytes before its own: whichever sectors of it a crash
+// leaves, the earlier group is whole.
 //
 //	header slot
 //	 0  4  magic 0x5057414c
@@ -65,9 +65,7 @@
 //
 // # Recovery
 //
-// A frame is read from the first copies of its pages, from the second ones, or from either with one
-// page of the other. Where the copies differ, the valid bytes are written over the other copy, and a
-// warning names the place. The log ends at the first place without a valid frame.
+// The log ends at the first place without a valid frame.
 //
 // The end is damage (ErrDamaged, with file and offset) when a record behind it was synced:
 //
@@ -88,9 +86,9 @@
 // Open writes the last frame of a segment again and syncs it, because the process before may have
 // left it in the machine's memory, or failed to sync it.
 //
-// Damage to both copies of the last group looks like a crash until a note or a later group proves
-// that it was synced. The note is written when the log was idle for 10 ms, at a segment's end and
-// at Close.
+// Damage to the last group, and to groups before it in the same page, looks like a crash until a
+// note or a later group proves that they were synced. The note is written when the log was idle for
+// 10 ms, at a segment's end and at Close.
 //
 // # Files
 //
@@ -99,6 +97,6 @@
 //	frame.go, header.go         the format
 //	segment.go                  writes frames, seals and notes to one file
 //	files.go, spare.go          the directory: names, freed segments, the next segment's file
-//	reader.go                   reads frames from two copies
-//	recover.go, end.go          Open: replay, the end of the log, repairs
+//	reader.go                   reads frames
+//	recover.go, end.go          Open: replay, the end of the log
 package wal

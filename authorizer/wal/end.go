@@ -19,7 +19,7 @@ import (
 func (r *recovery) checkEnd(i int) error {
 	o := r.segments[i]
 	at := frameStart(o.end.end)
-	offset := pageAt(at/pageBytes, 0)
+	offset := placeInFile(at)
 	if o.noted > o.end.end {
 		return damageAt(o.path, offset, fmt.Sprintf("the log ends at logical byte %d of %d synced ones", o.end.end,
 			o.noted))
@@ -38,7 +38,7 @@ func (r *recovery) checkEnd(i int) error {
 	}
 	if behind >= 0 {
 		return damageAt(o.path, offset, fmt.Sprintf("record %d is invalid, and a later one at byte %d is valid", r.next,
-			pageAt(behind/pageBytes, 0)))
+			placeInFile(behind)))
 	}
 	return r.checkUnused(i, offset)
 }
@@ -65,9 +65,7 @@ func (r *recovery) checkUnused(i int, offset int64) error {
 
 // eraseTag keeps the writes that make the frame at a place invalid.
 func (r *segmentReader) eraseTag(at int64) {
-	for copy := range copies {
-		r.repairs = append(r.repairs, repair{pageAt(at/pageBytes, copy) + at%pageBytes, make([]byte, frameAlign)})
-	}
+	r.writes = append(r.writes, repair{placeInFile(at), make([]byte, frameAlign)})
 }
 
 // passEnd handles a log that ends before record from. Without Options.NoSync it fails, because the
@@ -109,8 +107,7 @@ func (r *recovery) keepSegments(last int) (*segment, error) {
 	return r.segments[last].end, nil
 }
 
-// repairSegment makes the frames of a segment durable in both copies. It fails with the disk's
-// error.
+// repairSegment makes the frames of a segment durable. It fails with the disk's error.
 //
 // The last frame is written again, because its sync may have failed in the process before: Linux
 // then takes the pages for written, and another sync would not write them. The frame's own header
@@ -119,20 +116,12 @@ func (o *openedSegment) repairSegment(store [16]byte) error {
 	if o.damaged {
 		older := o.header
 		older.counter--
-		o.reader.repairs = append(o.reader.repairs, repair{slotAt(older.counter), older.encodeSlot(store)})
+		o.reader.writes = append(o.reader.writes, repair{slotAt(older.counter), older.encodeSlot(store)})
 	}
-	for _, fix := range o.reader.repairs {
-		slog.Warn("a part of the log is written again, because only one copy of it was valid", "file", o.path,
-			"offset", fix.offset, "bytes", len(fix.data))
+	if len(o.last) > 0 {
+		o.reader.writes = append(o.reader.writes, repair{placeInFile(o.lastAt), o.last})
 	}
-	rest := o.last
-	for _, p := range partsOf(o.lastAt, len(o.last)) {
-		for copy := range copies {
-			o.reader.repairs = append(o.reader.repairs, repair{pageAt(p.page, copy) + int64(p.from), rest[:p.to-p.from]})
-		}
-		rest = rest[p.to-p.from:]
-	}
-	for _, fix := range o.reader.repairs {
+	for _, fix := range o.reader.writes {
 		if _, err := o.file.WriteAt(fix.data, fix.offset); err != nil {
 			return fmt.Errorf("wal: repair %s: %w", o.path, err)
 		}

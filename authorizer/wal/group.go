@@ -6,7 +6,7 @@ import "encoding/binary"
 // stalled disk makes the queue longer and not the groups.
 const (
 	// MaxRecordBytes bounds one record. A record must also fit in an empty segment.
-	MaxRecordBytes = 1 << 20
+	MaxRecordBytes = 2 << 20
 
 	maxGroupBytes = MaxRecordBytes + recordHeader // payload of a frame
 	spareGroups   = 2                             // written groups that are kept for reuse

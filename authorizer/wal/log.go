@@ -19,7 +19,7 @@ var (
 )
 
 // DefaultSegmentBytes is the length of a segment's records, frames and padding when Options has
-// none. The file is twice as long.
+// none.
 const DefaultSegmentBytes = 16 << 20
 
 // minSegmentBytes is room for a frame, a seal and the page that a header of either may skip.
@@ -68,12 +68,7 @@ type Log[T any] struct {
 // Every record that Open has replayed is durable when it returns. Open fails with ErrDamaged,
 // ErrForeign, ErrGap, the error of replay, or the disk's error; some records may be replayed then.
 func Open[T any](o Options[T], from uint64, replay func(number uint64, payload []byte) error) (*Log[T], error) {
-	if o.FS == nil {
-		o.FS = vfs.Default
-	}
-	if o.SegmentBytes == 0 {
-		o.SegmentBytes = DefaultSegmentBytes
-	}
+	o.ensureDefaults()
 	if o.SegmentBytes < minSegmentBytes || o.SegmentBytes%pageBytes != 0 {
 		return nil, fmt.Errorf("wal: segments of %d bytes: a multiple of %d and at least %d is needed", o.SegmentBytes,
 			pageBytes, minSegmentBytes)
@@ -97,6 +92,27 @@ func Open[T any](o Options[T], from uint64, replay func(number uint64, payload [
 	files.prepareNext()
 	go l.writer.run()
 	return l, nil
+}
+
+// Create makes an empty log whose records begin behind the number from, in a directory without one.
+// It fails with the disk's error.
+func Create[T any](o Options[T], from uint64) error {
+	o.ensureDefaults()
+	r := recovery{files: newSegmentFiles(o.FS, o.Dir, o.Store, int64(o.SegmentBytes)), from: from}
+	first, err := r.createLog()
+	if err != nil {
+		return err
+	}
+	return errors.Join(first.file.Close(), r.files.closeFiles())
+}
+
+func (o *Options[T]) ensureDefaults() {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = DefaultSegmentBytes
+	}
 }
 
 // Append copies a record into the log and returns its number. The first record has number 1. The

@@ -1,6 +1,7 @@
 package wal
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -234,4 +235,19 @@ func TestTheLengthOfASegment(t *testing.T) {
 		r := newRig(t, vfs.NewMem(), func(o *Options[uint64]) { o.SegmentBytes = length })
 		require.ErrorContains(t, r.tryOpen(0), "segments of")
 	}
+}
+
+// A log that is made behind a number takes the next one, and the copy of a store needs no record.
+func TestALogIsMadeBehindANumber(t *testing.T) {
+	r := newRig(t, vfs.NewMem())
+	require.NoError(t, r.fs.MkdirAll("log", 0o700))
+	require.NoError(t, Create(r.options, 41))
+	l, err := Open(r.options, 41, func(uint64, []byte) error { return errors.New("a record") })
+	require.NoError(t, err)
+	number, err := l.Append([]byte("next"), 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 42, number)
+	require.NoError(t, l.Close())
+	_, err = Open(r.options, 40, func(uint64, []byte) error { return nil })
+	require.ErrorIs(t, err, ErrGap)
 }

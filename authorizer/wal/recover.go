@@ -182,7 +182,7 @@ func (o *openedSegment) hasFrames() (bool, error) {
 // that is expected.
 func (r *recovery) checkSuccessor(i int) error {
 	o := r.segments[i]
-	at := pageAt(o.end.end/pageBytes, 0)
+	at := placeInFile(o.end.end)
 	if i+1 == len(r.segments) || r.segments[i+1].number != o.sealed {
 		return damageAt(r.files.segmentPath(o.sealed), 0, fmt.Sprintf("the segment is missing; %s, byte %d, names it",
 			o.path, at))
@@ -208,12 +208,11 @@ func (r *recovery) replaySegment(o *openedSegment) error {
 			return err
 		}
 		if f.first != r.next {
-			return damageAt(o.path, pageAt(at/pageBytes, 0), fmt.Sprintf("record %d follows record %d", f.first, r.next-1))
+			return damageAt(o.path, placeInFile(at), fmt.Sprintf("record %d follows record %d", f.first, r.next-1))
 		}
 		if err := r.replayFrame(f, b); err != nil {
 			return err
 		}
-		o.reader.repairFrame(at)
 		o.end.extendTail(at, b)
 		o.lastAt, o.last = at, append(o.last[:0], b...)
 		if f.records == 0 {

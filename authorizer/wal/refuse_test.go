@@ -120,7 +120,7 @@ func TestAForeignSegmentIsRefused(t *testing.T) {
 // of the log.
 func TestAMisplacedPageIsRefused(t *testing.T) {
 	m := newImage(t, true)
-	page := func(data []byte, n int64) []byte { return data[pageAt(n, 0):pageAt(n+1, 0)] }
+	page := func(data []byte, n int64) []byte { return data[placeInFile(n*pageBytes):placeInFile((n+1)*pageBytes)] }
 	for _, from := range []string{m.paths[0], m.paths[1]} {
 		_, err := m.tryOpen(m.damaged(t, m.paths[1], func(data []byte) []byte {
 			source := page(readFile(t, m.fs, from), 0)
@@ -207,9 +207,7 @@ func TestABegunSegmentShowsLostRecords(t *testing.T) {
 		require.Equal(t, 3, n)
 		_, err = m.tryOpen(m.damaged(t, r.log.segments.segmentPath(1), func(data []byte) []byte {
 			clear(data[slotBytes:headerBytes]) // the note that was written before the seal
-			for copy := range copies {
-				data[pageAt(lost/pageBytes, copy)+lost%pageBytes] ^= 1
-			}
+			data[placeInFile(lost)] ^= 1
 			return data
 		}))
 		require.ErrorIs(t, err, ErrDamaged)
@@ -233,7 +231,7 @@ func TestALogWithoutSyncsEndsAtItsFirstLostGroup(t *testing.T) {
 	require.NoError(t, r.log.Close())
 	path := r.log.segments.segmentPath(1)
 	data := readFile(t, fs, path)
-	clear(data[pageAt(1, 0):pageAt(2, 0)])
+	clear(data[placeInFile(pageBytes):placeInFile(2*pageBytes)])
 	writeFile(t, fs, path, data)
 	r.open(1)
 	require.Len(t, r.records, 1)

@@ -6,18 +6,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Each logical page is written twice, one copy behind the other, so that a group is one write to
-// consecutive blocks. persistence/pebblegate measures two other designs, which cost more.
-const (
-	pageBytes = 4096
-	copies    = 2
-)
+// pageBytes is the unit of a write: a group begins with the page that the one before left unfilled.
+const pageBytes = 4096
 
-// pageAt returns the offset in the file of a copy of a logical page.
-func pageAt(page int64, copy int) int64 { return headerBytes + (page*copies+int64(copy))*pageBytes }
+// placeInFile returns the offset in the file of a logical byte.
+func placeInFile(at int64) int64 { return headerBytes + at }
 
 // fileBytes returns the length of the file of a segment of so many logical bytes.
-func fileBytes(capacity int64) int64 { return pageAt(capacity/pageBytes, 0) }
+func fileBytes(capacity int64) int64 { return placeInFile(capacity) }
 
 // segment is the file that the writer appends to. One goroutine uses it.
 type segment struct {
@@ -49,24 +45,20 @@ func (s *segment) beginSegment(first uint64) error {
 	return s.syncData()
 }
 
-// writeFrame writes a frame at frameStart of the end: each page of it twice, in one write. It fails
-// with the disk's error.
+// writeFrame writes a frame at frameStart of the end, with the bytes of its first page before it
+// and zeros to the end of its last. It fails with the disk's error.
 func (s *segment) writeFrame(b []byte) error {
 	at := frameStart(s.end)
-	if at%pageBytes == 0 {
+	page := at / pageBytes * pageBytes
+	if at == page {
 		s.tail = s.tail[:0]
 	}
-	s.buffer = s.buffer[:0]
-	head := s.tail
-	for rest := b; len(head)+len(rest) > 0; head = nil {
-		n := min(pageBytes-len(head), len(rest))
-		start := len(s.buffer)
-		s.buffer = append(append(s.buffer, head...), rest[:n]...)
-		s.buffer = append(s.buffer, zeroPage[:pageBytes-len(head)-n]...)
-		s.buffer = append(s.buffer, s.buffer[start:]...)
-		rest = rest[n:]
+	s.buffer = append(append(s.buffer[:0], s.tail...), zeroPage[:at-page-int64(len(s.tail))]...)
+	s.buffer = append(s.buffer, b...)
+	if rest := len(s.buffer) % pageBytes; rest > 0 {
+		s.buffer = append(s.buffer, zeroPage[rest:]...)
 	}
-	if _, err := s.file.WriteAt(s.buffer, pageAt(at/pageBytes, 0)); err != nil {
+	if _, err := s.file.WriteAt(s.buffer, placeInFile(page)); err != nil {
 		return fmt.Errorf("wal: write %s: %w", s.path, err)
 	}
 	s.extendTail(at, b)
