@@ -160,12 +160,8 @@ func TestLinksAreNarrowedByAmount(t *testing.T) {
 	w.requireList(tn, checkoutPath, "amountFromCents=5000", large, middle)
 	w.requireList(tn, checkoutPath, "amountToCents=5000", middle, small)
 	w.requireList(tn, checkoutPath, "amountFromCents=2501&amountToCents=9999&status=pending", middle)
-	for query, names := range map[string]string{"amountFromCents=1.5": "amountFromCents",
-		"amountFromCents=2&amountToCents=1": "amountToCents must not be less"} {
-		r := w.get(tn.all, checkoutPath+"?"+query)
-		w.fails(r, 400, "invalid_query")
-		require.Contains(t, r.text("message"), names)
-	}
+	w.requireBadFilters(tn.all, checkoutPath, map[string]string{"amountFromCents=1.5": "amountFromCents",
+		"amountFromCents=2&amountToCents=1": "amountToCents must not be less"})
 }
 
 func TestConversionsAndActivityAreNarrowed(t *testing.T) {
@@ -239,12 +235,8 @@ func TestRampOrdersAreNarrowed(t *testing.T) {
 	w.requireList(tn, path, "direction=withdraw", withdrawal)
 	w.requireList(tn, path, "to="+day.Format(time.DateOnly), on)
 	w.requireList(tn, path, "from="+day.AddDate(0, 0, 1).Format(time.DateOnly), withdrawal, off)
-	for query, names := range map[string]string{"status=lost": "status must be one of created, ",
-		"direction=up": "direction"} {
-		r := w.get(tn.all, path+"?"+query)
-		w.fails(r, 400, "invalid_query")
-		require.Contains(t, r.text("message"), names)
-	}
+	w.requireBadFilters(tn.all, path, map[string]string{"status=lost": "status must be one of created, ",
+		"direction=up": "direction"})
 }
 
 func TestAgentsAreNarrowed(t *testing.T) {
@@ -281,6 +273,16 @@ func TestCardholdersAreNarrowed(t *testing.T) {
 	w.requireList(tn, path, "", id)
 }
 
+// requireBadFilters requires each query to be refused with a text that its message contains.
+func (w *world) requireBadFilters(who as, path string, bad map[string]string) {
+	w.t.Helper()
+	for query, names := range bad {
+		r := w.get(who, path+"?"+query)
+		w.fails(r, 400, "invalid_query")
+		require.Contains(w.t, r.text("message"), names, path+"?"+query)
+	}
+}
+
 // A bad value of a filter is refused, and the refusal names the parameter.
 func TestABadFilterNamesItsParameter(t *testing.T) {
 	t.Parallel()
@@ -307,11 +309,7 @@ func TestABadFilterNamesItsParameter(t *testing.T) {
 		"/api/mca/payouts": {period, {"status=done": "status"}},
 	} {
 		for _, group := range bad {
-			for query, names := range group {
-				r := w.get(tn.all, path+"?"+query)
-				w.fails(r, 400, "invalid_query")
-				require.Contains(t, r.text("message"), names, path+"?"+query)
-			}
+			w.requireBadFilters(tn.all, path, group)
 		}
 	}
 }

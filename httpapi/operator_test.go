@@ -233,6 +233,9 @@ func TestTheOperatorsPages(t *testing.T) {
 	page := p.visit(who, "/operator", nil)
 	require.Contains(t, page.text, "<strong>Orders overdue</strong>")
 	require.Contains(t, page.text, "<strong>Unmatched reports</strong>")
+	p.state.err = errors.New("the stores are busy")
+	require.NotContains(t, p.visit(who, "/operator", nil).text, "<strong>Unmatched reports</strong>", "not known")
+	p.state.err = nil
 	for _, shown := range []string{"Ready", "$1,234.56", "1.5 s", "1,234 of 10,000,000",
 		"None since the server started"} {
 		require.Contains(t, page.text, shown)

@@ -95,7 +95,7 @@ func TestDamageIsRefusedOrHarmless(t *testing.T) {
 	}
 }
 
-// One invalid slot of a header is written again.
+// A header with one invalid slot gets it written again.
 func TestAHeaderSlotIsRepaired(t *testing.T) {
 	m := newImage(t, true)
 	for slot := range headerSlots {

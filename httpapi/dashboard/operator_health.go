@@ -62,7 +62,7 @@ func (s *ServerStatus) waitingItems(unmatched Cell) (items []Stat) {
 	}
 	add(s.LostShards > 0, "alert", "Shards with an unresolved commit", groupedCount(int64(s.LostShards)),
 		"The journal did not say whether their last commit is stored. Each asks again until it does.", "health")
-	add(unmatched.Text != "0", "alert", "Unmatched reports", unmatched.Text,
+	add(unmatched.Tone == "" && unmatched.Text != "0", "alert", "Unmatched reports", unmatched.Text,
 		"Partners reported about nothing that Purser knows. Ask the partner.", "unmatched --json")
 	add(s.Overdue > 0, "clock", "Orders overdue", groupedCount(s.Overdue),
 		"A partner has them and does not report. Ask the partner, then note the answer of each.", "payouts overdue")

@@ -280,8 +280,8 @@ func (o *rampOrder) timeOf(states ...string) string {
 	return ""
 }
 
-// sumLines are what is given, the fee, and what arrives. Before the end the fee is the most that it
-// can be. An order that has failed moves nothing.
+// sumLines are the given amount, the fee, and the rest, which arrives. Before the end the fee is the
+// highest one, and the rest the least. An order that has failed moves nothing.
 func (o *rampOrder) sumLines() []SumLine {
 	fee, arrives := "The fee is at most", "At least this arrives"
 	if o.Status == "completed" {

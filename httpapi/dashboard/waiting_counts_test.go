@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The navigation counts what waits at most every countsFor for a workspace and role, and anew after
-// a form. Another workspace's or role's counts are its own.
+// The navigation counts waiting records at most every countsFor for a workspace and role, and anew
+// after a form. Another workspace's or role's counts are its own.
 func TestTheCountsOfTheNavigationAreKept(t *testing.T) {
 	api := &pathAPI{scriptedAPI: scriptedAPI{may: true}, documents: map[string]string{
 		payoutsPath: `{"data":[{"id":"po_1","status":"held"}],"nextCursor":null}`, rampWalletsPath: `{"data":[]}`,
