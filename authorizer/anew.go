@@ -1,9 +1,12 @@
 package authorizer
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"purser/persistence/ident"
 )
@@ -116,13 +119,13 @@ func (h *shardHeads) read(s *store, shard ident.Shard) error {
 
 // forget drops the followed data, between two marks that Open checks.
 func (a *anew) forget() error {
-	if err := a.commit(func(b *batch) error { return b.Set(keyAnew(), nil, nil) }); err != nil {
+	if err := a.commit(func(b *pebble.Batch) error { return b.Set(keyAnew(), nil, nil) }); err != nil {
 		return err
 	}
 	if err := a.forgetFunds(); err != nil {
 		return err
 	}
-	return a.commit(func(b *batch) error {
+	return a.commit(func(b *pebble.Batch) error {
 		for _, table := range []byte{prefixRule, prefixReservation, prefixCursor, prefixJournal} {
 			if err := b.DeleteRange([]byte{table}, []byte{table + 1}, nil); err != nil {
 				return err
@@ -141,50 +144,59 @@ func (a *anew) forget() error {
 }
 
 // setRelayed leaves one mark, the journal's.
-func (a *anew) setRelayed(b *batch, shard ident.Shard) error {
+func (a *anew) setRelayed(b *pebble.Batch, shard ident.Shard) error {
 	lower, upper := appendRelayedKey(nil, shard, 0), appendShardKey(nil, prefixRelayed, shard)
 	upper = append(upper, 0xff, 0xff, 0xff, 0xff, 0)
 	key, told := appendRelayedKey(nil, shard, a.hour), binary.BigEndian.AppendUint64(nil, a.told[shard])
 	return errors.Join(b.DeleteRange(lower, upper, nil), b.Set(key, told, nil))
 }
 
-// forgetFunds drops the terms that Follow and reservations write, in bounded commits.
+// forgetFunds drops the terms that Follow and reservations write, in bounded commits. The commit
+// that follows makes them durable.
 func (a *anew) forgetFunds() error {
-	b := a.store.newBatch()
-	err := a.store.scan(a.store.db, []byte{prefixFunds}, []byte{prefixFunds + 1}, func(k, _ []byte) (bool, error) {
+	lower := []byte{prefixFunds}
+	for lower != nil {
+		err := a.store.dropStored(func(b *pebble.Batch) (err error) {
+			lower, err = a.forgetPage(b, lower)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetPage adds the deletions of the next terms to a batch, and returns the key at which the next
+// page begins, nil at the end.
+func (a *anew) forgetPage(b *pebble.Batch, lower []byte) (next []byte, err error) {
+	err = a.store.scan(a.store.db, lower, []byte{prefixFunds + 1}, func(k, _ []byte) (bool, error) {
 		if len(k) != 18 {
 			return false, ErrCorrupt
+		}
+		if b.Len() >= anewBytes {
+			next = bytes.Clone(k)
+			return true, nil
 		}
 		if k[17] == termCard {
 			return false, nil
 		}
-		if err := b.Delete(k, nil); err != nil || b.Len() < anewBytes {
-			return false, err
-		}
-		full := b
-		b = a.store.newBatch()
-		return false, a.store.applyLazily(full)
+		return false, b.Delete(k, nil)
 	})
-	if err != nil {
-		return errors.Join(err, b.Close())
-	}
-	return a.store.applyLazily(b) // the last commit syncs the log of them all
+	return next, err
 }
 
-func (a *anew) commit(fill func(b *batch) error) error {
-	b := a.store.newBatch()
-	if err := fill(b); err != nil {
-		return errors.Join(err, b.Close())
-	}
-	if err := a.store.apply(b); err != nil {
+// commit applies a batch to Pebble, durably with all that was dropped before.
+func (a *anew) commit(fill func(b *pebble.Batch) error) error {
+	if err := a.store.dropStored(fill); err != nil {
 		return err
 	}
-	return a.store.await(b)
+	return a.store.db.Flush()
 }
 
 // whole refuses a store whose FollowAnew was interrupted.
 func (s *store) whole() error {
-	found, err := s.get(s.db, keyAnew(), func([]byte) error { return nil })
+	found, err := s.get(keyAnew(), func([]byte) error { return nil })
 	if found {
 		return ErrHalfAnew
 	}

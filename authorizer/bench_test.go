@@ -171,20 +171,16 @@ func BenchmarkRecallNew(b *testing.B) {
 	dir := filepath.Join(b.TempDir(), "store")
 	r := onDisk(b, dir)
 	now := time.Now().UnixMilli()
-	batch, n := r.e.store.newBatch(), 0
+	n := 0
 	for bucket := oldestBucket(now); bucket <= bucketOf(now); bucket++ {
 		r.e.buckets.mark(bucket)
 		for range million / 4 {
 			id := networkIDOf(routeAuthorizations, strconv.Itoa(n))
-			require.NoError(b, batch.Set(appendRepeatKey(nil, bucket, &id), appendRemembered(nil, &remembered{}),
-				nil))
-			if n++; n%1000 == 0 {
-				require.NoError(b, r.e.store.applyLazily(batch))
-				batch = r.e.store.newBatch()
-			}
+			r.e.store.setLazily(appendRepeatKey(nil, bucket, &id), appendRemembered(nil, &remembered{}))
+			n++
 		}
+		require.NoError(b, r.e.store.projectAll())
 	}
-	require.NoError(b, r.e.store.applyLazily(batch))
 	require.NoError(b, r.e.store.db.Compact(b.Context(), []byte{0}, []byte{0xff}, false))
 	tk := r.e.commits.newTicket(actDecide)
 	b.ReportAllocs()
@@ -301,7 +297,7 @@ func BenchmarkBytesPerSwipe(b *testing.B) {
 		}
 	})
 	b.StopTimer()
-	require.NoError(b, r.e.store.db.Flush())
+	require.NoError(b, r.e.store.projectAll())
 	require.NoError(b, r.e.store.db.Compact(b.Context(), []byte{0}, []byte{0xff}, false))
 	for name, prefix := range map[string]byte{"log": prefixLog, "holds": prefixHold, "repeats": prefixRepeat,
 		"due": prefixDue} {

@@ -45,14 +45,14 @@ func (s *store) readInputs(t *ticket) (err error) {
 // store's error.
 func (s *store) readHold(b *scratch, id *ident.UUID, h *hold.Hold) (bool, error) {
 	b.key = appendIDKey(b.key[:0], prefixHold, id)
-	return s.get(s.db, b.key, func(v []byte) error { return hold.DecodeHold(v, h) })
+	return s.get(b.key, func(v []byte) error { return hold.DecodeHold(v, h) })
 }
 
 // readRule returns nil for an unknown card.
 func (s *store) readRule(b *scratch, token *ident.Token) (*hold.Rule, error) {
 	r := &hold.Rule{}
 	b.key = appendRuleKey(b.key[:0], token)
-	found, err := s.get(s.db, b.key, func(v []byte) error { return hold.DecodeRule(v, r) })
+	found, err := s.get(b.key, func(v []byte) error { return hold.DecodeRule(v, r) })
 	if !found || err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (s *store) readSpend(b *scratch, card *ident.UUID) (spend hold.Spend, err e
 		return spend, nil
 	}
 	b.key = appendIDKey(b.key[:0], prefixSpend, card)
-	_, err = s.get(s.db, b.key, func(v []byte) error { return hold.DecodeSpend(v, &spend) })
+	_, err = s.get(b.key, func(v []byte) error { return hold.DecodeSpend(v, &spend) })
 	return spend, err
 }
 
@@ -74,7 +74,7 @@ func (s *store) readFunds(b *scratch, workspace *ident.UUID) (*fundsItem, error)
 	it := &fundsItem{workspace: *workspace}
 	for term := byte(termLedger); term <= termReserved; term++ {
 		b.key = appendFundsKey(b.key[:0], workspace, term)
-		_, err := s.get(s.db, b.key, func(v []byte) error { return it.decode(term, v) })
+		_, err := s.get(b.key, func(v []byte) error { return it.decode(term, v) })
 		if err != nil {
 			return nil, err
 		}

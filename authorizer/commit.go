@@ -8,11 +8,10 @@ import (
 )
 
 // committer brings tickets from their place among MaxUnsynced to a durable commit. A ticket's
-// commit is applied under its shard's lock, and one goroutine awaits the syncs of all shards.
+// commit is applied under its shard's lock, and the log makes those of all shards durable.
 type committer struct {
 	store    *store
 	failStop *failStop
-	buckets  *buckets
 	claims   *claims
 	listener Listener
 	deadline func() <-chan time.Time // Options.Deadline
@@ -21,18 +20,18 @@ type committer struct {
 
 	pool    *sync.Pool
 	slots   chan struct{} // an entry for each admitted commit
-	queue   chan *ticket  // applied, waiting for the sync
 	returns chan *ticket  // answered "timeout", to be undone
 }
 
-func newCommitter(s *store, stop *failStop, b *buckets, o *Options) *committer {
-	return &committer{
-		store: s, failStop: stop, buckets: b, claims: newClaims(), listener: o.Listener, deadline: o.Deadline,
+func newCommitter(s *store, stop *failStop, o *Options) *committer {
+	c := &committer{
+		store: s, failStop: stop, claims: newClaims(), listener: o.Listener, deadline: o.Deadline,
 		answerWithin: o.AnswerWithin,
 		pool:         newTicketPool(),
-		slots:        make(chan struct{}, MaxUnsynced), queue: make(chan *ticket, MaxUnsynced),
-		returns: make(chan *ticket, MaxUnsynced),
+		slots:        make(chan struct{}, MaxUnsynced), returns: make(chan *ticket, MaxUnsynced),
 	}
+	s.settle = c.settleDurable
+	return c
 }
 
 // Unsynced returns the number of commits that wait for a sync or for a place. At MaxUnsynced the
@@ -46,8 +45,8 @@ func (c *committer) takeAllSlots() {
 	}
 }
 
-// commit numbers the entry of a ticket, writes it with all that it changes, and queues it for the
-// sync. The shard is locked.
+// commit numbers the entry of a ticket, makes it visible with all that it changes, and hands it to
+// the log. The shard is locked.
 func (c *committer) commit(t *ticket) error {
 	sh, n := t.shard, &t.entry
 	if n.Workspace != t.funds.workspace {
@@ -55,59 +54,82 @@ func (c *committer) commit(t *ticket) error {
 	}
 	n.Seq, n.WsSeq, n.Shard = sh.seq+1, t.funds.wsSeq+1, sh.id
 	t.logged = true
-	after := change{entry: n, before: t.view.Hold, spend: t.view.Spend, funds: t.funds.funds}
-	t.batch = c.store.newBatch()
-	if err := after.write(t, c.buckets); err != nil {
-		return err
-	}
-	if err := c.apply(t); err != nil {
-		return err
-	}
-	sh.seq = n.Seq
-	t.funds.funds, t.funds.wsSeq = after.funds, n.WsSeq
-	if t.card != nil {
-		t.card.spend = after.spend
-	}
-	sh.backlog.entries.Add(1)
-	c.enqueueTicket(t)
-	return nil
-}
-
-// apply makes the ticket's batch visible; a failure stops the engine.
-func (c *committer) apply(t *ticket) error {
 	if err := c.failStop.failure(); err != nil {
 		return err
 	}
-	if err := c.failStop.failOn(c.store.apply(t.batch)); err != nil {
+	after := newChange(t, t.view.Hold, t.view.Spend, t.funds.funds.CardCents)
+	record, encoded := after.appendRecord(t.record[:0])
+	t.record = record
+	c.store.table.Begin()
+	defer c.store.table.End()
+	c.store.applyChange(&after, encoded, &t.scratch)
+	sh.seq = n.Seq
+	t.funds.funds.CardCents, t.funds.wsSeq = after.cardCents, n.WsSeq
+	if t.card != nil && after.spent {
+		t.card.spend = n.Spend
+	}
+	sh.backlog.entries.Add(1)
+	return c.append(t, record)
+}
+
+// commitBatch makes the changes of a batch visible and durable like commit. The shard is locked, and
+// has adopted the changes.
+func (c *committer) commitBatch(t *ticket, b *batch) error {
+	if err := c.failStop.failure(); err != nil {
 		return err
 	}
+	c.store.table.Begin()
+	defer c.store.table.End()
+	if err := c.store.applyBatch(b.record); err != nil {
+		return err
+	}
+	return c.append(t, b.record)
+}
+
+// appendPart makes a part of a later batch visible, which is durable with it.
+func (c *committer) appendPart(sh *shard, b *batch) error {
+	c.store.table.Begin()
+	defer c.store.table.End()
+	if err := c.store.applyBatch(b.record); err != nil {
+		return err
+	}
+	sh.changes.Add(1)
+	_, err := c.store.log.Append(b.record, nil)
+	return c.failStop.failOn(err)
+}
+
+// append hands a ticket whose changes are visible to the log, in the order of the shard's commits.
+// From here on the ticket may belong to another goroutine. A failure stops the engine.
+func (c *committer) append(t *ticket, record []byte) error {
 	t.shard.changes.Add(1)
+	t.queued = true
+	_, err := c.store.log.Append(record, t)
+	if err != nil {
+		t.queued = false
+		return c.failStop.failOn(err)
+	}
+	c.store.askProjection()
 	return nil
 }
 
-// enqueueTicket hands an applied batch to the syncer. It is called under the shard's lock, so that
-// a shard's commits arrive in order; the queue has room for every admitted ticket.
-func (c *committer) enqueueTicket(t *ticket) {
-	t.queued = true
-	c.queue <- t
-}
-
-// syncLoop waits for the syncs in the order of the commits and notifies the owners.
-func (c *committer) syncLoop() {
-	for t := range c.queue {
-		err := c.store.await(t.batch)
-		t.batch = nil
-		if err != nil {
-			c.failStop.fail(err)
+// settleDurable notifies the owners of tickets whose records are durable or have failed, in the
+// order of the records. The log calls it.
+func (c *committer) settleDurable(durable []*ticket, err error) {
+	if err != nil {
+		c.failStop.fail(err)
+	}
+	failure := c.failStop.failure()
+	for _, t := range durable {
+		if t == nil {
+			continue
 		}
-		t.err = c.failStop.failure()
-		if t.err == nil && t.logged {
+		t.err = failure
+		if failure == nil && t.logged {
 			t.shard.advanceSeq(t.entry.Seq)
 			c.listener.Synced(t.shard.id)
 		}
 		c.settleTicket(t)
 	}
-	close(c.returns)
 }
 
 // settleTicket passes a synced ticket on.

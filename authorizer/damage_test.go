@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
@@ -79,6 +81,8 @@ func damagedStores(t *testing.T, random *rand.Rand) []damagetest.Disk {
 	var older *vfs.MemFS
 	var disks []damagetest.Disk
 	image := func(name string, unsynced int) {
+		time.Sleep(time.Second) // until the log has noted its end: before, damage there looks like a crash
+		synctest.Wait()
 		had := a.so()
 		disks = append(disks, damagetest.Disk{Name: name, Dir: "store", Older: older,
 			FS:   fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced, RNG: random}),
@@ -93,10 +97,10 @@ func damagedStores(t *testing.T, random *rand.Rand) []damagetest.Disk {
 	older = fs.CrashClone(vfs.CrashCloneCfg{})
 	a.load(r, 24)
 	image("young", 100)
-	require.NoError(t, r.e.store.db.Flush())
+	require.NoError(t, r.e.store.projectAll())
 	older = fs.CrashClone(vfs.CrashCloneCfg{})
 	swipes("flushed")
-	require.NoError(t, r.e.store.db.Flush())
+	require.NoError(t, r.e.store.projectAll())
 	require.NoError(t, r.e.store.db.Compact(t.Context(), []byte("a"), []byte("z"), false))
 	swipes("compacted")
 	image("old", 50)
@@ -108,7 +112,9 @@ func damagedStores(t *testing.T, random *rand.Rand) []damagetest.Disk {
 func TestAttackDamageToAnAuthorizerIsRefused(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 7))
 	var all damagetest.Outcome
-	for _, disk := range damagedStores(t, random) {
+	var disks []damagetest.Disk
+	synctest.Test(t, func(t *testing.T) { disks = damagedStores(t, random) })
+	for _, disk := range disks {
 		o := damagetest.Sweep(t, disk, damagetest.Places(150, 2_000), random)
 		t.Logf("%s: %d places, %d refused, %d whole, %d lost", disk.Name, o.Places, o.Refused, o.Whole, o.Lost)
 		all.Add(o)

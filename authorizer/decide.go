@@ -40,6 +40,7 @@ func (d *decider) decideTicket(t *ticket) (queued bool, err error) {
 		t.answer = refuse(m, hold.ReasonBacklogFull)
 		return false, nil
 	}
+	d.store.awaitRoom(d.commits.failStop.failed)
 	t.view.Tombstoned = found
 	if err := d.addressTicket(t, m); err != nil {
 		return false, err

@@ -1,6 +1,6 @@
-// Package authorizer answers the card network. It decides swipes from memory and a local Pebble
-// store, without a database, broker or actor, and keeps the decision log, the source of every
-// decision for the rest of the system.
+// Package authorizer answers the card network. It decides swipes from memory, a write-ahead log and
+// a local Pebble store, without a database, broker or actor, and keeps the decision log, the source
+// of every decision for the rest of the system.
 //
 // # Contract
 //
@@ -8,9 +8,9 @@
 // sent once the decision is durable. An answered decision survives a crash, and a repeat of the
 // message gets the same answer for RepeatDays. Only the answer "timeout", after AnswerWithin, is
 // sent without a sync. It promises nothing: an entry of its own undoes the approval, and repeats
-// are then answered "timeout" too. When a commit or a sync fails, the engine stops for good
-// (Options.Fatal) and sends no answer, because Pebble keeps a failed batch visible and later
-// decisions may depend on lost ones. A message whose data cannot be read is declined.
+// are then answered "timeout" too. When a write or a sync of the log fails, the engine stops for
+// good (Options.Fatal) and sends no answer, because later decisions may depend on the lost one. A
+// message whose data cannot be read is declined.
 //
 // Rules and dollars arrive from the journal through Follow, which is durable when it returns: no
 // later approval uses an older rule. Entries leave to the journal through WaitSynced, ReadLog and
@@ -23,14 +23,28 @@
 //
 // # The life of a message
 //
-// Submit takes a place among MaxUnsynced (one limit for the store, so that Pebble never blocks a
-// commit under a lock). It then claims the message's network id, and that of the authorization it
+// Submit takes a place among MaxUnsynced, which bounds the records that wait for a sync. It then
+// claims the message's network id, and that of the authorization it
 // names. A second message with an id waits until the first is durable and finds its answer in the
-// store. A decider takes the ticket over, so that a stalled disk blocks no caller. It looks for a
-// repeat, finds the shard, and takes the shard's lock. That one lock covers the rule, the spend,
-// the funds, the sequence numbers and the commit. It keeps the log gapless and every decision up to
-// date; with a lock per card, readers of the log saw holes. One goroutine waits for the syncs of
-// all shards, outside the locks and in commit order.
+// store. A decider takes the ticket over, so that a slow read of the disk blocks no caller. It looks
+// for a repeat, finds the shard, and takes the shard's lock. That one lock covers the rule, the
+// spend, the funds, the sequence numbers and the commit. It keeps the log gapless and every decision
+// up to date; with a lock per card, readers of the log saw holes. The log (authorizer/wal) syncs the
+// records of all shards in groups, outside the locks and in commit order.
+//
+// # The log and its projection
+//
+// A commit makes its changes visible in a table in memory (authorizer/memtable) and appends one
+// record to the log, which is what the answer waits for. A decision's record is its entry of the
+// decision log, with the few numbers that its effects need beside it; all other records are keys and
+// values. When the table has projectBytes, its durable changes are written as one sorted table that
+// Pebble takes over whole, with the number of the log's last record in it (projection.go). Pebble
+// has no write-ahead log of its own. A start opens Pebble, replays the records behind its number
+// and projects them. Of a key that was written many times Pebble gets the last value alone.
+//
+// Readers ask the table first and Pebble then. What scans keys, such as Snapshot and Trim, projects
+// first. Beside projections only deletions of old data reach Pebble directly. Their loss in a crash
+// repeats them.
 //
 // Data outside the cache is read before the lock. Each shard counts its commits, and the data is
 // valid while the counter is unchanged, so a freeze that overtakes a load is detected. After
@@ -43,17 +57,19 @@
 //	engine.go, options.go           the parts of an Engine, Open and Close
 //	submit.go, claims.go            intake: a message from call to answer, claims of network ids
 //	decide.go, answer.go            decider: a repeat, or a decision under the shard's lock
-//	ticket.go, commit.go            committer: a place among MaxUnsynced, the commit, its sync
+//	ticket.go, commit.go            committer: a place among MaxUnsynced, the commit, its record
 //	returns.go                      returner: undoes approvals that were answered "timeout"
 //	shard.go, log.go, cache.go      a shard's lock and inputs, its log, its hot cards and funds
-//	change.go, keys.go, repeats.go  an entry's stored effects, the keys, the network ids
+//	change.go, record.go            an entry's stored effects, and the records of the log
+//	keys.go, repeats.go             the keys, the network ids
 //	follow.go, reserve.go, funds.go the journal's rules and dollars, reservations, the three terms
 //	required.go                     the positions that the journal must reach
 //	expiry.go, retention.go         holds that are due, data whose time is over
 //	snapshot.go                     the store at one moment, for the audit
 //	rebuild.go, stricter.go         Rebuilder: fills a new store from the journal
 //	anew.go                         FollowAnew: sets a closed store back to another journal
-//	store.go, cold.go, logfile.go   Pebble, the reads of cold data, zeroed logs
+//	store.go, cold.go               log, table and Pebble as one store, the reads of cold data
+//	projection.go                   what Pebble gets of the table
 //	failstop.go, backlog.go, room.go, entropy.go
 //	                                the stop after a failed commit, limits, random bits
 //
@@ -78,6 +94,7 @@
 //	l shard first                            last sequence of a run lost at a rebuild, and its time
 //	m                                        present while FollowAnew is incomplete
 //	n                                        for each shard the position that the journal must reach
+//	o                                        number of the last record of the log that Pebble has
 //
 // A swipe writes at most six keys: b, c, d, f1, h, i. A moved expiry leaves its old i, which Expire
 // drops at its time. A reversal that arrives before its authorization is an entry of the system's
@@ -105,7 +122,7 @@
 //
 // # Start
 //
-// Open reads the identity, one key per live bucket and three per shard. It reads no card, so its
-// time does not depend on their number. Pebble syncs its recovered write-ahead log before Open
-// returns, so all visible data is then durable.
+// Open reads the identity, one key per live bucket and three per shard, and replays at most the
+// records of maxUnprojected bytes of changes. It reads no card, so its time does not depend on their
+// number. All visible data is durable when it returns.
 package authorizer

@@ -48,7 +48,7 @@ type Engine struct {
 	intake  *intake
 	decider *decider
 	commits *committer
-	running sync.WaitGroup // the committer and the returner
+	running sync.WaitGroup // the returner
 
 	expirer   *expirer
 	retention *retention
@@ -74,11 +74,8 @@ func Open(o Options) (*Engine, error) {
 	if err := s.whole(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	e.store = s
-	if e.buckets, err = s.findBuckets(); err == nil {
-		e.shards, err = openShards(s, e.failStop, e.backlog, o.CacheBytes/ident.Shards)
-	}
-	if err != nil {
+	e.store, e.buckets = s, s.buckets
+	if e.shards, err = openShards(s, e.failStop, e.backlog, o.CacheBytes/ident.Shards); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrCorrupt, err), s.close())
 	}
 	e.start(&o)
@@ -87,7 +84,7 @@ func Open(o Options) (*Engine, error) {
 
 // start makes the parts of the engine, and starts their goroutines.
 func (e *Engine) start(o *Options) {
-	e.commits = newCommitter(e.store, e.failStop, e.buckets, o)
+	e.commits = newCommitter(e.store, e.failStop, o)
 	e.decider = &decider{
 		store: e.store, shards: e.shards, buckets: e.buckets, backlog: e.backlog, room: e.room,
 		entropy: &entropy{source: o.Entropy}, commits: e.commits, listener: o.Listener,
@@ -96,9 +93,8 @@ func (e *Engine) start(o *Options) {
 	e.expirer = &expirer{
 		store: e.store, shards: e.shards, commits: e.commits, decider: e.decider, listener: o.Listener, clock: o.Clock,
 	}
-	e.retention = &retention{store: e.store, failStop: e.failStop, shards: e.shards, buckets: e.buckets}
-	returns := &returner{store: e.store, commits: e.commits, decider: e.decider, clock: o.Clock, suspect: o.ClockSuspect}
-	e.running.Go(e.commits.syncLoop)
+	e.retention = &retention{store: e.store, shards: e.shards, buckets: e.buckets}
+	returns := &returner{commits: e.commits, decider: e.decider, clock: o.Clock, suspect: o.ClockSuspect}
 	e.running.Go(returns.returnLoop)
 	e.intake.start()
 }
@@ -122,7 +118,7 @@ func (e *Engine) Checkpoint(dir string) error {
 func (e *Engine) Close() error {
 	e.commits.takeAllSlots()
 	e.intake.close()
-	close(e.commits.queue)
+	close(e.commits.returns)
 	e.running.Wait()
 	return e.store.close()
 }

@@ -439,11 +439,12 @@ func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
 	other := slices.Clone(stamp)
 	require.NoError(t, closer.Close())
 	other[3] = formatNumber - 1
-	require.NoError(t, db.Set(keyStamp(), other, pebble.Sync))
+	require.NoError(t, db.Set(keyStamp(), other, pebble.NoSync))
+	require.NoError(t, db.Flush())
 	require.NoError(t, r.e.Close())
 	_, err = Open(r.options())
 	require.ErrorIs(t, err, ErrForeign)
-	require.ErrorContains(t, err, "its format is 2, this program reads 3: start with an empty directory")
+	require.ErrorContains(t, err, "its format is 3, this program reads 4: start with an empty directory")
 	r.e = nil
 }
 
@@ -490,7 +491,7 @@ func TestUnreadableFailsClosed(t *testing.T) {
 	c, broken := cardOf(70, 1), cardOf(71, 1)
 	r.mint(c)
 	r.deposit(c.workspace, 100)
-	require.NoError(t, r.e.store.db.Set(appendRuleKey(nil, &broken.token), []byte("?"), nil))
+	r.e.store.setLazily(appendRuleKey(nil, &broken.token), []byte("?"))
 	r.declined(authorization("a1", broken, 1), hold.ReasonSystemUnavailable)
 	require.Equal(t, hold.StatusFull, r.submit(clearing("c1", "", broken, 1)).Status)
 	r.approved(authorization("a2", c, 1))

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 )
@@ -62,7 +64,7 @@ func (x *expirer) expire(now time.Time) (int, error) {
 func (x *expirer) expireHold(id ident.UUID) error {
 	var h hold.Hold
 	for range loadAttempts {
-		found, err := x.store.get(x.store.db, appendIDKey(nil, prefixHold, &id),
+		found, err := x.store.get(appendIDKey(nil, prefixHold, &id),
 			func(v []byte) error { return hold.DecodeHold(v, &h) })
 		if err != nil || !found || h.ExpiresAt == 0 {
 			return err
@@ -112,6 +114,9 @@ type dueHold struct {
 func (sh *shard) dueHolds(now int64, limit int) (due []dueHold, err error) {
 	first := ident.UUID{}
 	lower, upper := appendDueKey(nil, sh.id, 0, &first), appendDueKey(nil, sh.id, now+1, &first)
+	if err := sh.store.projectDue(now); err != nil {
+		return nil, err
+	}
 	err = sh.store.scan(sh.store.db, lower, upper, func(k, _ []byte) (bool, error) {
 		due = append(due, dueHold{at: int64(binary.BigEndian.Uint64(k[2:])), id: ident.UUID(k[10:])})
 		return len(due) >= limit, nil
@@ -121,9 +126,7 @@ func (sh *shard) dueHolds(now int64, limit int) (due []dueHold, err error) {
 
 // forgetDue drops a key of the due index that a later expiry has replaced.
 func (sh *shard) forgetDue(d dueHold) error {
-	b := sh.store.newBatch()
-	if err := b.Delete(appendDueKey(nil, sh.id, d.at, &d.id), nil); err != nil {
-		return err
-	}
-	return sh.store.applyLazily(b)
+	return sh.store.dropStored(func(b *pebble.Batch) error {
+		return b.Delete(appendDueKey(nil, sh.id, d.at, &d.id), nil)
+	})
 }

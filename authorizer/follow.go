@@ -13,6 +13,10 @@ import (
 // ErrForeignShard means that a followed change, or a replayed entry, is of another shard.
 var ErrForeignShard = errors.New("authorizer: it does not belong to this shard")
 
+// maxRulesRecord is the size from which rules of one Follow get a record of their own. A rule that
+// a crash leaves without the position is followed once more.
+const maxRulesRecord = 256 << 10
+
 // Follow holds the changes of a shard's journal up to and including position Through. The engine
 // retains the slices of the rules, which must not change afterwards.
 type Follow struct {
@@ -40,7 +44,7 @@ type Settle struct{ Workspace, Reservation ident.UUID }
 // error.
 func (e *Engine) Follow(shard ident.Shard, f Follow) error {
 	err := e.commits.writeDurably(e.shards[shard], func(t *ticket) error {
-		return newFollowed(t).commit(&f, e.commits)
+		return newFollowed(t, e.commits).commit(&f)
 	})
 	if err == nil {
 		e.listener.Followed(shard, f.Through)
@@ -51,45 +55,39 @@ func (e *Engine) Follow(shard ident.Shard, f Follow) error {
 // Followed returns the journal position of the shard's rules and funds.
 func (e *Engine) Followed(shard ident.Shard) uint64 { return e.shards[shard].followed() }
 
-// followed collects the changes of one Follow in a ticket's batch, before they are applied. The
+// followed collects the changes of one Follow in a batch, before they are applied. The
 // ticket's shard is locked.
 type followed struct {
-	t     *ticket
-	store *store
-	rules map[ident.Token]*hold.Rule
-	funds map[ident.UUID]*fundsItem // copies
-	ended map[[32]byte]bool
+	t       *ticket
+	commits *committer
+	store   *store
+	batch   *batch
+	rules   map[ident.Token]*hold.Rule
+	funds   map[ident.UUID]*fundsItem // copies
+	ended   map[[32]byte]bool
 }
 
-func newFollowed(t *ticket) *followed {
+func newFollowed(t *ticket, c *committer) *followed {
 	return &followed{
-		t: t, store: t.shard.store, rules: make(map[ident.Token]*hold.Rule), funds: make(map[ident.UUID]*fundsItem),
-		ended: make(map[[32]byte]bool),
+		t: t, commits: c, store: t.shard.store, batch: newBatch(), rules: make(map[ident.Token]*hold.Rule),
+		funds: make(map[ident.UUID]*fundsItem), ended: make(map[[32]byte]bool),
 	}
 }
 
 // commit commits the changes with the position that they reach. A position that was already
 // followed changes nothing.
-func (d *followed) commit(f *Follow, c *committer) error {
+func (d *followed) commit(f *Follow) error {
 	t, sh := d.t, d.t.shard
 	if f.Through <= sh.follow {
 		return nil
 	}
-	t.batch = d.store.newBatch()
 	if err := d.collectChanges(f); err != nil {
-		return t.discardTicket(err)
-	}
-	cursor := binary.BigEndian.AppendUint64(nil, f.Through)
-	if err := t.batch.Set(appendShardKey(nil, prefixCursor, sh.id), cursor, nil); err != nil {
-		return t.discardTicket(err)
-	}
-	if err := c.apply(t); err != nil {
 		return err
 	}
+	d.batch.setKey(appendShardKey(nil, prefixCursor, sh.id), binary.BigEndian.AppendUint64(nil, f.Through))
 	sh.follow = f.Through
 	sh.adoptChanges(d)
-	c.enqueueTicket(t)
-	return nil
+	return d.commits.commitBatch(t, d.batch)
 }
 
 // collectChanges adds all changes to the batch. It fails with ErrForeignShard, with an overflow of
@@ -111,9 +109,7 @@ func (d *followed) collectChanges(f *Follow) error {
 		}
 	}
 	for workspace, it := range d.funds {
-		if err := writeFollowed(d.t, &workspace, &it.funds); err != nil {
-			return err
-		}
+		writeFollowed(d.batch, &workspace, &it.funds)
 	}
 	return nil
 }
@@ -130,7 +126,13 @@ func (d *followed) addRule(r *hold.Rule) error {
 	}
 	d.rules[r.Token] = r
 	t.key, t.val = appendRuleKey(t.key[:0], &r.Token), hold.AppendRule(t.val[:0], r)
-	return t.batch.Set(t.key, t.val, nil)
+	d.batch.setKey(t.key, t.val)
+	if len(d.batch.record) < maxRulesRecord {
+		return nil
+	}
+	full := d.batch
+	d.batch = newBatch()
+	return d.commits.appendPart(t.shard, full)
 }
 
 // ruleVersion returns the version of a card's rule, 0 for a new card.
@@ -173,13 +175,14 @@ func (d *followed) endReservation(s *Settle) error {
 	t.key = appendReservationKey(t.key[:0], &s.Workspace, &s.Reservation)
 	id := [32]byte(t.key[1:])
 	cents := uint64(0)
-	found, err := d.store.get(d.store.db, t.key, decodeUint64(&cents))
+	found, err := d.store.get(t.key, decodeUint64(&cents))
 	if err != nil || !found || d.ended[id] {
 		return err
 	}
 	d.ended[id] = true
 	it.funds.ReservedCents -= money.Cents(cents)
-	return t.batch.Delete(t.key, nil)
+	d.batch.deleteKey(t.key)
+	return nil
 }
 
 // stagedFunds returns a copy of a workspace's funds with the changes of this Follow so far.

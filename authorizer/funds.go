@@ -40,17 +40,13 @@ func (e *Engine) Funds(workspace ident.UUID) (Funds, bool) {
 
 func (it *fundsItem) wasRead() bool { return it.wsSeq != 0 || it.funds != Funds{} }
 
-// writeFollowed adds the terms that Follow writes to the ticket's batch.
-func writeFollowed(t *ticket, workspace *ident.UUID, f *Funds) error {
-	t.key, t.val = appendFundsKey(t.key[:0], workspace, termLedger), appendCents(t.val[:0], f.LedgerCents)
-	if err := t.batch.Set(t.key, t.val, nil); err != nil {
-		return err
-	}
-	return writeReserved(t, workspace, f)
+// writeFollowed adds the terms that Follow writes to a batch.
+func writeFollowed(b *batch, workspace *ident.UUID, f *Funds) {
+	b.setKey(appendFundsKey(nil, workspace, termLedger), appendCents(nil, f.LedgerCents))
+	writeReserved(b, workspace, f)
 }
 
-// writeReserved adds the sum of the reservations to the ticket's batch.
-func writeReserved(t *ticket, workspace *ident.UUID, f *Funds) error {
-	t.key, t.val = appendFundsKey(t.key[:0], workspace, termReserved), appendCents(t.val[:0], f.ReservedCents)
-	return t.batch.Set(t.key, t.val, nil)
+// writeReserved adds the sum of the reservations to a batch.
+func writeReserved(b *batch, workspace *ident.UUID, f *Funds) {
+	b.setKey(appendFundsKey(nil, workspace, termReserved), appendCents(nil, f.ReservedCents))
 }

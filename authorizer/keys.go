@@ -23,6 +23,7 @@ const (
 	prefixLost        = 'l'
 	prefixAnew        = 'm'
 	prefixJournal     = 'n'
+	prefixProjected   = 'o'
 )
 
 // Last bytes of the keys of a workspace's funds, one per writer.
@@ -35,6 +36,8 @@ const (
 func keyStamp() []byte { return []byte{prefixStamp} }
 
 func keyAnew() []byte { return []byte{prefixAnew} }
+
+func keyProjected() []byte { return []byte{prefixProjected} }
 
 func keyJournal() []byte { return []byte{prefixJournal} }
 
@@ -88,6 +91,8 @@ func logSeq(key []byte) uint64 { return binary.BigEndian.Uint64(key[2:]) }
 func appendCents(dst []byte, c money.Cents) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(c))
 }
+
+func decodeCents(b []byte) money.Cents { return money.Cents(binary.BigEndian.Uint64(b)) }
 
 func decodeUint64(n *uint64) func(v []byte) error {
 	return func(v []byte) error {

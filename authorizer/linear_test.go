@@ -48,7 +48,8 @@ func openEngine(t testing.TB, deadline func() <-chan time.Time) *authorizer.Engi
 	}
 	e, err := authorizer.Open(authorizer.Options{
 		FS: vfs.NewMem(), Dir: "store", Deployment: ident.Derive(0, standing, "deployment"), CacheBytes: 64 << 20,
-		Clock: func() time.Time { return standing }, Entropy: rand.NewChaCha8([32]byte{7}), Deadline: deadline,
+		SegmentBytes: 1 << 20,
+		Clock:        func() time.Time { return standing }, Entropy: rand.NewChaCha8([32]byte{7}), Deadline: deadline,
 		Fatal: func(err error) { t.Errorf("fatal: %v", err) },
 	})
 	require.NoError(t, err)

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 )
@@ -40,7 +42,7 @@ func (s *store) heads(shard ident.Shard, relayed *atomic.Uint64) (seq, follow ui
 		relayed.Store(n)
 		seq = max(seq, n) // all of the log may be trimmed
 	}
-	_, err = s.get(s.db, appendShardKey(nil, prefixCursor, shard), decodeUint64(&follow))
+	_, err = s.get(appendShardKey(nil, prefixCursor, shard), decodeUint64(&follow))
 	return seq, follow, err
 }
 
@@ -89,6 +91,9 @@ func (e *Engine) PassRelayed(shard ident.Shard, seq uint64) error {
 // the hour in which the last entry was relayed. It fails only with an error of the store. The start
 // compares the machine's clock with it.
 func (e *Engine) Newest() (newest time.Time, err error) {
+	if err := e.store.projectAll(); err != nil {
+		return newest, err
+	}
 	for _, sh := range e.shards {
 		at, err := sh.newestDecision()
 		if err != nil {
@@ -156,7 +161,31 @@ func (sh *shard) readLog(after uint64, limit int) ([]hold.Entry, error) {
 	}
 	limit = min(limit, MaxRead)
 	room := make([]hold.Entry, 0, min(uint64(limit), head-after)) // they are long: to grow would be to copy them
+	if entries, err := sh.store.newestEntries(sh.id, after, head, limit, room); len(entries) > 0 || err != nil {
+		return entries, err
+	}
 	return sh.store.readLog(sh.store.db, sh.id, after, head, limit, room)
+}
+
+// newestEntries appends the entries of a shard after one sequence number, through another, to
+// entries, when the log has them in memory: without the first one it appends none. It fails with
+// ErrCorrupt.
+func (s *store) newestEntries(shard ident.Shard, after, through uint64, limit int, entries []hold.Entry) (
+	[]hold.Entry, error) {
+	var err error
+	s.table.VisitEntries(shard, after, through, func(seq uint64, value []byte) bool {
+		if len(entries) == 0 && seq != after+1 {
+			return false
+		}
+		var n hold.Entry
+		if err = hold.DecodeEntry(value, &n); err != nil {
+			err = fmt.Errorf("%w: entry %d of shard %d: %w", ErrCorrupt, seq, shard, err)
+			return false
+		}
+		entries = append(entries, n)
+		return len(entries) < limit
+	})
+	return entries, err
 }
 
 // readLog appends the entries after one sequence number, through another, to entries, until there
@@ -187,15 +216,8 @@ func (sh *shard) markRelayed(seq uint64, clock func() time.Time) error {
 	if seq > sh.synced.Load() {
 		return fmt.Errorf("authorizer: shard %d: relayed to %d, but durable only to %d", sh.id, seq, sh.synced.Load())
 	}
-	b := sh.store.newBatch()
 	hour := uint32(clock().Unix() / 3600)
-	key, value := appendRelayedKey(nil, sh.id, hour), binary.BigEndian.AppendUint64(nil, seq)
-	if err := b.Set(key, value, nil); err != nil {
-		return err
-	}
-	if err := sh.failStop.failOn(sh.store.applyLazily(b)); err != nil {
-		return err
-	}
+	sh.store.setLazily(appendRelayedKey(nil, sh.id, hour), binary.BigEndian.AppendUint64(nil, seq))
 	sh.relayed.Store(seq)
 	sh.leaveBacklog(seq)
 	return nil
@@ -222,7 +244,7 @@ func (sh *shard) leaveBacklog(seq uint64) {
 
 // trimLog drops the entries up to the last mark made before an hour, and the marks before that
 // one.
-func (sh *shard) trimLog(b *batch, before uint32) error {
+func (sh *shard) trimLog(b *pebble.Batch, before uint32) error {
 	p, err := sh.store.last(appendRelayedKey(nil, sh.id, 0), appendRelayedKey(nil, sh.id, before))
 	if err != nil || p == nil {
 		return err

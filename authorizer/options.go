@@ -5,6 +5,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 )
@@ -32,13 +34,13 @@ type Options struct {
 	// Deadline returns the channel that ends an answer's wait; nil: AnswerWithin by the machine's
 	// clock. Tests control it.
 	Deadline func() <-chan time.Time
-
-	logBytes int // the length of a write-ahead log before its first record; 0: it grows
+	// SegmentBytes is the length of the log's files, as of wal.Options.
+	SegmentBytes int
 }
 
 func (o *Options) ensureDefaults() {
 	if o.FS == nil {
-		o.useDisk()
+		o.FS = vfs.Default
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes

@@ -35,8 +35,7 @@ func (r *Rebuilder) Replay(shard ident.Shard, entries []hold.Entry) error {
 	return r.markReplayed(sh)
 }
 
-// foldEntry applies one entry without waiting for its sync: markReplayed, which follows in the same
-// write-ahead log, does.
+// foldEntry applies one entry in memory; markReplayed, which follows, writes it into Pebble.
 func (r *Rebuilder) foldEntry(sh *shard, n *hold.Entry) error {
 	if err := r.failStop.failure(); err != nil {
 		return err
@@ -59,75 +58,58 @@ func (r *Rebuilder) replayEntry(t *ticket, n *hold.Entry) error {
 	if n.WsSeq != funds.wsSeq+1 {
 		return fmt.Errorf("%w: %s has %d, then %d", ErrGap, n.Workspace.Format(ident.Workspace), funds.wsSeq, n.WsSeq)
 	}
-	c := change{entry: n, funds: funds.funds}
-	if err := r.readBefore(t, n, &c); err != nil {
+	t.entry = *n
+	before, spend, err := r.readBefore(t, n)
+	if err != nil {
 		return err
 	}
-	t.batch = r.store.newBatch()
-	if err := c.write(t, r.buckets); err != nil {
-		return t.discardTicket(err)
-	}
-	t.key = appendLogKey(t.key[:0], n.Shard, n.Seq)
-	if err := t.batch.Delete(t.key, nil); err != nil { // it is the journal's
-		return t.discardTicket(err)
-	}
-	if err := r.failStop.failOn(r.store.applyLazily(t.batch)); err != nil {
-		return err
-	}
-	t.batch = nil
+	c := newChange(t, before, spend, funds.funds.CardCents)
+	r.store.awaitRoom(r.failStop.failed)
+	r.store.table.Begin()
+	r.store.applyChange(&c, nil, &t.scratch) // the entry is the journal's
+	r.store.table.End()
+	r.store.askProjection()
 	t.shard.changes.Add(1)
-	funds.funds, funds.wsSeq = c.funds, n.WsSeq
-	if it := t.shard.cache.cards.get(n.Card[:]); it != nil {
-		it.spend = c.spend
+	funds.funds.CardCents, funds.wsSeq = c.cardCents, n.WsSeq
+	if it := t.shard.cache.cards.get(n.Card[:]); it != nil && c.spent {
+		it.spend = n.Spend
 	}
 	t.shard.seq = max(t.shard.seq, n.Seq)
 	return nil
 }
 
 // readBefore reads the balances that an entry moves, and the record of the message that it names.
-func (r *Rebuilder) readBefore(t *ticket, n *hold.Entry, c *change) error {
+func (r *Rebuilder) readBefore(t *ticket, n *hold.Entry) (before *hold.Hold, spend hold.Spend, err error) {
 	if n.NetworkID != "" {
 		t.own = networkIDOf(routeOf(n.Kind), n.NetworkID)
 	}
 	if n.OriginalID != "" {
 		t.original = networkIDOf(routeAuthorizations, n.OriginalID)
 		if err := r.buckets.recallOriginal(r.store, t, n.At); err != nil {
-			return err
+			return nil, spend, err
 		}
 	}
-	spend, err := r.store.readSpend(&t.scratch, &n.Card)
-	if err != nil {
-		return err
-	}
-	c.spend = spend
-	if n.After.ID.IsZero() {
-		return nil
+	if spend, err = r.store.readSpend(&t.scratch, &n.Card); err != nil || n.After.ID.IsZero() {
+		return nil, spend, err
 	}
 	found, err := r.store.readHold(&t.scratch, &n.After.ID, &t.load.hold)
 	if found {
-		c.before = &t.load.hold
+		before = &t.load.hold
 	}
-	return err
+	return before, spend, err
 }
 
 // markReplayed notes durably that all entries of the shard are the journal's.
 func (r *Rebuilder) markReplayed(sh *shard) error {
-	return r.commits.writeDurably(sh, func(t *ticket) error {
-		t.batch = r.store.newBatch()
-		hour := uint32(r.clock().Unix() / 3600)
-		t.key = appendRelayedKey(t.key[:0], sh.id, hour)
-		if err := t.batch.Set(t.key, binary.BigEndian.AppendUint64(nil, sh.seq), nil); err != nil {
-			return t.discardTicket(err)
-		}
-		if err := r.commits.apply(t); err != nil {
-			return err
-		}
-		sh.synced.Store(sh.seq)
-		sh.relayed.Store(sh.seq)
-		sh.passed = sh.seq
-		r.commits.enqueueTicket(t)
-		return nil
-	})
+	hour := uint32(r.clock().Unix() / 3600)
+	r.store.setLazily(appendRelayedKey(nil, sh.id, hour), binary.BigEndian.AppendUint64(nil, sh.seq))
+	if err := r.store.projectAll(); err != nil {
+		return r.failStop.failOn(err)
+	}
+	sh.synced.Store(sh.seq)
+	sh.relayed.Store(sh.seq)
+	sh.passed = sh.seq
+	return nil
 }
 
 // Lost is a run of sequence numbers that the journal lacked when this store was rebuilt from it.
@@ -144,27 +126,22 @@ func (r *Rebuilder) NoteLost(shard ident.Shard, lost []Lost) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	return r.commits.writeDurably(r.shards[shard], func(t *ticket) error {
-		t.batch = r.store.newBatch()
-		now := uint64(r.clock().UnixMilli())
-		for _, l := range lost {
-			t.key = appendLostKey(t.key[:0], shard, l.First)
-			t.val = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(t.val[:0], l.Last), now)
-			if err := t.batch.Set(t.key, t.val, nil); err != nil {
-				return t.discardTicket(err)
-			}
-		}
-		if err := r.commits.apply(t); err != nil {
-			return err
-		}
-		r.commits.enqueueTicket(t)
-		return nil
-	})
+	b, now := newBatch(), uint64(r.clock().UnixMilli())
+	for _, l := range lost {
+		v := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.Last), now)
+		b.setKey(appendLostKey(nil, shard, l.First), v)
+	}
+	return r.failStop.failOn(r.store.commitDurably(b))
 }
 
 // Lost returns the runs that NoteLost recorded for a shard, in order. It fails only with an error
 // of the store.
-func (r *Rebuilder) Lost(shard ident.Shard) ([]Lost, error) { return r.store.lost(r.store.db, shard) }
+func (r *Rebuilder) Lost(shard ident.Shard) ([]Lost, error) {
+	if err := r.store.projectAll(); err != nil {
+		return nil, err
+	}
+	return r.store.lost(r.store.db, shard)
+}
 
 func (s *store) lost(from reader, shard ident.Shard) ([]Lost, error) {
 	var lost []Lost

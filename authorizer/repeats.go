@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"purser/authorizer/hold"
+	"purser/authorizer/memtable"
 	"purser/persistence/ident"
 	"purser/persistence/money"
 )
@@ -176,12 +177,20 @@ func (b *buckets) drop(before uint16) {
 // recallAnswer looks for a message in the live buckets, the newest first. Pebble's Bloom filters
 // answer for the tables; buckets known to be empty are skipped.
 func (b *buckets) recallAnswer(s *store, sc *scratch, id *networkID, now int64) (r remembered, found bool, err error) {
+	oldest := oldestBucket(now)
+	newest := max(bucketOf(now), b.latest()) // a clock that went back hides nothing
+	for n := newest; n >= oldest; n-- {
+		sc.key = appendRepeatKey(sc.key[:0], n, id)
+		var state memtable.State
+		if sc.val, state = s.table.Get(sc.key, sc.val[:0]); state == memtable.Set {
+			r, err = decodeRemembered(sc.val)
+			return r, err == nil, err
+		}
+	}
 	p, err := s.probe()
 	if err != nil {
 		return r, false, err
 	}
-	oldest := oldestBucket(now)
-	newest := max(bucketOf(now), b.latest()) // a clock that went back hides nothing
 	for n := newest; n >= oldest && !found && err == nil; n-- {
 		if !b.used(n) {
 			continue

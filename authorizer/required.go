@@ -18,21 +18,16 @@ func (e *Engine) RequireJournal(positions *[ident.Shards]uint64) error {
 	for _, position := range positions {
 		note = binary.BigEndian.AppendUint64(note, position)
 	}
-	b := e.store.newBatch()
-	if err := b.Set(keyJournal(), note, nil); err != nil {
-		return err
-	}
-	if err := e.failStop.failOn(e.store.apply(b)); err != nil {
-		return err
-	}
-	return e.failStop.failOn(e.store.await(b))
+	b := newBatch()
+	b.setKey(keyJournal(), note)
+	return e.failStop.failOn(e.store.commitDurably(b))
 }
 
 // RequiredJournal returns the newest note of RequireJournal, and zeros for a store without one,
 // such as after FollowAnew. It fails with ErrCorrupt and the store's error. The actors' start
 // compares it with the journal.
 func (e *Engine) RequiredJournal() (positions [ident.Shards]uint64, err error) {
-	_, err = e.store.get(e.store.db, keyJournal(), func(note []byte) error {
+	_, err = e.store.get(keyJournal(), func(note []byte) error {
 		if len(note) != 8*ident.Shards {
 			return fmt.Errorf("%w: a note of the journal of %d bytes", ErrCorrupt, len(note))
 		}

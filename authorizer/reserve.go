@@ -51,7 +51,7 @@ func newReservation(t *ticket, workspace, id *ident.UUID) *reservation {
 // read returns the reserved cents, and false for an unknown reservation.
 func (r *reservation) read() (cents money.Cents, found bool, err error) {
 	n := uint64(0)
-	found, err = r.store.get(r.store.db, r.key, decodeUint64(&n))
+	found, err = r.store.get(r.key, decodeUint64(&n))
 	return money.Cents(n), found, err
 }
 
@@ -76,7 +76,7 @@ func (r *reservation) grantCents(cents money.Cents, c *committer) (bool, error) 
 		}
 		funds.ReservedCents += cents
 	}
-	return true, r.commit(it, funds, c, func(b *batch) error { return b.Set(r.key, appendCents(nil, cents), nil) })
+	return true, r.commit(it, funds, c, func(b *batch) { b.setKey(r.key, appendCents(nil, cents)) })
 }
 
 // release gives the cents back to the funds.
@@ -91,20 +91,14 @@ func (r *reservation) release(c *committer) error {
 	}
 	funds := it.funds
 	funds.ReservedCents -= cents
-	return r.commit(it, funds, c, func(b *batch) error { return b.Delete(r.key, nil) })
+	return r.commit(it, funds, c, func(b *batch) { b.deleteKey(r.key) })
 }
 
 // commit writes the reservation's key with the sum of all reservations.
-func (r *reservation) commit(it *fundsItem, funds Funds, c *committer, set func(b *batch) error) error {
-	t := r.t
-	t.batch = r.store.newBatch()
-	if err := errors.Join(set(t.batch), writeReserved(t, &it.workspace, &funds)); err != nil {
-		return t.discardTicket(err)
-	}
-	if err := c.apply(t); err != nil {
-		return err
-	}
+func (r *reservation) commit(it *fundsItem, funds Funds, c *committer, change func(b *batch)) error {
+	b := newBatch()
+	change(b)
+	writeReserved(b, &it.workspace, &funds)
 	it.funds = funds
-	c.enqueueTicket(t)
-	return nil
+	return c.commitBatch(r.t, b)
 }

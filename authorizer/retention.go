@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 )
@@ -29,27 +31,31 @@ func (e *Engine) Trim(now time.Time) error { return e.retention.trimLogs(now) }
 
 // retention drops the data whose time is over.
 type retention struct {
-	store    *store
-	failStop *failStop
-	shards   *shardTable
-	buckets  *buckets
+	store   *store
+	shards  *shardTable
+	buckets *buckets
 }
 
 // trimLogs is Engine.Trim.
 func (r *retention) trimLogs(now time.Time) error {
-	b := r.store.newBatch()
-	oldest := oldestBucket(now.UnixMilli())
-	first := networkID{}
-	if err := b.DeleteRange([]byte{prefixRepeat}, appendRepeatKey(nil, oldest, &first), nil); err != nil {
+	if err := r.store.projectAll(); err != nil {
 		return err
 	}
+	oldest := oldestBucket(now.UnixMilli())
+	first := networkID{}
 	before := uint32(now.Add(-KeepRelayed).Unix() / 3600) // the whole hour of the mark must have passed
-	for _, sh := range r.shards {
-		if err := sh.trimLog(b, before); err != nil {
+	err := r.store.dropStored(func(b *pebble.Batch) error {
+		if err := b.DeleteRange([]byte{prefixRepeat}, appendRepeatKey(nil, oldest, &first), nil); err != nil {
 			return err
 		}
-	}
-	if err := r.failStop.failOn(r.store.applyLazily(b)); err != nil {
+		for _, sh := range r.shards {
+			if err := sh.trimLog(b, before); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	r.buckets.drop(oldest)
@@ -65,15 +71,13 @@ func (r *retention) trimLogs(now time.Time) error {
 func (r *retention) dropHolds(now time.Time) error {
 	lower, upper := []byte{prefixHold}, appendHoldTime(nil, now.Add(-KeepHolds))
 	for lower != nil {
-		b := r.store.newBatch()
-		next, err := r.dropPage(b, lower, upper)
+		err := r.store.dropStored(func(b *pebble.Batch) (err error) {
+			lower, err = r.dropPage(b, lower, upper)
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		if err := r.failStop.failOn(r.store.applyLazily(b)); err != nil {
-			return err
-		}
-		lower = next
 	}
 	return nil
 }
@@ -81,7 +85,7 @@ func (r *retention) dropHolds(now time.Time) error {
 // dropPage adds the deletions among the next dropAtOnce authorizations to the batch. It returns the
 // key at which the next page begins, nil at the end. Neighbours are deleted as one range, at the
 // same cost for two as for thousands.
-func (r *retention) dropPage(b *batch, lower, upper []byte) (next []byte, err error) {
+func (r *retention) dropPage(b *pebble.Batch, lower, upper []byte) (next []byte, err error) {
 	var (
 		h     hold.Hold
 		run   []byte // first key of the current range

@@ -65,7 +65,6 @@ func TestFinishedAuthorizationsAreDroppedAfterKeepHolds(t *testing.T) {
 // More than one page is dropped, around remaining holds in the middle and at a page's edge.
 func TestDroppedPagesLeaveWhatIsHeld(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
-	b := r.e.store.newBatch()
 	var stay []ident.UUID
 	for i := range 2*dropAtOnce + 7 {
 		id := ident.FromRandom(ident.Slot(1+i%4000), epoch.Add(time.Duration(i)*time.Millisecond), [8]byte{})
@@ -75,9 +74,8 @@ func TestDroppedPagesLeaveWhatIsHeld(t *testing.T) {
 			h.Status, h.Held, h.ExpiresAt = hold.StatusHeld, 1, 1
 			stay = append(stay, id)
 		}
-		require.NoError(t, b.Set(appendIDKey(nil, prefixHold, &id), hold.AppendHold(nil, &h), nil))
+		r.e.store.setLazily(appendIDKey(nil, prefixHold, &id), hold.AppendHold(nil, &h))
 	}
-	require.NoError(t, r.e.store.applyLazily(b))
 	require.NoError(t, r.e.Trim(epoch.Add(KeepHolds+time.Hour)))
 	require.Equal(t, stay, r.holds())
 }

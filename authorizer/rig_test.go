@@ -64,7 +64,8 @@ func newRig(t testing.TB, fs vfs.FS, change ...func(o *Options)) *rig {
 func (r *rig) options(change ...func(o *Options)) Options {
 	o := Options{
 		FS: r.fs, Dir: "store", Deployment: deployment, CacheBytes: 64 << 20, Clock: r.clock.now,
-		Entropy: newEntropy(), // another one after each start, because no behaviour may depend on it
+		SegmentBytes: 256 << 10,
+		Entropy:      newEntropy(), // another one after each start, because no behaviour may depend on it
 		Fatal: func(err error) {
 			r.fatal.Store(&err)
 			r.fatals.Add(1)

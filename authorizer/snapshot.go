@@ -15,17 +15,30 @@ import (
 type Snapshot struct {
 	store *store
 	at    *moment
+	err   error // nothing can be read
 }
 
-// Snapshot takes a snapshot. Its newest data may not be durable yet. The audit reads it.
-func (e *Engine) Snapshot() *Snapshot { return &Snapshot{store: e.store, at: e.store.snapshot()} }
+// Snapshot takes a snapshot of durable data: all that is visible now. The audit reads it. An error
+// of the store is that of each read.
+func (e *Engine) Snapshot() *Snapshot {
+	at, err := e.store.snapshot()
+	return &Snapshot{store: e.store, at: at, err: err}
+}
 
 // Close releases the snapshot.
-func (s *Snapshot) Close() error { return s.at.Close() }
+func (s *Snapshot) Close() error {
+	if s.err != nil {
+		return nil
+	}
+	return s.at.Close()
+}
 
 // Followed returns the journal position that a shard's rules and ledgerCents reflect. It fails only
 // with an error of the store.
 func (s *Snapshot) Followed(shard ident.Shard) (followed uint64, err error) {
+	if s.err != nil {
+		return 0, s.err
+	}
 	key := appendShardKey(nil, prefixCursor, shard)
 	err = s.store.scan(s.at, key, append(key, 0), func(_, v []byte) (bool, error) {
 		return true, decodeUint64(&followed)(v)
@@ -34,14 +47,22 @@ func (s *Snapshot) Followed(shard ident.Shard) (followed uint64, err error) {
 }
 
 // ReadLog returns entries of a shard's log after a sequence number, in order: at most limit and at
-// most MaxRead. The newest may not be durable yet. It fails with ErrCorrupt and with the store's
+// most MaxRead. It fails with ErrCorrupt and with the store's
 // error.
 func (s *Snapshot) ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
 	return s.store.readLog(s.at, shard, after, ^uint64(0)-1, min(limit, MaxRead), nil)
 }
 
 // Lost is Engine.Lost at the moment of the snapshot. It fails only with an error of the store.
-func (s *Snapshot) Lost(shard ident.Shard) ([]Lost, error) { return s.store.lost(s.at, shard) }
+func (s *Snapshot) Lost(shard ident.Shard) ([]Lost, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.store.lost(s.at, shard)
+}
 
 // WalkFunds visits the workspaces by id, with their terms and their last sequence number. It
 // returns the error of visit, which ends the walk, or of the store.
@@ -133,6 +154,9 @@ func (s *Snapshot) WalkDue(visit func(h ident.UUID, expiresAt int64) error) erro
 
 // walk visits the keys of one prefix, in order.
 func (s *Snapshot) walk(prefix byte, visit func(k, v []byte) error) error {
+	if s.err != nil {
+		return s.err
+	}
 	return s.store.scan(s.at, []byte{prefix}, []byte{prefix + 1}, func(k, v []byte) (bool, error) {
 		if err := visit(k, v); err != nil {
 			return false, fmt.Errorf("authorizer: walk %q: %w", prefix, err)

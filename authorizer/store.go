@@ -7,31 +7,31 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"purser/authorizer/hold"
+	"purser/authorizer/memtable"
+	"purser/authorizer/wal"
 	"purser/persistence/dataformat"
 	"purser/persistence/ident"
 	"purser/persistence/pebblegate"
 )
 
-// This is the only file that knows Pebble: the rest of the package sees batches, keys and the few
-// reads below.
+// This file and projection.go are the only ones that know Pebble: the rest of the package sees
+// batches, keys and the few reads below.
 
 // Sizes and limits of the Pebble store.
 const (
-	storeCacheBytes   = 256 << 20 // blocks and filters; Pebble takes its memtables out of it
-	bloomBitsPerKey   = 10
-	maxUnsyncedPebble = 4095 // Pebble's own limit of commits that wait for a sync; past it a commit blocks
+	storeCacheBytes = 256 << 20 // blocks and filters; Pebble takes its memtables out of it
+	bloomBitsPerKey = 10
 )
 
-// Pebble has room for every admitted commit, and for the lazy writes beside them.
-const _ = uint(maxUnsyncedPebble - MaxUnsynced - ident.Shards)
-
 // formatNumber is the version of the key table in doc.go.
-const formatNumber = 3
+const formatNumber = 4
 
 // Errors that stop the start.
 var (
@@ -44,16 +44,7 @@ var (
 // FS is the file system of a store.
 type FS = vfs.FS
 
-// useDisk keeps the store on the machine's disk, with logs of the length that a full memtable
-// needs.
-func (o *Options) useDisk() {
-	o.FS, o.logBytes = vfs.Default, pebblegate.LogBytes
-}
-
-type (
-	batch  = pebble.Batch
-	moment = pebble.Snapshot
-)
+type moment = pebble.Snapshot
 
 // reader is the store as it is now, or a snapshot of it.
 type reader interface {
@@ -61,13 +52,23 @@ type reader interface {
 	NewIter(*pebble.IterOptions) (*pebble.Iterator, error)
 }
 
+// store is the log, the changes of its records that Pebble does not have yet, and Pebble. A change
+// is visible when it is in the table, and durable when its record is. What the table has is newer
+// than what Pebble has.
 type store struct {
-	db   *pebble.DB
-	lock *pebble.Lock
-	logs *zeroedLogs          // nil: they grow
-	wait *pebble.WriteOptions // Sync, or NoSync where nothing is promised
-	uuid ident.UUID
+	dir       string
+	options   *pebble.Options
+	db        *pebble.DB
+	lock      *pebble.Lock
+	log       *wal.Log[*ticket]
+	table     *memtable.Table
+	projector *projector
+	buckets   *buckets
+	values    sync.Pool // *[]byte of a value that is read
+	// settle gets the tickets of durable records, in order. It is set before the first one.
+	settle func(durable []*ticket, err error)
 
+	uuid       ident.UUID
 	deployment ident.UUID
 }
 
@@ -91,20 +92,66 @@ func openStore(o *Options, fatal func(error)) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, o.Dir, err)
 	}
-	s := &store{lock: lock, wait: pebble.Sync}
-	if o.logBytes > 0 {
-		s.logs = newZeroedLogs(o.FS, o.Dir, o.logBytes)
-	}
-	if s.db, err = pebblegate.Open(o.Dir, pebbleOptions(o, s, fatal)); err != nil {
+	s := &store{dir: o.Dir, lock: lock, table: memtable.New(), projector: newProjector(),
+		values: sync.Pool{New: func() any { return new([]byte) }}}
+	s.options = pebbleOptions(o, s, fatal)
+	if s.db, err = pebblegate.Open(o.Dir, s.options); err != nil {
 		return nil, errors.Join(fmt.Errorf("authorizer: open %s: %w", o.Dir, err), s.close())
-	}
-	if o.NoSync {
-		s.wait = pebble.NoSync
 	}
 	if err := s.stamp(o); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", o.Dir, err), s.close())
 	}
+	if s.buckets, err = s.findBuckets(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrCorrupt, err), s.close())
+	}
+	if err := s.openLog(o); err != nil {
+		return nil, errors.Join(fmt.Errorf("authorizer: open %s: %w", o.Dir, err), s.close())
+	}
 	return s, nil
+}
+
+// openLog replays the records that Pebble does not have, and writes them into it. It fails with
+// pebblegate.ErrDamaged, ErrCorrupt and the disk's error.
+func (s *store) openLog(o *Options) error {
+	from, err := s.projectedNumber()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	s.log, err = wal.Open(wal.Options[*ticket]{
+		FS: o.FS, Dir: o.Dir, Store: s.uuid, NoSync: o.NoSync, SegmentBytes: o.SegmentBytes,
+		Durable: func(durable []*ticket, err error) { s.settle(durable, err) },
+	}, from, s.newReplayer())
+	if errors.Is(err, wal.ErrDamaged) || errors.Is(err, wal.ErrForeign) || errors.Is(err, wal.ErrGap) {
+		return fmt.Errorf("%w: %w", pebblegate.ErrDamaged, err)
+	}
+	if err != nil {
+		return err
+	}
+	s.settle = func([]*ticket, error) {}
+	s.projector.loop.Go(s.projectLoop)
+	return s.projectAll()
+}
+
+// newReplayer returns what makes a record visible.
+func (s *store) newReplayer() func(number uint64, record []byte) error {
+	var n hold.Entry
+	var sc scratch
+	return func(number uint64, record []byte) error {
+		s.table.Begin()
+		defer s.table.End()
+		switch {
+		case len(record) > 0 && record[0] == recordChanges:
+			return s.applyBatch(record)
+		case len(record) > 0 && record[0] == recordDecision:
+			c := change{entry: &n}
+			encoded, err := c.decodeRecord(record)
+			if err == nil {
+				s.applyChange(&c, encoded, &sc)
+			}
+			return err
+		}
+		return fmt.Errorf("%w: record %d has an unknown kind", ErrCorrupt, number)
+	}
 }
 
 // pebbleOptions leaves the memtables to the gate, which bounds by them what a start has to replay.
@@ -115,9 +162,7 @@ func pebbleOptions(o *Options, s *store, fatal func(error)) *pebble.Options {
 		CacheSize:    storeCacheBytes,
 		MaxOpenFiles: o.OpenTables,
 		Logger:       pebbleLogger{fatal: fatal},
-	}
-	if s.logs != nil {
-		p.FS = s.logs
+		DisableWAL:   true,
 	}
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
@@ -142,7 +187,7 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 // stamp checks whose store this is, and marks a new one.
 func (s *store) stamp(o *Options) error {
 	var seen []byte
-	found, err := s.get(s.db, keyStamp(), func(v []byte) error { seen = bytes.Clone(v); return nil })
+	found, err := s.getStored(s.db, keyStamp(), func(v []byte) error { seen = bytes.Clone(v); return nil })
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
@@ -188,58 +233,89 @@ func (s *store) newStamp(o *Options) error {
 	v := binary.BigEndian.AppendUint32(make([]byte, 0, stampBytes), formatNumber)
 	v = binary.BigEndian.AppendUint32(v, ident.Shards)
 	v = append(append(v, o.Deployment[:]...), s.uuid[:]...)
-	return s.db.Set(keyStamp(), v, pebble.Sync)
+	return errors.Join(s.db.Set(keyStamp(), v, pebble.NoSync), s.db.Flush())
 }
 
-// close closes the open parts of the store.
+// close closes the open parts of the store. Its log has the changes that Pebble lacks.
 func (s *store) close() (err error) {
-	if s.db != nil {
-		err = s.db.Close()
+	if s.log != nil {
+		close(s.projector.done)
+		s.projector.loop.Wait()
+		unwritten := s.projectAll()
+		if unwritten == nil {
+			unwritten = s.db.Flush() // deletions of dropStored
+		}
+		if unwritten != nil {
+			slog.Warn("the next start reads the authorizer's last changes from its log", "err", unwritten)
+		}
+		err = s.log.Close()
 	}
-	if s.logs != nil {
-		s.logs.close()
+	if s.db != nil {
+		err = errors.Join(err, s.db.Close())
 	}
 	return errors.Join(err, s.lock.Close())
 }
 
-func (s *store) newBatch() *batch { return s.db.NewBatch() }
-
-// apply makes the batch visible. With sync on it returns before the batch is durable; await says
-// when it is. Pebble panics when its write-ahead log is broken: that is an error like another here.
-func (s *store) apply(b *batch) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("authorizer: commit: %v", r)
-		}
-	}()
-	if !s.wait.Sync {
-		return s.db.Apply(b, s.wait)
+// commitDurably writes a batch that concerns no shard, durably before it returns.
+func (s *store) commitDurably(b *batch) error {
+	s.table.Begin()
+	number := uint64(0)
+	err := s.applyBatch(b.record)
+	if err == nil {
+		number, err = s.log.Append(b.record, nil)
 	}
-	return s.db.ApplyNoSyncWait(b, s.wait)
+	s.table.End()
+	if err != nil {
+		return err
+	}
+	return s.log.Wait(number)
 }
 
-// await returns once an applied batch is durable, and gives the batch back.
-func (s *store) await(b *batch) error {
-	if s.wait.Sync {
-		if err := b.SyncWait(); err != nil {
-			return err
+// applyBatch makes the changes of a batch's record visible. The caller has begun a commit.
+func (s *store) applyBatch(record []byte) error {
+	return walkChanges(record, func(key, value []byte) {
+		if value == nil {
+			s.table.Delete(key)
+			return
 		}
-	}
-	return b.Close()
+		if key[0] == prefixDue {
+			panic("BUG: a batch with a place in the due index")
+		}
+		s.table.Set(key, value)
+	})
 }
 
-// applyLazily makes a batch visible whose loss in a crash is harmless.
-func (s *store) applyLazily(b *batch) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("authorizer: commit: %v", r)
-		}
-	}()
-	return errors.Join(s.db.Apply(b, pebble.NoSync), b.Close())
+// setLazily makes a key visible whose loss in a crash is harmless.
+func (s *store) setLazily(key, value []byte) {
+	s.table.Begin()
+	defer s.table.End()
+	s.table.Set(key, value)
+}
+
+// dropStored fills a batch with deletions of keys that Pebble has and no later commit writes, and
+// applies it. Its loss in a crash must be harmless.
+func (s *store) dropStored(fill func(b *pebble.Batch) error) error {
+	b := s.db.NewBatch()
+	return errors.Join(fill(b), s.db.Apply(b, pebble.NoSync), b.Close())
 }
 
 // get hands the value of a key to read, which must not keep it.
-func (s *store) get(from reader, key []byte, read func(v []byte) error) (found bool, err error) {
+func (s *store) get(key []byte, read func(v []byte) error) (found bool, err error) {
+	buffer := s.values.Get().(*[]byte)
+	defer s.values.Put(buffer)
+	v, state := s.table.Get(key, (*buffer)[:0])
+	*buffer = v
+	switch state {
+	case memtable.Deleted:
+		return false, nil
+	case memtable.Set:
+		return true, read(v)
+	}
+	return s.getStored(s.db, key, read)
+}
+
+// getStored is get in Pebble alone.
+func (s *store) getStored(from reader, key []byte, read func(v []byte) error) (found bool, err error) {
 	v, closer, err := from.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return false, nil
@@ -274,8 +350,8 @@ func (p probe) get(key []byte) ([]byte, error) {
 
 func (p probe) close() error { return p.it.Close() }
 
-// scan visits the keys of [lower, upper) in order until visit says stop. Key and value are visit's
-// only while it runs.
+// scan visits the keys of [lower, upper) that Pebble has, in order, until visit says stop. Key and
+// value are visit's only while it runs.
 func (s *store) scan(from reader, lower, upper []byte, visit func(key, value []byte) (stop bool, err error)) error {
 	it, err := from.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
@@ -300,7 +376,7 @@ func (s *store) scan(from reader, lower, upper []byte, visit func(key, value []b
 // pair is a key and its value, copied.
 type pair struct{ key, value []byte }
 
-// last returns the greatest key of [lower, upper), nil when there is none.
+// last returns the greatest key of [lower, upper) that Pebble has, nil when there is none.
 func (s *store) last(lower, upper []byte) (*pair, error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
@@ -317,6 +393,27 @@ func (s *store) last(lower, upper []byte) (*pair, error) {
 	return p, errors.Join(it.Error(), it.Close())
 }
 
-func (s *store) snapshot() *moment { return s.db.NewSnapshot() }
+// snapshot returns Pebble with all that is visible now.
+func (s *store) snapshot() (*moment, error) {
+	if err := s.projectAll(); err != nil {
+		return nil, err
+	}
+	return s.db.NewSnapshot(), nil
+}
 
-func (s *store) checkpoint(dir string) error { return s.db.Checkpoint(dir, pebble.WithFlushedWAL()) }
+// checkpoint copies the store, with all that is visible now and an empty log.
+func (s *store) checkpoint(dir string) error {
+	if err := s.projectAll(); err != nil {
+		return err
+	}
+	s.projector.running.Lock()
+	defer s.projector.running.Unlock()
+	through, err := s.projectedNumber()
+	if err != nil {
+		return err
+	}
+	if err := s.db.Checkpoint(dir); err != nil {
+		return err
+	}
+	return wal.Create(wal.Options[*ticket]{FS: s.options.FS, Dir: dir, Store: s.uuid}, through)
+}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
@@ -55,7 +54,7 @@ func TestAStartReadsNoCard(t *testing.T) {
 	for _, key := range [][]byte{appendRuleKey(nil, &damaged.token), appendIDKey(nil, prefixHold, &damaged.card),
 		appendIDKey(nil, prefixSpend, &damaged.card),
 		appendRepeatKey(nil, bucketOf(epoch.UnixMilli()), &networkID{1})} {
-		require.NoError(t, r.e.store.db.Set(key, []byte("?"), pebble.Sync))
+		r.e.store.setLazily(key, []byte("?"))
 	}
 	r.reopen()
 	for n := range cards {

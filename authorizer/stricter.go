@@ -70,17 +70,11 @@ func (k *stricterKeeper) commit() error {
 	if len(k.batch) == 0 {
 		return nil
 	}
-	b := k.store.newBatch()
+	b := newBatch()
 	for i := range k.batch {
 		rule := &k.batch[i]
-		if err := b.Set(appendRuleKey(nil, &rule.Token), hold.AppendRule(nil, rule), nil); err != nil {
-			_ = b.Close()
-			return err
-		}
+		b.setKey(appendRuleKey(nil, &rule.Token), hold.AppendRule(nil, rule))
 	}
 	k.batch = k.batch[:0]
-	if err := k.store.apply(b); err != nil {
-		return err
-	}
-	return k.store.await(b)
+	return k.store.commitDurably(b)
 }

@@ -1,7 +1,6 @@
 package authorizer
 
 import (
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,8 +9,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// ticket is one commit on its way: admitted, decided under the shard's lock, applied, and waiting
-// for the sync. Tickets are pooled with everything they need, so that a decision allocates nothing.
+// ticket is one commit on its way: admitted, decided under the shard's lock, visible, and waiting
+// for the log. Tickets are pooled with everything they need, so that a decision allocates nothing.
 //
 // Who owns a ticket: Submit, until it hands it to a decider; the decider, until it is queued for
 // the sync; then the syncer, which hands it back to Submit, or to the returner when Submit has left
@@ -24,7 +23,6 @@ type ticket struct {
 	answer  hold.Answer
 	view    hold.View
 	entry   hold.Entry
-	after   hold.Hold
 
 	own, original networkID  // act decide: the message's id, and that of the message it names
 	named         remembered // the store's record of original
@@ -43,9 +41,8 @@ type ticket struct {
 	funds *fundsItem
 	load  loaded
 
-	batch  *batch
-	logged bool // the batch carries entry
-	queued bool // the syncer has it, or had
+	logged bool // the record is that of entry
+	queued bool // the log has it, or had
 	state  atomic.Uint32
 	done   chan struct{}
 	err    error // the sync's
@@ -59,7 +56,7 @@ type ticket struct {
 }
 
 // scratch has the buffers of keys, values and texts, which are used again.
-type scratch struct{ key, val, text []byte }
+type scratch struct{ key, val, text, record []byte }
 
 // act is what a ticket does under the lock.
 type act uint8
@@ -190,11 +187,4 @@ func (c *committer) settleLate(t *ticket) {
 		return
 	}
 	c.release(t)
-}
-
-// discardTicket closes a batch that was not applied.
-func (t *ticket) discardTicket(err error) error {
-	err = errors.Join(err, t.batch.Close())
-	t.batch = nil
-	return err
 }

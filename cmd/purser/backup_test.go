@@ -190,7 +190,7 @@ func backUpFreshServer(t *testing.T) (data, backup string) {
 func TestDamagedBackupIsRefused(t *testing.T) {
 	t.Parallel()
 	_, backup := backUpFreshServer(t)
-	logs, err := filepath.Glob(filepath.Join(datadir.AuthorizerDir(backup), "*.log"))
+	logs, err := filepath.Glob(filepath.Join(datadir.AuthorizerDir(backup), "*.wal"))
 	require.NoError(t, err)
 	require.NotEmpty(t, logs)
 	log := filepath.Join("authorizer", filepath.Base(logs[0]))

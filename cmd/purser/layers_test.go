@@ -57,7 +57,8 @@ var (
 		"persistence/tail":             {"persistence", "persistence/ident"},
 
 		"authorizer": {
-			"authorizer/hold", "persistence/dataformat", "persistence/ident", "persistence/money", "persistence/pebblegate",
+			"authorizer/hold", "authorizer/memtable", "authorizer/wal", "persistence/dataformat", "persistence/ident",
+			"persistence/money", "persistence/pebblegate",
 		},
 		"authorizer/front":     {"authorizer/forwarded"},
 		"authorizer/forwarded": {},
