@@ -173,10 +173,11 @@ func BenchmarkRecallNew(b *testing.B) {
 	now := time.Now().UnixMilli()
 	n := 0
 	for bucket := oldestBucket(now); bucket <= bucketOf(now); bucket++ {
-		r.e.buckets.mark(bucket)
 		for range million / 4 {
 			id := networkIDOf(routeAuthorizations, strconv.Itoa(n))
-			r.e.store.setLazily(appendRepeatKey(nil, bucket, &id), appendRemembered(nil, &remembered{}))
+			r.e.store.table.Begin()
+			r.e.store.remember(bucket, &id, &remembered{}, &scratch{})
+			r.e.store.table.End()
 			n++
 		}
 		require.NoError(b, r.e.store.projectAll())

@@ -48,6 +48,29 @@ func (d *decider) decideTicket(t *ticket) (queued bool, err error) {
 	return d.decideStep(t)
 }
 
+// decideHot decides a new authorization whose data is in memory. It waits for no lock and reads no
+// disk. It is false, and has no effect, for any other message.
+func (d *decider) decideHot(t *ticket) (done, queued bool, err error) {
+	m := &t.message
+	if m.Kind != hold.Authorization || !m.AuthorizationID.IsZero() || m.OriginalID != "" ||
+		d.room.lacksRoom(m.Kind) || d.backlog.full(m.Kind) || d.store.lacksRoom() ||
+		!d.buckets.isNew(&t.own, t.view.Now) {
+		return false, false, nil
+	}
+	sh := d.shards[m.Token.Slot().Shard()]
+	if !sh.mu.TryLock() {
+		return false, false, nil
+	}
+	defer sh.mu.Unlock()
+	defer sh.cache.evictOldest()
+	t.byToken, t.token, t.shard = true, m.Token, sh
+	if !sh.fill(t) {
+		return false, false, nil
+	}
+	queued, err = d.concludeTicket(t)
+	return true, queued, err
+}
+
 // addressTicket finds the hold and the shard of a message. A hold in another shard than the card's
 // belongs to another tenant and counts as unknown.
 func (d *decider) addressTicket(t *ticket, m *hold.Message) error {

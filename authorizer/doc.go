@@ -24,12 +24,13 @@
 // # The life of a message
 //
 // Submit takes a place among MaxUnsynced, which bounds the records that wait for a sync. It then
-// claims the message's network id, and that of the authorization it
-// names. A second message with an id waits until the first is durable and finds its answer in the
-// store. A decider takes the ticket over, so that a slow read of the disk blocks no caller. It looks
-// for a repeat, finds the shard, and takes the shard's lock. That one lock covers the rule, the
-// spend, the funds, the sequence numbers and the commit. It keeps the log gapless and every decision
-// up to date; with a lock per card, readers of the log saw holes. The log (authorizer/wal) syncs the
+// claims the message's network id, and that of the authorization it names. A second message with an
+// id waits until the first is durable and finds its answer in the store. A new authorization whose
+// data is in memory is decided on the caller's goroutine, which waits for no lock there. Any other
+// message is a decider's, so that a slow read of the disk blocks no caller: the decider looks for a
+// repeat, finds the shard, and takes the shard's lock. That one lock covers the rule, the spend, the
+// funds, the sequence numbers and the commit. It keeps the log gapless and every decision up to
+// date; with a lock per card, readers of the log saw holes. The log (authorizer/wal) syncs the
 // records of all shards in groups, outside the locks and in commit order.
 //
 // # The log and its projection
@@ -61,7 +62,7 @@
 //	returns.go                      returner: undoes approvals that were answered "timeout"
 //	shard.go, log.go, cache.go      a shard's lock and inputs, its log, its hot cards and funds
 //	change.go, record.go            an entry's stored effects, and the records of the log
-//	keys.go, repeats.go             the keys, the network ids
+//	keys.go, repeats.go, filter.go  the keys, the network ids, what memory knows of them
 //	follow.go, reserve.go, funds.go the journal's rules and dollars, reservations, the three terms
 //	required.go                     the positions that the journal must reach
 //	expiry.go, retention.go         holds that are due, data whose time is over
@@ -103,12 +104,12 @@
 //
 // # Repeats
 //
-// The obvious design is a bucket per day with a Bloom filter of each in memory. It costs 12 bits
-// per message of a month, or a scan of all of them at every start. Here a bucket covers
-// repeatBucketDays, so that at most four are live, and the filters are those of Pebble's tables,
-// which are read on demand: a new message costs one look-up per bucket with data. One range
-// deletion drops an old bucket, so an id is remembered for 30 to 40 days. The answer is stored with
-// the id, because the log is trimmed earlier.
+// A bucket covers repeatBucketDays, so that at most four are live. Each has a Bloom filter in memory
+// (filter.go), which knows that an id is new without a look-up: one was a quarter of a decision's
+// processor time. After a start a goroutine reads the stored ids into the filters. Until it has read
+// a bucket, and for buckets beyond maxFilterBytes, Pebble is asked, whose tables have filters too.
+// One range deletion drops an old bucket, so an id is remembered for 30 to 40 days. The answer is
+// stored with the id, because the log is trimmed earlier.
 //
 // # Retention
 //

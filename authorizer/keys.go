@@ -66,6 +66,8 @@ func appendDueKey(dst []byte, shard ident.Shard, expiresAt int64, hold *ident.UU
 	return append(dst, hold[:]...)
 }
 
+const repeatKeyBytes = 1 + 2 + len(networkID{})
+
 func appendRepeatKey(dst []byte, bucket uint16, id *networkID) []byte {
 	return append(binary.BigEndian.AppendUint16(append(dst, prefixRepeat), bucket), id[:]...)
 }

@@ -46,9 +46,10 @@ type projector struct {
 	done  chan struct{}
 	loop  sync.WaitGroup
 
-	mu      sync.Mutex
-	dropped chan struct{} // closed when memory is free again
-	due     atomic.Int64  // the earliest expiry that was set since the last freeze
+	mu       sync.Mutex
+	dropped  chan struct{} // closed when memory is free again
+	due      atomic.Int64  // the earliest expiry that was set since the last freeze
+	reserved atomic.Bool   // a reservation was set or deleted since the last freeze
 }
 
 func newProjector() *projector {
@@ -70,6 +71,18 @@ func (s *store) noteDue(at int64) {
 // projectDue writes the changes into Pebble when an authorization among them is due.
 func (s *store) projectDue(now int64) error {
 	if s.projector.due.Load() > now {
+		return nil
+	}
+	return s.projectAll()
+}
+
+// projectReserved writes the changes into Pebble when a reservation is among them. It waits for a
+// projection under way.
+func (s *store) projectReserved() error {
+	s.projector.running.Lock()
+	reserved := s.projector.reserved.Load()
+	s.projector.running.Unlock()
+	if !reserved {
 		return nil
 	}
 	return s.projectAll()
@@ -110,13 +123,16 @@ func (s *store) projectLoop() {
 	}
 }
 
+// lacksRoom reports that the changes in memory are too many.
+func (s *store) lacksRoom() bool { return s.table.Bytes() >= maxUnprojected }
+
 // awaitRoom waits while the changes in memory are too many. It ends when stopped is closed.
 func (s *store) awaitRoom(stopped <-chan struct{}) {
-	for s.table.Bytes() >= maxUnprojected {
+	for s.lacksRoom() {
 		s.projector.mu.Lock()
 		dropped := s.projector.dropped
 		s.projector.mu.Unlock()
-		if s.table.Bytes() < maxUnprojected {
+		if !s.lacksRoom() {
 			return
 		}
 		select {
@@ -141,6 +157,7 @@ func (s *store) projectAll() error {
 	p.frozen = s.table.Freeze(func() {
 		p.through = s.log.Appended()
 		p.due.Store(math.MaxInt64)
+		p.reserved.Store(false)
 	})
 	if p.frozen == nil {
 		return nil
@@ -148,6 +165,7 @@ func (s *store) projectAll() error {
 	err := s.projectFrozen()
 	if err != nil {
 		p.due.Store(math.MinInt64)
+		p.reserved.Store(true)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"purser/authorizer/hold"
@@ -135,11 +136,12 @@ func bucketOf(unixMilli int64) uint16 { return uint16(unixMilli / dayMillis / re
 func oldestBucket(now int64) uint16 { return bucketOf(now - RepeatDays*dayMillis) }
 
 // buckets knows which of the live buckets hold anything, so that a young store does not search the
-// past.
+// past, and has a filter of the ids of each.
 type buckets struct {
-	mu     sync.RWMutex
-	known  map[uint16]bool
-	newest uint16
+	mu          sync.RWMutex
+	filters     map[uint16]*idFilter // of the buckets that hold anything
+	newest      uint16
+	filterBytes atomic.Int64 // of all filters
 }
 
 func (b *buckets) latest() uint16 {
@@ -148,37 +150,81 @@ func (b *buckets) latest() uint16 {
 	return b.newest
 }
 
-func (b *buckets) used(n uint16) bool {
+// filterOf returns the filter of a bucket, nil for one that holds nothing.
+func (b *buckets) filterOf(n uint16) *idFilter {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.known[n]
+	return b.filters[n]
 }
 
-func (b *buckets) mark(n uint16) {
-	if b.used(n) {
-		return
+// ensureFilter returns the filter of a bucket, a new one when it held nothing.
+func (b *buckets) ensureFilter(n uint16, stored bool) *idFilter {
+	if f := b.filterOf(n); f != nil {
+		return f
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.known[n] = true
+	if f := b.filters[n]; f != nil {
+		return f
+	}
+	f := newIDFilter(stored, &b.filterBytes)
+	b.filters[n] = f
 	b.newest = max(b.newest, n)
+	return f
+}
+
+// stored returns the buckets whose filters lack stored ids.
+func (b *buckets) stored() (numbers []uint16) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for n, f := range b.filters {
+		if !f.whole.Load() {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
 }
 
 func (b *buckets) drop(before uint16) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for n := range b.known {
+	for n, f := range b.filters {
 		if n < before {
-			delete(b.known, n)
+			delete(b.filters, n)
+			f.freeParts(&b.filterBytes)
 		}
 	}
 }
 
-// recallAnswer looks for a message in the live buckets, the newest first. Pebble's Bloom filters
-// answer for the tables; buckets known to be empty are skipped.
+// mayHold reports whether a bucket may have an id.
+func (b *buckets) mayHold(n uint16, id *networkID) bool {
+	f := b.filterOf(n)
+	return f != nil && f.mayHave(id)
+}
+
+// live returns the buckets in which an id is looked for. A clock that went back hides nothing.
+func (b *buckets) live(now int64) (oldest, newest uint16) {
+	return oldestBucket(now), max(bucketOf(now), b.latest())
+}
+
+// isNew reports that no live bucket has an id. It is false when only the store can tell.
+func (b *buckets) isNew(id *networkID, now int64) bool {
+	oldest, newest := b.live(now)
+	for n := newest; n >= oldest; n-- {
+		if b.mayHold(n, id) {
+			return false
+		}
+	}
+	return true
+}
+
+// recallAnswer looks for a message in the live buckets, the newest first: in those whose filter may
+// have it. Changes that Pebble does not have yet come before it.
 func (b *buckets) recallAnswer(s *store, sc *scratch, id *networkID, now int64) (r remembered, found bool, err error) {
-	oldest := oldestBucket(now)
-	newest := max(bucketOf(now), b.latest()) // a clock that went back hides nothing
+	if b.isNew(id, now) {
+		return r, false, nil
+	}
+	oldest, newest := b.live(now)
 	for n := newest; n >= oldest; n-- {
 		sc.key = appendRepeatKey(sc.key[:0], n, id)
 		var state memtable.State
@@ -192,7 +238,7 @@ func (b *buckets) recallAnswer(s *store, sc *scratch, id *networkID, now int64) 
 		return r, false, err
 	}
 	for n := newest; n >= oldest && !found && err == nil; n-- {
-		if !b.used(n) {
+		if !b.mayHold(n, id) {
 			continue
 		}
 		var v []byte
@@ -225,7 +271,7 @@ func (e *Engine) FindAuthorization(networkID string) (id ident.UUID, found bool,
 // findBuckets asks the store once for each bucket that exists: a seek per bucket, for any
 // content.
 func (s *store) findBuckets() (*buckets, error) {
-	b := &buckets{known: make(map[uint16]bool)}
+	b := &buckets{filters: make(map[uint16]*idFilter)}
 	upper := []byte{prefixRepeat + 1}
 	for {
 		p, err := s.last([]byte{prefixRepeat}, upper)
@@ -233,7 +279,7 @@ func (s *store) findBuckets() (*buckets, error) {
 			return b, err
 		}
 		n := binary.BigEndian.Uint16(p.key[1:])
-		b.mark(n)
+		b.ensureFilter(n, true)
 		upper = binary.BigEndian.AppendUint16([]byte{prefixRepeat}, n)
 	}
 }

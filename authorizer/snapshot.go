@@ -167,6 +167,9 @@ func (s *Snapshot) walk(prefix byte, visit func(k, v []byte) error) error {
 
 // WalkReservations visits the reservations; see Snapshot.WalkReservations.
 func (e *Engine) WalkReservations(visit func(workspace, reservation ident.UUID, cents money.Cents) error) error {
-	s := e.Snapshot()
+	if err := e.store.projectReserved(); err != nil {
+		return err
+	}
+	s := &Snapshot{store: e.store, at: e.store.db.NewSnapshot()}
 	return errors.Join(s.WalkReservations(visit), s.Close())
 }

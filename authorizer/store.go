@@ -129,6 +129,7 @@ func (s *store) openLog(o *Options) error {
 	}
 	s.settle = func([]*ticket, error) {}
 	s.projector.loop.Go(s.projectLoop)
+	s.projector.loop.Go(s.fillFilters)
 	return s.projectAll()
 }
 
@@ -274,6 +275,9 @@ func (s *store) commitDurably(b *batch) error {
 // applyBatch makes the changes of a batch's record visible. The caller has begun a commit.
 func (s *store) applyBatch(record []byte) error {
 	return walkChanges(record, func(key, value []byte) {
+		if key[0] == prefixReservation {
+			s.projector.reserved.Store(true)
+		}
 		if value == nil {
 			s.table.Delete(key)
 			return

@@ -15,8 +15,8 @@ import (
 // engine has stopped (see Options.Fatal). It has no error: a failure is an answer.
 func (e *Engine) Submit(m *hold.Message) hold.Answer { return e.intake.submit(m) }
 
-// intake takes the card network's messages, hands each to a decider, and answers it once its commit
-// is durable or its time is over.
+// intake takes the card network's messages, has each decided, and answers it once its commit is
+// durable or its time is over.
 type intake struct {
 	commits  *committer
 	decider  *decider
@@ -55,9 +55,10 @@ func (in *intake) submit(m *hold.Message) hold.Answer {
 	if m.Waited >= in.commits.answerWithin {
 		return in.turnAway(t, m, errLate)
 	}
-	if err := in.handOver(t, m); err != nil {
+	if err := in.takeMessage(t, m); err != nil {
 		return in.turnAway(t, m, err)
 	}
+	in.handOver(t)
 	return in.awaitAnswer(t, m)
 }
 
@@ -70,13 +71,9 @@ func (in *intake) admitArrival(waited time.Duration) *ticket {
 	return t
 }
 
-// handOver submits a message to a decider. It fails with errLate when the deadline comes first.
-// After an error the ticket stays with the caller.
-//
-// The obvious design decides on the caller's goroutine. It fails when the disk stalls: Pebble then
-// blocks inside a commit (it rotates its log) or a read, and the blocked goroutine cannot answer.
-// So the caller only waits, and a decider makes the calls that may block.
-func (in *intake) handOver(t *ticket, m *hold.Message) error {
+// takeMessage fills the ticket of a message that gets a place and its claims. It fails with errLate
+// when the deadline comes first, and with ErrStopped.
+func (in *intake) takeMessage(t *ticket, m *hold.Message) error {
 	if err := in.failStop.failure(); err != nil {
 		return err
 	}
@@ -85,8 +82,20 @@ func (in *intake) handOver(t *ticket, m *hold.Message) error {
 	}
 	t.keep(m)
 	t.view.Now, t.view.MonthStays = t.began.UnixMilli(), in.suspect()
-	in.work <- t // has room for every admitted ticket
 	return nil
+}
+
+// handOver has a message decided: on this goroutine when all its data is in memory, which saves two
+// changes of goroutines. Any other message is a decider's, because a read may block while the disk
+// stalls, and a blocked caller could not answer.
+func (in *intake) handOver(t *ticket) {
+	kind, began := t.message.Kind, t.began
+	done, queued, err := in.decider.decideHot(t)
+	if !done {
+		in.work <- t // has room for every admitted ticket
+		return
+	}
+	in.settleDecided(t, kind, began, queued, err)
 }
 
 // turnAway answers a message without a decider, and releases its ticket.
@@ -151,10 +160,15 @@ func (in *intake) decideLoop() {
 		}
 		kind, began := t.message.Kind, t.began
 		queued, err := in.decider.decideTicket(t)
-		in.listener.Staged(kind, in.clock().Sub(began))
-		if !queued {
-			t.err = err
-			in.commits.settleTicket(t)
-		}
+		in.settleDecided(t, kind, began, queued, err)
+	}
+}
+
+// settleDecided reports a decision, and settles a ticket that has none for the log.
+func (in *intake) settleDecided(t *ticket, kind hold.Kind, began time.Time, queued bool, err error) {
+	in.listener.Staged(kind, in.clock().Sub(began))
+	if !queued {
+		t.err = err
+		in.commits.settleTicket(t)
 	}
 }

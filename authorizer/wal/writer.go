@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"log/slog"
+	"runtime"
 	"time"
 )
 
@@ -46,6 +47,7 @@ func (w *writer[T]) run() {
 func (w *writer[T]) nextGroup() *group[T] {
 	l := w.log
 	w.note.Reset(noteAfter)
+	runtime.Gosched() // the owners of the last group, which are awake now, append first
 	for {
 		l.mu.Lock()
 		g := l.queue.takeOldest()
