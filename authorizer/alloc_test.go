@@ -109,10 +109,10 @@ func TestDurableSwipeAllocatesNothing(t *testing.T) {
 			for i := range warm { // until the arenas of both generations have grown
 				r.approved(authorization("warm"+strconv.Itoa(i), c, 1))
 				if i%(warm/2) == 0 {
-					require.NoError(t, r.e.store.projectAll())
+					require.NoError(t, r.e.store.projector.projectAll())
 				}
 			}
-			require.NoError(t, r.e.store.projectAll())
+			require.NoError(t, r.e.store.projector.projectAll())
 			allocs, answered := r.allocsOfSwipes(t, c, cents, fmt.Appendf(nil, `"decision":%q`, name))
 			require.Zero(t, allocs)
 			require.EqualValues(t, warm+answered, r.e.Synced(c.card.Shard()), "each was committed, none was a repeat")

@@ -95,25 +95,12 @@ func (a *anew) check(shard ident.Shard) error {
 // shardHeads holds the ends of a shard's log; 0 for an empty one.
 type shardHeads struct{ first, seq, relayed uint64 }
 
-func (h *shardHeads) read(s *store, shard ident.Shard) error {
-	lower, upper := appendLogKey(nil, shard, 0), appendLogKey(nil, shard, ^uint64(0))
-	err := s.scan(s.db, lower, upper, func(k, _ []byte) (bool, error) { h.first = logSeq(k); return true, nil })
-	if err != nil {
+func (h *shardHeads) read(s *store, shard ident.Shard) (err error) {
+	if h.first, err = s.firstLogged(shard); err != nil {
 		return err
 	}
-	p, err := s.last(lower, upper)
-	if err != nil {
-		return err
-	}
-	if p != nil {
-		h.seq = logSeq(p.key)
-	}
-	if p, err = s.last(appendRelayedKey(nil, shard, 0), appendRelayedKey(nil, shard, ^uint32(0))); err != nil ||
-		p == nil {
-		return err
-	}
-	err = decodeUint64(&h.relayed)(p.value)
-	h.seq = max(h.seq, h.relayed) // all of the log may be trimmed
+	_, h.relayed, err = s.readPositions(shard)
+	h.seq = max(s.projector.heads.last[shard], h.relayed)
 	return err
 }
 

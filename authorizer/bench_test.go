@@ -180,7 +180,7 @@ func BenchmarkRecallNew(b *testing.B) {
 			r.e.store.table.End()
 			n++
 		}
-		require.NoError(b, r.e.store.projectAll())
+		require.NoError(b, r.e.store.projector.projectAll())
 	}
 	require.NoError(b, r.e.store.db.Compact(b.Context(), []byte{0}, []byte{0xff}, false))
 	tk := r.e.commits.newTicket(actDecide)
@@ -298,7 +298,7 @@ func BenchmarkBytesPerSwipe(b *testing.B) {
 		}
 	})
 	b.StopTimer()
-	require.NoError(b, r.e.store.projectAll())
+	require.NoError(b, r.e.store.projector.projectAll())
 	require.NoError(b, r.e.store.db.Compact(b.Context(), []byte{0}, []byte{0xff}, false))
 	for name, prefix := range map[string]byte{"log": prefixLog, "holds": prefixHold, "repeats": prefixRepeat,
 		"due": prefixDue} {

@@ -83,11 +83,11 @@ func (s *store) applyHold(c *change, sc *scratch) {
 	case h.ExpiresAt == 0:
 		sc.key = appendDueKey(sc.key[:0], c.entry.Shard, c.dueBefore, &h.ID)
 		s.table.Delete(sc.key)
-		s.noteDue(c.dueBefore)
+		s.projector.noteDue(c.dueBefore)
 	default:
 		sc.key = appendDueKey(sc.key[:0], c.entry.Shard, h.ExpiresAt, &h.ID)
 		s.table.Set(sc.key, nil)
-		s.noteDue(h.ExpiresAt)
+		s.projector.noteDue(h.ExpiresAt)
 	}
 }
 

@@ -108,7 +108,7 @@ func (c *committer) append(t *ticket, record []byte) error {
 		t.queued = false
 		return c.failStop.failOn(err)
 	}
-	c.store.askProjection()
+	c.store.projector.askProjection()
 	return nil
 }
 

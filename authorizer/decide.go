@@ -40,7 +40,7 @@ func (d *decider) decideTicket(t *ticket) (queued bool, err error) {
 		t.answer = refuse(m, hold.ReasonBacklogFull)
 		return false, nil
 	}
-	d.store.awaitRoom(d.commits.failStop.failed)
+	d.store.projector.awaitRoom(d.commits.failStop.failed)
 	t.view.Tombstoned = found
 	if err := d.addressTicket(t, m); err != nil {
 		return false, err
@@ -53,7 +53,7 @@ func (d *decider) decideTicket(t *ticket) (queued bool, err error) {
 func (d *decider) decideHot(t *ticket) (done, queued bool, err error) {
 	m := &t.message
 	if m.Kind != hold.Authorization || !m.AuthorizationID.IsZero() || m.OriginalID != "" ||
-		d.room.lacksRoom(m.Kind) || d.backlog.full(m.Kind) || d.store.lacksRoom() ||
+		d.room.lacksRoom(m.Kind) || d.backlog.full(m.Kind) || d.store.projector.lacksRoom() ||
 		!d.buckets.isNew(&t.own, t.view.Now) {
 		return false, false, nil
 	}

@@ -182,9 +182,9 @@ func storm(r *rig, a *acknowledged) { a.load(r, 64) }
 func TestCrashesOfProjectionsLoseNothing(t *testing.T) {
 	clones, lost := crashes(t, false, 64<<10, 1, func(r *rig, a *acknowledged) {
 		a.load(r, 8)
-		require.NoError(t, r.e.store.projectAll())
+		require.NoError(t, r.e.store.projector.projectAll())
 		a.load(r, 8)
-		require.NoError(t, r.e.store.projectAll())
+		require.NoError(t, r.e.store.projector.projectAll())
 	})
 	require.Greater(t, clones, 10)
 	require.Zero(t, lost)

@@ -308,6 +308,7 @@ func TestTrimKeepsWhatIsYoung(t *testing.T) {
 	r.deposit(c.workspace, 100_000)
 	for i := range 4 {
 		r.approved(authorization(fmt.Sprint("a", i), c, 10))
+		require.NoError(t, r.e.store.projector.projectAll())
 	}
 	require.NoError(t, r.e.MarkRelayed(shard, 2))
 	r.clock.advance(24 * time.Hour)

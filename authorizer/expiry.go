@@ -114,7 +114,7 @@ type dueHold struct {
 func (sh *shard) dueHolds(now int64, limit int) (due []dueHold, err error) {
 	first := ident.UUID{}
 	lower, upper := appendDueKey(nil, sh.id, 0, &first), appendDueKey(nil, sh.id, now+1, &first)
-	if err := sh.store.projectDue(now); err != nil {
+	if err := sh.store.projector.projectDue(now); err != nil {
 		return nil, err
 	}
 	err = sh.store.scan(sh.store.db, lower, upper, func(k, _ []byte) (bool, error) {

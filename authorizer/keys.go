@@ -24,6 +24,7 @@ const (
 	prefixAnew        = 'm'
 	prefixJournal     = 'n'
 	prefixProjected   = 'o'
+	prefixChunk       = 'p'
 )
 
 // Last bytes of the keys of a workspace's funds, one per writer.
@@ -41,8 +42,13 @@ func keyProjected() []byte { return []byte{prefixProjected} }
 
 func keyJournal() []byte { return []byte{prefixJournal} }
 
-func appendLogKey(dst []byte, shard ident.Shard, seq uint64) []byte {
-	return binary.BigEndian.AppendUint64(append(dst, prefixLog, byte(shard)), seq)
+func appendLogKey(dst []byte, chunk uint64, shard ident.Shard, seq uint64) []byte {
+	dst = binary.BigEndian.AppendUint64(append(dst, prefixLog), chunk)
+	return binary.BigEndian.AppendUint64(append(dst, byte(shard)), seq)
+}
+
+func appendChunkKey(dst []byte, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(dst, prefixChunk), number)
 }
 
 func appendIDKey(dst []byte, prefix byte, id *ident.UUID) []byte {
@@ -86,9 +92,6 @@ func relayedHour(key []byte) uint32 { return binary.BigEndian.Uint32(key[2:]) }
 func appendLostKey(dst []byte, shard ident.Shard, first uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, prefixLost, byte(shard)), first)
 }
-
-// logSeq reads the sequence number out of a log key.
-func logSeq(key []byte) uint64 { return binary.BigEndian.Uint64(key[2:]) }
 
 func appendCents(dst []byte, c money.Cents) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(c))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -21,29 +20,19 @@ const (
 	MaxRead = 4096
 )
 
-// heads reads the last entry of a shard, the journal position that it has followed, and the last
-// relayed entry.
-func (s *store) heads(shard ident.Shard, relayed *atomic.Uint64) (seq, follow uint64, err error) {
-	p, err := s.last(appendLogKey(nil, shard, 0), appendLogKey(nil, shard, ^uint64(0)))
+// readPositions reads the journal position that a shard has followed, and its last relayed entry.
+func (s *store) readPositions(shard ident.Shard) (follow, relayed uint64, err error) {
+	p, err := s.last(appendRelayedKey(nil, shard, 0), appendRelayedKey(nil, shard, ^uint32(0)))
 	if err != nil {
 		return 0, 0, err
 	}
 	if p != nil {
-		seq = logSeq(p.key)
-	}
-	if p, err = s.last(appendRelayedKey(nil, shard, 0), appendRelayedKey(nil, shard, ^uint32(0))); err != nil {
-		return 0, 0, err
-	}
-	if p != nil {
-		n := uint64(0)
-		if err := decodeUint64(&n)(p.value); err != nil {
+		if err := decodeUint64(&relayed)(p.value); err != nil {
 			return 0, 0, err
 		}
-		relayed.Store(n)
-		seq = max(seq, n) // all of the log may be trimmed
 	}
 	_, err = s.get(appendShardKey(nil, prefixCursor, shard), decodeUint64(&follow))
-	return seq, follow, err
+	return follow, relayed, err
 }
 
 // advanceSeq notes that an entry is durable, and wakes its waiters.
@@ -87,47 +76,33 @@ func (e *Engine) PassRelayed(shard ident.Shard, seq uint64) error {
 	return e.shards[shard].passRelayed(seq)
 }
 
-// Newest returns the time of the newest decision, or zero. Where a shard's log is trimmed, it is
-// the hour in which the last entry was relayed. It fails only with an error of the store. The start
+// Newest returns the time of the newest decision, or zero. It may be the hour in which the newest
+// entry was relayed. It fails only with an error of the store. The start
 // compares the machine's clock with it.
 func (e *Engine) Newest() (newest time.Time, err error) {
-	if err := e.store.projectAll(); err != nil {
+	if err := e.store.projector.projectAll(); err != nil {
 		return newest, err
 	}
+	heads, err := e.store.newestHeads()
+	if err != nil {
+		return newest, err
+	}
+	if heads.newest != 0 {
+		newest = time.UnixMilli(heads.newest)
+	}
 	for _, sh := range e.shards {
-		at, err := sh.newestDecision()
+		p, err := e.store.last(appendRelayedKey(nil, sh.id, 0), appendRelayedKey(nil, sh.id, ^uint32(0)))
 		if err != nil {
 			return newest, err
 		}
-		if at.After(newest) {
-			newest = at
+		if p == nil {
+			continue
+		}
+		if hour := time.Unix(int64(relayedHour(p.key))*3600, 0); hour.After(newest) {
+			newest = hour
 		}
 	}
 	return newest, nil
-}
-
-// newestDecision returns the time of the last entry, or the hour of the last relay mark when that
-// is later; zero for an empty log.
-func (sh *shard) newestDecision() (at time.Time, err error) {
-	p, err := sh.store.last(appendLogKey(nil, sh.id, 0), appendLogKey(nil, sh.id, ^uint64(0)))
-	if err != nil {
-		return at, err
-	}
-	if p != nil {
-		var n hold.Entry
-		if err := hold.DecodeEntry(p.value, &n); err != nil {
-			return at, fmt.Errorf("%w: log of shard %d: %w", ErrCorrupt, sh.id, err)
-		}
-		at = time.UnixMilli(n.At)
-	}
-	p, err = sh.store.last(appendRelayedKey(nil, sh.id, 0), appendRelayedKey(nil, sh.id, ^uint32(0)))
-	if err != nil || p == nil {
-		return at, err
-	}
-	if hour := time.Unix(int64(relayedHour(p.key))*3600, 0); hour.After(at) {
-		at = hour
-	}
-	return at, nil
 }
 
 // awaitSynced returns when an entry after past is durable, or the engine has stopped.
@@ -188,23 +163,6 @@ func (s *store) newestEntries(shard ident.Shard, after, through uint64, limit in
 	return entries, err
 }
 
-// readLog appends the entries after one sequence number, through another, to entries, until there
-// are limit.
-func (s *store) readLog(
-	from reader, shard ident.Shard, after, through uint64, limit int, entries []hold.Entry,
-) ([]hold.Entry, error) {
-	lower, upper := appendLogKey(nil, shard, after+1), appendLogKey(nil, shard, through+1)
-	err := s.scan(from, lower, upper, func(_, v []byte) (bool, error) {
-		var n hold.Entry
-		if err := hold.DecodeEntry(v, &n); err != nil {
-			return false, fmt.Errorf("%w: log of shard %d: %w", ErrCorrupt, shard, err)
-		}
-		entries = append(entries, n)
-		return len(entries) >= limit, nil
-	})
-	return entries, err
-}
-
 // markRelayed writes the mark of the hour, and takes the entries out of the backlog.
 func (sh *shard) markRelayed(seq uint64, clock func() time.Time) error {
 	sh.mark.Lock()
@@ -242,23 +200,19 @@ func (sh *shard) leaveBacklog(seq uint64) {
 	}
 }
 
-// trimLog drops the entries up to the last mark made before an hour, and the marks before that
-// one.
-func (sh *shard) trimLog(b *pebble.Batch, before uint32) error {
+// trimMarks finds the last entry whose relay was marked before an hour, and drops the marks before
+// that one.
+func (sh *shard) trimMarks(b *pebble.Batch, before uint32) (through uint64, err error) {
 	p, err := sh.store.last(appendRelayedKey(nil, sh.id, 0), appendRelayedKey(nil, sh.id, before))
 	if err != nil || p == nil {
-		return err
+		return 0, err
 	}
-	n := uint64(0)
-	if err := decodeUint64(&n)(p.value); err != nil {
-		return fmt.Errorf("%w: relay mark of shard %d", ErrCorrupt, sh.id)
+	if err := decodeUint64(&through)(p.value); err != nil {
+		return 0, fmt.Errorf("%w: relay mark of shard %d", ErrCorrupt, sh.id)
 	}
-	if n <= sh.trimmed {
-		return nil
+	if through == sh.trimmed {
+		return through, nil
 	}
-	sh.trimmed = n
-	if err := b.DeleteRange(appendLogKey(nil, sh.id, 0), appendLogKey(nil, sh.id, n+1), nil); err != nil {
-		return err
-	}
-	return b.DeleteRange(appendRelayedKey(nil, sh.id, 0), p.key, nil)
+	sh.trimmed = through
+	return through, b.DeleteRange(appendRelayedKey(nil, sh.id, 0), p.key, nil)
 }

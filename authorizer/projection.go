@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"purser/authorizer/hold"
 	"purser/authorizer/memtable"
 	"purser/persistence/ident"
 )
@@ -30,16 +31,15 @@ const (
 	projectAgain = time.Second
 )
 
-// projectionName is the file of a projection until Pebble has taken it over.
-const projectionName = "projection.sst"
-
-// projector writes the durable changes into Pebble, each time as one sorted table that Pebble takes
-// over whole, with the number of the log that it reaches.
+// projector writes the durable changes into Pebble, each time as sorted tables that Pebble takes
+// over whole, with the number of the log that they reach.
 type projector struct {
+	store   *store
 	running sync.Mutex
 	frozen  *memtable.Frozen // the generation whose projection failed, or nil
 	through uint64           // the last record in it
 	pairs   []memtable.Pair
+	heads   chunkHeads // of the last projection
 
 	asked atomic.Bool
 	wake  chan struct{} // room for one
@@ -52,56 +52,55 @@ type projector struct {
 	reserved atomic.Bool   // a reservation was set or deleted since the last freeze
 }
 
-func newProjector() *projector {
-	p := &projector{wake: make(chan struct{}, 1), done: make(chan struct{}), dropped: make(chan struct{})}
+func newProjector(s *store) *projector {
+	p := &projector{store: s, wake: make(chan struct{}, 1), done: make(chan struct{}), dropped: make(chan struct{})}
 	p.due.Store(math.MaxInt64)
 	return p
 }
 
 // noteDue notes the expiry of an authorization whose place in the due index is set.
-func (s *store) noteDue(at int64) {
+func (p *projector) noteDue(at int64) {
 	for {
-		earliest := s.projector.due.Load()
-		if at >= earliest || s.projector.due.CompareAndSwap(earliest, at) {
+		earliest := p.due.Load()
+		if at >= earliest || p.due.CompareAndSwap(earliest, at) {
 			return
 		}
 	}
 }
 
 // projectDue writes the changes into Pebble when an authorization among them is due.
-func (s *store) projectDue(now int64) error {
-	if s.projector.due.Load() > now {
+func (p *projector) projectDue(now int64) error {
+	if p.due.Load() > now {
 		return nil
 	}
-	return s.projectAll()
+	return p.projectAll()
 }
 
 // projectReserved writes the changes into Pebble when a reservation is among them. It waits for a
 // projection under way.
-func (s *store) projectReserved() error {
-	s.projector.running.Lock()
-	reserved := s.projector.reserved.Load()
-	s.projector.running.Unlock()
+func (p *projector) projectReserved() error {
+	p.running.Lock()
+	reserved := p.reserved.Load()
+	p.running.Unlock()
 	if !reserved {
 		return nil
 	}
-	return s.projectAll()
+	return p.projectAll()
 }
 
 // askProjection has the changes projected when there are enough.
-func (s *store) askProjection() {
-	if s.table.ActiveBytes() < projectBytes || s.projector.asked.Swap(true) {
+func (p *projector) askProjection() {
+	if p.store.table.ActiveBytes() < projectBytes || p.asked.Swap(true) {
 		return
 	}
 	select {
-	case s.projector.wake <- struct{}{}:
+	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
 // projectLoop projects whenever there are enough changes, until the store closes.
-func (s *store) projectLoop() {
-	p := s.projector
+func (p *projector) projectLoop() {
 	for {
 		select {
 		case <-p.wake:
@@ -109,14 +108,14 @@ func (s *store) projectLoop() {
 			return
 		}
 		p.asked.Store(false)
-		err := s.projectAll()
+		err := p.projectAll()
 		if err == nil {
 			continue
 		}
 		slog.Error("the authorizer's changes stay in memory and in the log: its store does not take them", "err", err)
 		select {
 		case <-time.After(projectAgain):
-			s.askProjection()
+			p.askProjection()
 		case <-p.done:
 			return
 		}
@@ -124,15 +123,15 @@ func (s *store) projectLoop() {
 }
 
 // lacksRoom reports that the changes in memory are too many.
-func (s *store) lacksRoom() bool { return s.table.Bytes() >= maxUnprojected }
+func (p *projector) lacksRoom() bool { return p.store.table.Bytes() >= maxUnprojected }
 
 // awaitRoom waits while the changes in memory are too many. It ends when stopped is closed.
-func (s *store) awaitRoom(stopped <-chan struct{}) {
-	for s.lacksRoom() {
-		s.projector.mu.Lock()
-		dropped := s.projector.dropped
-		s.projector.mu.Unlock()
-		if !s.lacksRoom() {
+func (p *projector) awaitRoom(stopped <-chan struct{}) {
+	for p.lacksRoom() {
+		p.mu.Lock()
+		dropped := p.dropped
+		p.mu.Unlock()
+		if !p.lacksRoom() {
 			return
 		}
 		select {
@@ -143,26 +142,25 @@ func (s *store) awaitRoom(stopped <-chan struct{}) {
 	}
 }
 
-// projectAll writes all changes that are visible now into Pebble, durably before it returns. It fails
-// with the error of the log or of Pebble; the changes then stay where they are.
-func (s *store) projectAll() error {
-	p := s.projector
+// projectAll writes all changes that are visible now into Pebble, durably before it returns. It
+// fails with the error of the log or of Pebble; the changes then stay where they are.
+func (p *projector) projectAll() error {
 	p.running.Lock()
 	defer p.running.Unlock()
 	if p.frozen != nil {
-		if err := s.projectFrozen(); err != nil {
+		if err := p.projectFrozen(); err != nil {
 			return err
 		}
 	}
-	p.frozen = s.table.Freeze(func() {
-		p.through = s.log.Appended()
+	p.frozen = p.store.table.Freeze(func() {
+		p.through = p.store.log.Appended()
 		p.due.Store(math.MaxInt64)
 		p.reserved.Store(false)
 	})
 	if p.frozen == nil {
 		return nil
 	}
-	err := s.projectFrozen()
+	err := p.projectFrozen()
 	if err != nil {
 		p.due.Store(math.MinInt64)
 		p.reserved.Store(true)
@@ -171,82 +169,134 @@ func (s *store) projectAll() error {
 }
 
 // projectFrozen writes the frozen changes into Pebble, and frees their records of the log.
-func (s *store) projectFrozen() error {
-	p := s.projector
-	if err := s.log.Wait(p.through); err != nil {
+func (p *projector) projectFrozen() error {
+	if err := p.store.log.Wait(p.through); err != nil {
 		return err
 	}
 	p.pairs = p.frozen.Sorted(p.pairs[:0])
-	path := s.options.FS.PathJoin(s.dir, projectionName)
-	if err := s.writeProjection(path); err != nil {
-		return fmt.Errorf("authorizer: projection: %w", err)
+	w, heads := projection{store: p.store}, p.heads
+	w.writeChunk(p.frozen, p.through, &heads)
+	w.writePairs(p.pairs)
+	w.set(keyProjected(), binary.BigEndian.AppendUint64(nil, p.through))
+	if heads != p.heads {
+		w.set(appendChunkKey(nil, p.through), heads.appendTo(nil))
 	}
-	if err := s.db.Ingest(context.Background(), []string{path}); err != nil {
-		return fmt.Errorf("authorizer: projection: %w", err)
+	w.endTable()
+	if w.err == nil {
+		w.err = p.store.db.Ingest(context.Background(), w.paths)
+	}
+	if w.err != nil {
+		return fmt.Errorf("authorizer: projection: %w", w.err)
 	}
 	clear(p.pairs)
 	p.frozen.Drop()
-	p.frozen = nil
+	p.frozen, p.heads = nil, heads
 	p.mu.Lock()
 	close(p.dropped)
 	p.dropped = make(chan struct{})
 	p.mu.Unlock()
-	return s.log.Free(p.through)
+	return p.store.log.Free(p.through)
 }
 
-// writeProjection writes the frozen changes as a table, in the order of their keys.
-func (s *store) writeProjection(path string) error {
-	f, err := s.options.FS.Create(path, projectionCategory)
-	if err != nil {
-		return err
-	}
-	w := sstable.NewWriter(objstorageprovider.NewFileWritable(f), sstable.WriterOptions{
-		TableFormat: s.db.TableFormat(), FilterPolicy: bloom.FilterPolicy(bloomBitsPerKey)})
-	logs := false
-	for i := range s.projector.pairs {
-		pair := &s.projector.pairs[i]
-		if !logs && pair.Key[0] > prefixLog {
-			logs = true
-			err = s.writeEntries(w)
-		}
-		switch {
-		case err != nil:
-		case pair.Deleted:
-			err = w.Delete(pair.Key)
-		default:
-			err = w.Set(pair.Key, pair.Value)
-		}
-		if err != nil {
-			return errors.Join(err, w.Close())
-		}
-	}
-	if !logs {
-		err = s.writeEntries(w)
-	}
-	if err == nil {
-		err = w.Set(keyProjected(), binary.BigEndian.AppendUint64(nil, s.projector.through))
-	}
-	return errors.Join(err, w.Close())
+// projection writes the tables of one projection: the decision log, the authorizations and the
+// rest. The keys of the first two grow with time, so their tables rarely overlap older ones. Its
+// first error stays, and nothing is written after it.
+type projection struct {
+	store *store
+	paths []string
+	table *sstable.Writer
+	err   error
 }
 
-// writeEntries writes the frozen entries of the decision log.
-func (s *store) writeEntries(w *sstable.Writer) (err error) {
-	var key []byte
-	for shard := range ident.Shards {
-		s.projector.frozen.VisitEntries(ident.Shard(shard), func(seq uint64, value []byte) bool {
-			key = appendLogKey(key[:0], ident.Shard(shard), seq)
-			err = w.Set(key, value)
-			return err == nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// Names of a projection's files until Pebble has taken them over.
+const (
+	logProjection  = "projection-log.sst"
+	holdProjection = "projection-holds.sst"
+	restProjection = "projection-rest.sst"
+)
 
 // projectionCategory makes a projection pause like Pebble's own flushes.
 const projectionCategory = vfs.DiskWriteCategory("pebble-memtable-flush")
+
+// beginTable ends the table before and begins one.
+func (w *projection) beginTable(name string) {
+	if w.endTable(); w.err != nil {
+		return
+	}
+	o := w.store.options
+	path := o.FS.PathJoin(w.store.dir, name)
+	f, err := o.FS.Create(path, projectionCategory)
+	if w.err = err; err != nil {
+		return
+	}
+	w.paths = append(w.paths, path)
+	w.table = sstable.NewWriter(objstorageprovider.NewFileWritable(f), sstable.WriterOptions{
+		TableFormat: w.store.db.TableFormat(), FilterPolicy: bloom.FilterPolicy(bloomBitsPerKey)})
+}
+
+func (w *projection) endTable() {
+	if w.table != nil {
+		w.err = errors.Join(w.err, w.table.Close())
+	}
+	w.table = nil
+}
+
+func (w *projection) set(key, value []byte) {
+	if w.err == nil {
+		w.err = w.table.Set(key, value)
+	}
+}
+
+// writeChunk writes the frozen entries of the decision log, and moves the heads behind them.
+func (w *projection) writeChunk(frozen *memtable.Frozen, number uint64, heads *chunkHeads) {
+	var key, last []byte
+	var n hold.Entry
+	for i := range ident.Shards {
+		shard, before := ident.Shard(i), heads.last[i]
+		frozen.VisitEntries(shard, func(seq uint64, value []byte) bool {
+			if w.table == nil {
+				w.beginTable(logProjection)
+			}
+			key = appendLogKey(key[:0], number, shard, seq)
+			w.set(key, value)
+			heads.last[i], last = seq, append(last[:0], value...)
+			return w.err == nil
+		})
+		if heads.last[i] == before || w.err != nil {
+			continue
+		}
+		if w.err = hold.DecodeEntry(last, &n); w.err == nil {
+			heads.newest = max(heads.newest, n.At)
+		}
+	}
+}
+
+// writePairs writes the frozen keys, which are in order, and leaves the last table open.
+func (w *projection) writePairs(pairs []memtable.Pair) {
+	holds := 0
+	for holds < len(pairs) && pairs[holds].Key[0] <= prefixHold {
+		holds++
+	}
+	for _, group := range []struct {
+		name  string
+		pairs []memtable.Pair
+	}{{holdProjection, pairs[:holds]}, {restProjection, pairs[holds:]}} {
+		if len(group.pairs) > 0 || group.name == restProjection {
+			w.beginTable(group.name)
+		}
+		for i := range group.pairs {
+			w.writePair(&group.pairs[i])
+		}
+	}
+}
+
+func (w *projection) writePair(p *memtable.Pair) {
+	if !p.Deleted {
+		w.set(p.Key, p.Value)
+	} else if w.err == nil {
+		w.err = w.table.Delete(p.Key)
+	}
+}
 
 // projectedNumber returns the number of the last record that Pebble has, 0 for a new store.
 func (s *store) projectedNumber() (number uint64, err error) {

@@ -64,11 +64,11 @@ func (r *Rebuilder) replayEntry(t *ticket, n *hold.Entry) error {
 		return err
 	}
 	c := newChange(t, before, spend, funds.funds.CardCents)
-	r.store.awaitRoom(r.failStop.failed)
+	r.store.projector.awaitRoom(r.failStop.failed)
 	r.store.table.Begin()
 	r.store.applyChange(&c, nil, &t.scratch) // the entry is the journal's
 	r.store.table.End()
-	r.store.askProjection()
+	r.store.projector.askProjection()
 	t.shard.changes.Add(1)
 	funds.funds.CardCents, funds.wsSeq = c.cardCents, n.WsSeq
 	if it := t.shard.cache.cards.get(n.Card[:]); it != nil && c.spent {
@@ -103,7 +103,7 @@ func (r *Rebuilder) readBefore(t *ticket, n *hold.Entry) (before *hold.Hold, spe
 func (r *Rebuilder) markReplayed(sh *shard) error {
 	hour := uint32(r.clock().Unix() / 3600)
 	r.store.setLazily(appendRelayedKey(nil, sh.id, hour), binary.BigEndian.AppendUint64(nil, sh.seq))
-	if err := r.store.projectAll(); err != nil {
+	if err := r.store.projector.projectAll(); err != nil {
 		return r.failStop.failOn(err)
 	}
 	sh.synced.Store(sh.seq)
@@ -137,7 +137,7 @@ func (r *Rebuilder) NoteLost(shard ident.Shard, lost []Lost) error {
 // Lost returns the runs that NoteLost recorded for a shard, in order. It fails only with an error
 // of the store.
 func (r *Rebuilder) Lost(shard ident.Shard) ([]Lost, error) {
-	if err := r.store.projectAll(); err != nil {
+	if err := r.store.projector.projectAll(); err != nil {
 		return nil, err
 	}
 	return r.store.lost(r.store.db, shard)
@@ -150,7 +150,7 @@ func (s *store) lost(from reader, shard ident.Shard) ([]Lost, error) {
 		if len(k) != 10 || len(v) != 16 {
 			return false, fmt.Errorf("%w: lost decisions of shard %d", ErrCorrupt, shard)
 		}
-		lost = append(lost, Lost{First: logSeq(k), Last: binary.BigEndian.Uint64(v),
+		lost = append(lost, Lost{First: binary.BigEndian.Uint64(k[2:]), Last: binary.BigEndian.Uint64(v),
 			At: int64(binary.BigEndian.Uint64(v[8:]))})
 		return false, nil
 	})

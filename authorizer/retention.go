@@ -34,11 +34,12 @@ type retention struct {
 	store   *store
 	shards  *shardTable
 	buckets *buckets
+	trimmed uint64 // last trimmed chunk of this process
 }
 
 // trimLogs is Engine.Trim.
 func (r *retention) trimLogs(now time.Time) error {
-	if err := r.store.projectAll(); err != nil {
+	if err := r.store.projector.projectAll(); err != nil {
 		return err
 	}
 	oldest := oldestBucket(now.UnixMilli())
@@ -48,18 +49,25 @@ func (r *retention) trimLogs(now time.Time) error {
 		if err := b.DeleteRange([]byte{prefixRepeat}, appendRepeatKey(nil, oldest, &first), nil); err != nil {
 			return err
 		}
-		for _, sh := range r.shards {
-			if err := sh.trimLog(b, before); err != nil {
-				return err
-			}
-		}
-		return nil
+		return r.trimLog(b, before)
 	})
 	if err != nil {
 		return err
 	}
 	r.buckets.drop(oldest)
 	return r.dropHolds(now)
+}
+
+// trimLog drops the chunks all of whose entries were relayed before an hour, and old relay marks.
+func (r *retention) trimLog(b *pebble.Batch, before uint32) (err error) {
+	var through [ident.Shards]uint64
+	for i, sh := range r.shards {
+		if through[i], err = sh.trimMarks(b, before); err != nil {
+			return err
+		}
+	}
+	r.trimmed, err = r.store.trimChunks(b, &through, r.trimmed)
+	return err
 }
 
 // dropHolds drops the authorizations older than KeepHolds that hold nothing. The keys are in time

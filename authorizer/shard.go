@@ -24,7 +24,7 @@ type shard struct {
 
 	synced  atomic.Uint64
 	relayed atomic.Uint64
-	trimmed uint64 // last trimmed entry; Trim has one caller
+	trimmed uint64 // last entry whose marks are trimmed; Trim has one caller
 	mark    sync.Mutex
 	passed  uint64 // entries up to here have left the backlog; guarded by mark
 	waiters atomic.Pointer[chan struct{}]
@@ -41,9 +41,12 @@ func openShards(s *store, stop *failStop, b *backlog, cacheBytes int64) (all *sh
 	all = &shardTable{}
 	for i := range all {
 		sh := &shard{id: ident.Shard(i), store: s, failStop: stop, backlog: b, cache: newCache(cacheBytes)}
-		if sh.seq, sh.follow, err = s.heads(sh.id, &sh.relayed); err != nil {
+		var relayed uint64
+		if sh.follow, relayed, err = s.readPositions(sh.id); err != nil {
 			return nil, err
 		}
+		sh.relayed.Store(relayed)
+		sh.seq = max(s.projector.heads.last[i], relayed) // after a rebuild the journal has the log
 		sh.synced.Store(sh.seq)
 		sh.passed = sh.relayed.Load()
 		b.entries.Add(int64(sh.seq - sh.passed))

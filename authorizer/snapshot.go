@@ -167,7 +167,7 @@ func (s *Snapshot) walk(prefix byte, visit func(k, v []byte) error) error {
 
 // WalkReservations visits the reservations; see Snapshot.WalkReservations.
 func (e *Engine) WalkReservations(visit func(workspace, reservation ident.UUID, cents money.Cents) error) error {
-	if err := e.store.projectReserved(); err != nil {
+	if err := e.store.projector.projectReserved(); err != nil {
 		return err
 	}
 	s := &Snapshot{store: e.store, at: e.store.db.NewSnapshot()}

@@ -92,8 +92,9 @@ func openStore(o *Options, fatal func(error)) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, o.Dir, err)
 	}
-	s := &store{dir: o.Dir, lock: lock, table: memtable.New(), projector: newProjector(),
+	s := &store{dir: o.Dir, lock: lock, table: memtable.New(),
 		values: sync.Pool{New: func() any { return new([]byte) }}}
+	s.projector = newProjector(s)
 	s.options = pebbleOptions(o, s, fatal)
 	if s.db, err = pebblegate.Open(o.Dir, s.options); err != nil {
 		return nil, errors.Join(fmt.Errorf("authorizer: open %s: %w", o.Dir, err), s.close())
@@ -114,6 +115,9 @@ func openStore(o *Options, fatal func(error)) (*store, error) {
 // pebblegate.ErrDamaged, ErrCorrupt and the disk's error.
 func (s *store) openLog(o *Options) error {
 	from, err := s.projectedNumber()
+	if err == nil {
+		s.projector.heads, err = s.newestHeads()
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
@@ -128,9 +132,9 @@ func (s *store) openLog(o *Options) error {
 		return err
 	}
 	s.settle = func([]*ticket, error) {}
-	s.projector.loop.Go(s.projectLoop)
+	s.projector.loop.Go(s.projector.projectLoop)
 	s.projector.loop.Go(s.fillFilters)
-	return s.projectAll()
+	return s.projector.projectAll()
 }
 
 // newReplayer returns what makes a record visible.
@@ -242,7 +246,7 @@ func (s *store) close() (err error) {
 	if s.log != nil {
 		close(s.projector.done)
 		s.projector.loop.Wait()
-		unwritten := s.projectAll()
+		unwritten := s.projector.projectAll()
 		if unwritten == nil {
 			unwritten = s.db.Flush() // deletions of dropStored
 		}
@@ -399,7 +403,7 @@ func (s *store) last(lower, upper []byte) (*pair, error) {
 
 // snapshot returns Pebble with all that is visible now.
 func (s *store) snapshot() (*moment, error) {
-	if err := s.projectAll(); err != nil {
+	if err := s.projector.projectAll(); err != nil {
 		return nil, err
 	}
 	return s.db.NewSnapshot(), nil
@@ -407,7 +411,7 @@ func (s *store) snapshot() (*moment, error) {
 
 // checkpoint copies the store, with all that is visible now and an empty log.
 func (s *store) checkpoint(dir string) error {
-	if err := s.projectAll(); err != nil {
+	if err := s.projector.projectAll(); err != nil {
 		return err
 	}
 	s.projector.running.Lock()
