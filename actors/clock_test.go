@@ -31,10 +31,10 @@ func (r *countingAuthorizer) Trim(now time.Time) error {
 	return r.reservingAuthorizer.Trim(now)
 }
 
-// countingJournal counts calls of Sweep and of Timers.
+// countingJournal counts calls of Sweep and of TimersDue.
 type countingJournal struct {
 	persistence.Journal
-	sweepCalls, timerReads atomic.Int64
+	sweepCalls, timerLooks atomic.Int64
 }
 
 func (s *countingJournal) Sweep(ctx context.Context, now time.Time, limit int) (int, error) {
@@ -42,10 +42,9 @@ func (s *countingJournal) Sweep(ctx context.Context, now time.Time, limit int) (
 	return s.Journal.Sweep(ctx, now, limit)
 }
 
-func (s *countingJournal) Timers(ctx context.Context, shard ident.Shard, now time.Time, after persistence.Timer,
-	limit int) ([]persistence.Timer, error) {
-	s.timerReads.Add(1)
-	return s.Journal.Timers(ctx, shard, now, after, limit)
+func (s *countingJournal) TimersDue(shard ident.Shard, now time.Time) bool {
+	s.timerLooks.Add(1)
+	return s.Journal.TimersDue(shard, now)
 }
 
 // TestNothingExpiresWhileTheClockIsSuspect: while the clock is suspect no hold expires, nothing is
@@ -74,8 +73,8 @@ func TestNothingExpiresWhileTheClockIsSuspect(t *testing.T) {
 	}
 	r.clock.turn(45 * 24 * time.Hour)
 	require.Eventually(t, func() bool { return fired(asks) == 1 }, eventuallyWithin, pollEvery)
-	looks := swept.timerReads.Load()
-	require.Eventually(t, func() bool { return swept.timerReads.Load() > looks+10*ident.Shards }, eventuallyWithin,
+	looks := swept.timerLooks.Load()
+	require.Eventually(t, func() bool { return swept.timerLooks.Load() > looks+10*ident.Shards }, eventuallyWithin,
 		pollEvery)
 	require.Zero(t, fired(ends))
 	require.Zero(t, outside.expireCalls.Load())

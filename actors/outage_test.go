@@ -44,6 +44,11 @@ func (u *disconnectableJournal) Cursor(ctx context.Context, name string, shard i
 	return u.Journal.Cursor(ctx, name, shard)
 }
 
+// TimersDue has the timers of all shards read while the connection is lost.
+func (u *disconnectableJournal) TimersDue(shard ident.Shard, now time.Time) bool {
+	return u.currentError() != nil || u.Journal.TimersDue(shard, now)
+}
+
 func (u *disconnectableJournal) Timers(
 	ctx context.Context, shard ident.Shard, now time.Time, after persistence.Timer, limit int,
 ) ([]persistence.Timer, error) {

@@ -42,12 +42,13 @@ func (l *timerLoop) turns(shards []*shard) func(context.Context) {
 	}
 }
 
-// fireShards wakes the actors of due timers, in a goroutine for each shard. A timer stays in the
-// journal until its actor's decision removes it, so a crash before that fires it again. A shard
-// whose last round still runs is skipped, so that no shard waits for another.
+// fireShards wakes the actors of due timers, in a goroutine for each shard that may have some. A
+// timer stays in the journal until its actor's decision removes it, so a crash before that fires it
+// again. A shard whose last round still runs is skipped, so that no shard waits for another.
 func (l *timerLoop) fireShards(shards []*shard) {
+	now := l.clock()
 	for _, sh := range shards {
-		if sh.firing.CompareAndSwap(false, true) {
+		if l.journal.TimersDue(sh.id, now) && sh.firing.CompareAndSwap(false, true) {
 			l.Go(func(ctx context.Context) {
 				defer sh.firing.Store(false)
 				l.fireShard(ctx, sh)

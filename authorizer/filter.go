@@ -12,7 +12,7 @@ import (
 
 // Limits of the filters of network ids.
 const (
-	filterBitsPerID = 12               // about one new id in 200 seems to be known
+	filterBitsPerID = 16               // about one new id in 1,000 seems to be known
 	filterFirst     = 256 << 10        // bytes of a bucket's first part; each next part has twice as many
 	maxFilterBytes  = 128 << 20        // of all buckets; a bucket that needs more has no filter
 	filterScanKeys  = 1024             // stored ids that a start reads before it pauses

@@ -188,6 +188,9 @@ type Journal interface {
 	// batch removes or replaces it.
 	Timers(ctx context.Context, shard ident.Shard, now time.Time, after Timer, limit int) ([]Timer, error)
 
+	// TimersDue reports whether Timers may return any at now. It answers from memory.
+	TimersDue(shard ident.Shard, now time.Time) bool
+
 	// Cursor and SaveCursor read and store the position of a named subscriber in a shard. A crash
 	// may lose a save: once-keys protect the effects of an event that is handled again. Except
 	// under AsStored, a journal may answer from memory with a saved cursor.

@@ -323,8 +323,10 @@ var onceTests = map[string]func(*fixture){
 
 func (f *fixture) timers(now time.Time, limit int) []persistence.Timer {
 	f.t.Helper()
+	due := f.j.TimersDue(f.shard, now)
 	timers, err := f.j.Timers(f.ctx, f.shard, now, persistence.Timer{}, limit)
 	require.NoError(f.t, err)
+	require.True(f.t, due || len(timers) == 0, "a due timer is never denied")
 	return timers
 }
 

@@ -245,6 +245,12 @@ func (j *Journal) Once(
 	return once, true, nil
 }
 
+// TimersDue implements persistence.Journal.
+func (j *Journal) TimersDue(id ident.Shard, now time.Time) bool {
+	_, may := j.shards[id].due.MayBeDue(now)
+	return may
+}
+
 // Timers implements persistence.Journal: it returns the timers due at now, earliest first. It looks
 // into the store only when a timer may be due. Timers of the same instant come in the order of
 // kind, stream and key. It fails only with ErrUnavailable.

@@ -10,6 +10,12 @@ import (
 	"purser/persistence/ident"
 )
 
+// TimersDue implements persistence.Journal.
+func (j *Journal) TimersDue(id ident.Shard, now time.Time) bool {
+	_, may := j.shards[id].due.MayBeDue(now)
+	return may
+}
+
 // Timers implements persistence.Journal: it returns the timers due at now, earliest first. It
 // queries the server only when a timer may be due. Raise makes it see the timers that another
 // process has written. Timers of one instant are ordered by kind, stream and key. It fails only

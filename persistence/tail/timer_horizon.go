@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TimerHorizon holds a lower bound of the due time of a shard's earliest timer. Timers is called
-// for each shard four times a second; before the horizon it need not read the store. A commit
+// TimerHorizon holds a lower bound of the due time of a shard's earliest timer. Each shard is asked
+// for its timers four times a second; before the horizon that reads nothing. A commit
 // lowers the horizon. A read of the store replaces it, unless a commit happened during the read.
 // The zero value is unknown: every timer may be due. All methods are safe for concurrent use.
 type TimerHorizon struct {
