@@ -27,21 +27,23 @@
 // claims the message's network id, and that of the authorization it names. A second message with an
 // id waits until the first is durable and finds its answer in the store. A new authorization whose
 // data is in memory is decided on the caller's goroutine, which waits for no lock there. Any other
-// message is a decider's, so that a slow read of the disk blocks no caller: the decider looks for a
-// repeat, finds the shard, and takes the shard's lock. That one lock covers the rule, the spend, the
-// funds, the sequence numbers and the commit. It keeps the log gapless and every decision up to
-// date; with a lock per card, readers of the log saw holes. The log (authorizer/wal) syncs the
-// records of all shards in groups, outside the locks and in commit order.
+// message gets a goroutine, so that a slow read of the disk blocks no caller: it looks for a repeat,
+// finds the shard, and takes the shard's lock. That one lock covers the rule, the spend, the funds,
+// the sequence numbers and the commit. It keeps the log gapless and every decision up to date; with
+// a lock per card, readers of the log saw holes. The log (authorizer/wal) syncs the records of all
+// shards in groups, outside the locks and in commit order.
 //
 // # The log and its projection
 //
 // A commit makes its changes visible in a table in memory (authorizer/memtable) and appends one
 // record to the log, which is what the answer waits for. A decision's record is its entry of the
 // decision log, with the few numbers that its effects need beside it; all other records are keys and
-// values. When the table has projectBytes, its durable changes are written as one sorted table that
-// Pebble takes over whole, with the number of the log's last record in it (projection.go). Pebble
+// values. When the table has projectBytes, its durable changes are written as sorted tables that
+// Pebble takes over whole, with the number of the log's last record in them (projection.go). Pebble
 // has no write-ahead log of its own. A start opens Pebble, replays the records behind its number
-// and projects them. Of a key that was written many times Pebble gets the last value alone.
+// and projects them. Of a key that was written many times Pebble gets the last value alone. The
+// entries of one projection are a chunk, in a table of its own (chunks.go): they never overlap older
+// ones, so no compaction writes them again.
 //
 // Readers ask the table first and Pebble then. What scans keys, such as Snapshot and Trim, projects
 // first. Beside projections only deletions of old data reach Pebble directly. Their loss in a crash
@@ -70,7 +72,7 @@
 //	rebuild.go, stricter.go         Rebuilder: fills a new store from the journal
 //	anew.go                         FollowAnew: sets a closed store back to another journal
 //	store.go, cold.go               log, table and Pebble as one store, the reads of cold data
-//	projection.go                   what Pebble gets of the table
+//	projection.go, chunks.go        what Pebble gets of the table, the decision log in it
 //	failstop.go, backlog.go, room.go, entropy.go
 //	                                the stop after a failed commit, limits, random bits
 //
@@ -79,7 +81,7 @@
 // Numbers are big-endian; the values of b to e are authorizer/hold's encodings.
 //
 //	a                                        identity: format, shards, deployment, store
-//	b shard seq                              entry of the decision log
+//	b chunk shard seq                        entry of the decision log
 //	c hold                                   state of an authorization
 //	d card                                   spend of the card's month
 //	e token                                  rule
@@ -96,6 +98,7 @@
 //	m                                        present while FollowAnew is incomplete
 //	n                                        for each shard the position that the journal must reach
 //	o                                        number of the last record of the log that Pebble has
+//	p chunk                                  last sequence of each shard with this chunk, its newest time
 //
 // A swipe writes at most six keys: b, c, d, f1, h, i. A moved expiry leaves its old i, which Expire
 // drops at its time. A reversal that arrives before its authorization is an entry of the system's
@@ -113,8 +116,8 @@
 //
 // # Retention
 //
-// Trim drops log entries KeepRelayed after they were relayed, buckets of network ids, and
-// authorizations without a held amount that are older than KeepHolds. Ids are in time order, so it
+// Trim drops chunks of the log KeepRelayed after their last entry was relayed, buckets of network
+// ids, and authorizations without a held amount that are older than KeepHolds. Ids are in time order, so it
 // reads only the dropped ones. BenchmarkBytesPerSwipe (-benchtime 500000x) measures the bytes of an
 // approval of ordinary size in the compacted store: 88 of log, 62 of repeats, 42 of hold, 11 of due
 // index, 203 together. So 50 million swipes are 10.1 GB on the day, 2.1 GB after log, repeats and
@@ -123,7 +126,7 @@
 //
 // # Start
 //
-// Open reads the identity, one key per live bucket and three per shard, and replays at most the
+// Open reads the identity, one key per live bucket and two per shard, and replays at most the
 // records of maxUnprojected bytes of changes. It reads no card, so its time does not depend on their
 // number. All visible data is durable when it returns.
 package authorizer

@@ -11,15 +11,14 @@ import (
 
 // Limits of the engine.
 const (
-	// MaxUnsynced bounds the commits that wait for a sync; further callers wait for a place. It is
-	// below Pebble's own limit, at which a commit would block under a shard's lock.
+	// MaxUnsynced bounds the commits that wait for a sync; further callers wait for a place.
 	MaxUnsynced = 3584
 	// DefaultCacheBytes and DefaultBacklogMax apply where Options sets none.
 	DefaultCacheBytes = 512 << 20
 	DefaultBacklogMax = 10_000_000
 	// loadAttempts bounds the reads of cold data before the lock; the last attempt reads under it.
 	loadAttempts = 4
-	// deciders is the number of concurrent decisions; each may wait for a cold read.
+	// deciders bounds the decisions beside their callers; each may wait for a cold read.
 	deciders = 64
 )
 
@@ -96,7 +95,6 @@ func (e *Engine) start(o *Options) {
 	e.retention = &retention{store: e.store, shards: e.shards, buckets: e.buckets}
 	returns := &returner{commits: e.commits, decider: e.decider, clock: o.Clock, suspect: o.ClockSuspect}
 	e.running.Go(returns.returnLoop)
-	e.intake.start()
 }
 
 // Deployment returns the deployment that the store belongs to.

@@ -25,29 +25,19 @@ type intake struct {
 	clock    func() time.Time
 	suspect  func() bool // Options.ClockSuspect
 
-	work     chan *ticket // admitted, to be decided
+	places   chan struct{} // an entry for each decision beside its caller
 	deciding sync.WaitGroup
 }
 
 func newIntake(c *committer, d *decider, o *Options) *intake {
 	return &intake{
 		commits: c, decider: d, failStop: c.failStop, listener: o.Listener, clock: o.Clock, suspect: o.ClockSuspect,
-		work: make(chan *ticket, MaxUnsynced),
+		places: make(chan struct{}, deciders),
 	}
 }
 
-// start starts the deciders.
-func (in *intake) start() {
-	for range deciders {
-		in.deciding.Go(in.decideLoop)
-	}
-}
-
-// close waits for the deciders. No message may arrive during or after it.
-func (in *intake) close() {
-	close(in.work)
-	in.deciding.Wait()
-}
+// close waits for decisions beside their callers. No message may arrive during or after it.
+func (in *intake) close() { in.deciding.Wait() }
 
 // submit is Engine.Submit.
 func (in *intake) submit(m *hold.Message) hold.Answer {
@@ -86,13 +76,13 @@ func (in *intake) takeMessage(t *ticket, m *hold.Message) error {
 }
 
 // handOver has a message decided: on this goroutine when all its data is in memory, which saves two
-// changes of goroutines. Any other message is a decider's, because a read may block while the disk
-// stalls, and a blocked caller could not answer.
+// changes of goroutines. Any other message gets a goroutine of its own, because a read may block
+// while the disk stalls, and a blocked caller could not answer.
 func (in *intake) handOver(t *ticket) {
 	kind, began := t.message.Kind, t.began
 	done, queued, err := in.decider.decideHot(t)
 	if !done {
-		in.work <- t // has room for every admitted ticket
+		in.deciding.Go(func() { in.decideBeside(t) })
 		return
 	}
 	in.settleDecided(t, kind, began, queued, err)
@@ -151,17 +141,18 @@ func (t *ticket) keep(m *hold.Message) {
 	}
 }
 
-// decideLoop is one decider. A ticket in the sync queue no longer belongs to it.
-func (in *intake) decideLoop() {
-	for t := range in.work {
-		if t.state.Load() == left { // answered "timeout" before its decision: no effect
-			in.commits.release(t)
-			continue
-		}
-		kind, began := t.message.Kind, t.began
-		queued, err := in.decider.decideTicket(t)
-		in.settleDecided(t, kind, began, queued, err)
+// decideBeside decides a message beside its caller, once there is a place. A ticket that the log has
+// no longer belongs to it.
+func (in *intake) decideBeside(t *ticket) {
+	in.places <- struct{}{}
+	defer func() { <-in.places }()
+	if t.state.Load() == left { // answered "timeout" before its decision: no effect
+		in.commits.release(t)
+		return
 	}
+	kind, began := t.message.Kind, t.began
+	queued, err := in.decider.decideTicket(t)
+	in.settleDecided(t, kind, began, queued, err)
 }
 
 // settleDecided reports a decision, and settles a ticket that has none for the log.

@@ -12,9 +12,9 @@ import (
 // ticket is one commit on its way: admitted, decided under the shard's lock, visible, and waiting
 // for the log. Tickets are pooled with everything they need, so that a decision allocates nothing.
 //
-// Who owns a ticket: Submit, until it hands it to a decider; the decider, until it is queued for
-// the sync; then the syncer, which hands it back to Submit, or to the returner when Submit has left
-// because its deadline passed.
+// Who owns a ticket: Submit; beside a decision that may read the disk the goroutine of the decision;
+// the log, once it has the record. The log hands it back to Submit, or to the returner when Submit
+// has left because its deadline passed.
 type ticket struct {
 	shard   *shard
 	act     act
@@ -68,7 +68,7 @@ const (
 	actWrite // Follow, Reserve, Release: the batch is all
 )
 
-// States of a ticket. The syncer moves pending to synced, and doomed to doomedSynced; the owner at
+// States of a ticket. The log moves pending to synced, and doomed to doomedSynced; the owner at
 // its deadline pending or doomed to left. A repeat that waits for this ticket and reaches its own
 // deadline dooms it: both then answer timeout.
 const (
