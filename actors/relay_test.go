@@ -190,6 +190,42 @@ func TestAReadEndsTheRelayPause(t *testing.T) {
 	}
 }
 
+// TestPendingDecisionsAreTheRecordsToCome: what the journal lacks of a card reads as the records
+// that its relay stores.
+func TestPendingDecisionsAreTheRecordsToCome(t *testing.T) {
+	w := newTestStack(t, vfs.NewMem(), stackOptions{})
+	defer w.stop()
+	ws := w.newWorkspace(9)
+	w.deposit(ws, 100_000)
+	c, other := w.mintCard(ws, 90_000, 90_000), w.mintCard(ws, 90_000, 90_000)
+	w.restartActors(func(c *actors.Config) { c.RelayEvery, c.RelayedWithin = 24*time.Hour, eventuallyWithin })
+	w.submit(networkMessage(hold.Authorization, "first", c, 10))
+	w.system.WaitRelayed(t.Context(), ws) // the relay now pauses until it is asked
+	w.submit(networkMessage(hold.Authorization, "second", c, 20))
+	w.submit(networkMessage(hold.Authorization, "other", other, 30))
+	w.submit(networkMessage(hold.Clearing, "posted", c, 40))
+	pending, ok := w.system.PendingOfCard(c.id)
+	require.True(t, ok)
+	require.Len(t, pending, 2)
+	w.system.WaitRelayed(t.Context(), ws)
+	none, ok := w.system.PendingOfCard(c.id)
+	require.True(t, ok)
+	require.Empty(t, none)
+	for _, p := range pending {
+		require.True(t, p.Created)
+		stored, err := w.system.Record(t.Context(), balance.RecordAuthorization, ws, p.Authorization.ID)
+		require.NoError(t, err)
+		encoded, err := decision.Encode(*p.Authorization)
+		require.NoError(t, err)
+		require.Equal(t, string(stored.Document), string(encoded))
+	}
+	stored, err := w.system.Record(t.Context(), balance.RecordCardSpend, ws, c.id)
+	require.NoError(t, err)
+	encoded, err := decision.Encode(pending[1].Spend)
+	require.NoError(t, err)
+	require.Equal(t, string(stored.Document), string(encoded))
+}
+
 // TestAllowlistsAreTheSameInBothStores: the audit compares allowlists in the authorizer's stored
 // form.
 func TestAllowlistsAreTheSameInBothStores(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"purser/actors"
+	"purser/actors/balance"
 	"purser/actors/bankday"
 	"purser/actors/card"
 	"purser/actors/decision"
@@ -201,36 +202,85 @@ func (h *cardHandlers) monthSpend(ctx context.Context, workspace, id string, now
 	if err != nil {
 		return 0, err
 	}
+	return spentInMonth(spend, now), nil
+}
+
+// spentInMonth returns the cents of a spend in the calendar month of now.
+func spentInMonth(spend balance.CardSpend, now time.Time) money.Cents {
 	if money.Month(spend.Month) < money.MonthOf(now.UnixMilli()) {
-		return 0, nil
+		return 0
 	}
-	return spend.Cents, nil
+	return spend.Cents
 }
 
 // getCard handles GET /api/cards/{id}: it shows the card and its newest recentAuthorizations
-// authorizations. It fails with not_found for another workspace's card. It first waits until the
-// journal has the workspace's answered decisions.
+// authorizations. It fails with not_found for another workspace's card. Answered decisions that the
+// journal does not have yet come from the authorizer; when they are many it waits for the journal.
 func (h *cardHandlers) getCard(c *call) (answer, error) {
 	id, workspace := c.params["id"], c.who.workspace()
 	view, err := h.readCard(c, id)
 	if err != nil {
 		return answer{}, err
 	}
-	h.actors.WaitRelayed(c.ctx, workspace)
+	pending, known := h.actors.PendingOfCard(id)
+	if !known {
+		h.actors.WaitRelayed(c.ctx, workspace)
+	}
 	shown, err := h.showCard(c, view)
 	if err != nil {
 		return answer{}, err
+	}
+	if n := len(pending); n > 0 {
+		shown.MonthSpendUsdCents = spentInMonth(pending[n-1].Spend, c.now)
 	}
 	records, err := query.Authorizations.AsStored().List(c.ctx, h.actors, workspace, id,
 		query.Page{Limit: recentAuthorizations})
 	if err != nil {
 		return answer{}, err
 	}
-	recent := make([]json.RawMessage, len(records))
-	for i, r := range records {
-		recent[i] = r.Document
+	recent, err := addPending(records, pending)
+	if err != nil {
+		return answer{}, err
 	}
 	return reply(map[string]any{"card": shown, "recentAuthorizations": recent})
+}
+
+// addPending returns the documents of a card's newest authorizations, newest first, with the
+// decisions that the journal may lack. It fails only when one cannot be encoded.
+func addPending(
+	records []query.Record[json.RawMessage], pending []balance.CardDecision,
+) ([]json.RawMessage, error) {
+	var created []string // oldest first
+	documents := make(map[string]json.RawMessage, len(records))
+	for _, r := range records {
+		documents[r.ID] = r.Document
+	}
+	for _, p := range pending {
+		if p.Authorization == nil {
+			continue
+		}
+		id := p.Authorization.ID
+		_, there := documents[id]
+		if !there && !p.Created {
+			continue // it is older than the newest
+		}
+		encoded, err := decision.Encode(*p.Authorization)
+		if err != nil {
+			return nil, fmt.Errorf("authorization %s: %w", id, err)
+		}
+		if !there {
+			created = append(created, id)
+		}
+		documents[id] = encoded
+	}
+	recent := make([]json.RawMessage, 0, len(created)+len(records))
+	for _, id := range slices.Backward(created) {
+		recent = append(recent, documents[id])
+	}
+	for _, r := range records {
+		recent = append(recent, documents[r.ID])
+	}
+	return recent[:min(len(recent), recentAuthorizations)], nil
 }
 
 // updateCard handles PATCH /api/cards/{id}: it changes a card's state, limits or scopes. It fails

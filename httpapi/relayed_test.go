@@ -2,9 +2,14 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"purser/actors/balance"
+	"purser/actors/query"
 )
 
 // A client that was answered a swipe reads its effects afterwards, so a read of money waits for the
@@ -13,14 +18,49 @@ func TestReadingsAwaitTheRelay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tn := w.newTenant("ada")
-	card := w.mint(tn, "").text("card", "id")
+	w.mint(tn, "")
 	today := w.clock.now().UTC().Format("2006-01-02")
-	for _, path := range []string{"/api/treasury", "/api/cards", "/api/cards/" + card, "/api/authorizations",
+	for _, path := range []string{"/api/treasury", "/api/cards", "/api/authorizations",
 		"/api/treasury/statement?format=csv&from=" + today + "&to=" + today} {
 		w.actors.awaited = nil
 		require.Equal(t, 200, w.get(tn.all, path).status, path)
 		require.Equal(t, []string{tn.workspace}, w.actors.awaited, path)
 	}
+}
+
+// A card's authorizations are those of the journal with what it lacks: newer states in their places,
+// and new ones before them.
+func TestPendingDecisionsAreShown(t *testing.T) {
+	t.Parallel()
+	stored := func(ids ...string) (records []query.Record[json.RawMessage]) {
+		for _, id := range ids {
+			records = append(records, query.Record[json.RawMessage]{ID: id, Document: json.RawMessage(`"` + id + `"`)})
+		}
+		return records
+	}
+	pending := func(id, status string, created bool) balance.CardDecision {
+		return balance.CardDecision{Authorization: &balance.Authorization{ID: id, Status: status}, Created: created}
+	}
+	recent, err := addPending(stored("c", "b", "a"), []balance.CardDecision{
+		pending("b", "cleared", false), pending("old", "expired", false), {}, pending("d", "held", true),
+		pending("c", "held", true), pending("d", "reversed", false), pending("e", "held", true)})
+	require.NoError(t, err)
+	shown := make([]string, len(recent))
+	for i, document := range recent {
+		var a balance.Authorization
+		if json.Unmarshal(document, &a) != nil {
+			require.NoError(t, json.Unmarshal(document, &a.ID))
+		}
+		shown[i] = a.ID + " " + a.Status
+	}
+	require.Equal(t, []string{"e held", "d reversed", "c held", "b cleared", "a "}, shown)
+	many := make([]balance.CardDecision, 2*recentAuthorizations)
+	for i := range many {
+		many[i] = pending(fmt.Sprint("p", i), "held", true)
+	}
+	recent, err = addPending(stored("a"), many)
+	require.NoError(t, err)
+	require.Len(t, recent, recentAuthorizations)
 }
 
 // WaitRelayed records the workspace.

@@ -56,6 +56,7 @@ type Actors interface {
 	AcquireKey(ctx context.Context, e actors.Envelope) (release func(), reply any, err error)
 	query.Reader
 	WaitRelayed(ctx context.Context, workspace string)
+	PendingOfCard(card string) (pending []balance.CardDecision, ok bool)
 	ChangedSince(ctx context.Context, workspace string, after uint64) (changed bool, next uint64, err error)
 	TenantSlot(name string) ident.Slot
 	Enrol(ctx context.Context, reference string, p cardholder.Person) (cardholder.Enrolment, error)

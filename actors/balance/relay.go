@@ -214,8 +214,7 @@ func (d *relayRecords) putRecord(at map[ident.UUID]int, id ident.UUID, r decisio
 // report.
 func (d *relayRecords) addEntry(e *hold.Entry) {
 	if !e.Card.IsZero() {
-		spend := CardSpend{Month: uint32(e.Spend.Month), Cents: e.Spend.Cents}
-		d.putRecord(d.spends, e.Card, decision.Record{Kind: RecordCardSpend, ID: d.cardID(e.Card), Document: spend})
+		d.putRecord(d.spends, e.Card, decision.Record{Kind: RecordCardSpend, ID: d.cardID(e.Card), Document: spendOf(e)})
 	}
 	if !e.After.ID.IsZero() {
 		d.addAuthorization(e)
@@ -236,6 +235,28 @@ func (d *relayRecords) addAuthorization(e *hold.Entry) {
 	d.putRecord(d.authorizations, e.After.ID, decision.Record{
 		Kind: RecordAuthorization, Parent: d.cardID(e.After.Card), ID: document.ID, Document: document, New: made,
 	})
+}
+
+func spendOf(e *hold.Entry) CardSpend {
+	return CardSpend{Month: uint32(e.Spend.Month), Cents: e.Spend.Cents}
+}
+
+// CardDecision is what an entry of a card changes in the records: its spend, and an authorization,
+// nil for none.
+type CardDecision struct {
+	Spend         CardSpend
+	Authorization *Authorization
+	Created       bool // the entry created the authorization
+}
+
+// CardDecisionOf returns the records of an entry of a card as its relay will store them.
+func CardDecisionOf(e *hold.Entry) CardDecision {
+	d := CardDecision{Spend: spendOf(e), Created: createsAuthorization(e)}
+	if !e.After.ID.IsZero() {
+		document := authorizationOf(&e.After)
+		d.Authorization = &document
+	}
+	return d
 }
 
 // createsAuthorization reports whether the entry created its authorization. Network ids do not
