@@ -93,7 +93,7 @@ func (s *store) applyHold(c *change, sc *scratch) {
 
 // remember keeps a message's record for its repeats and for the messages that name it.
 func (s *store) remember(bucket uint16, id *networkID, r *remembered, sc *scratch) {
-	s.buckets.ensureFilter(bucket, false).add(id, &s.buckets.filterBytes)
+	s.buckets.ensureFilter(bucket, false).addID(id, &s.buckets.filterBytes)
 	sc.key, sc.val = appendRepeatKey(sc.key[:0], bucket, id), appendRemembered(sc.val[:0], r)
 	s.table.Set(sc.key, sc.val)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -18,20 +19,20 @@ import (
 
 // chunkHeads says where the decision log ends with a chunk.
 type chunkHeads struct {
-	last   [ident.Shards]uint64 // of each shard, in this chunk or an earlier one; 0 for none
-	newest int64                // the latest time of an entry, Unix milliseconds
+	last   [ident.Shards]uint64 // each shard's, in this chunk or an earlier one; 0 for none
+	newest int64                // the latest time of the chunk's entries, Unix milliseconds
 }
 
 const chunkHeadsBytes = 8*ident.Shards + 8
 
-func (h *chunkHeads) appendTo(dst []byte) []byte {
+func (h *chunkHeads) appendHeads(dst []byte) []byte {
 	for _, seq := range h.last {
 		dst = binary.BigEndian.AppendUint64(dst, seq)
 	}
 	return binary.BigEndian.AppendUint64(dst, uint64(h.newest))
 }
 
-func (h *chunkHeads) decode(v []byte) error {
+func (h *chunkHeads) decodeHeads(v []byte) error {
 	if len(v) != chunkHeadsBytes {
 		return fmt.Errorf("%w: heads of a chunk of %d bytes", ErrCorrupt, len(v))
 	}
@@ -57,17 +58,17 @@ func openChunks(from reader) (*chunks, error) {
 	return &chunks{it: it}, err
 }
 
-// close returns the first error of the cursor.
-func (c *chunks) close() error { return errors.Join(c.err, c.it.Close()) }
+// closeCursor returns the first error of the cursor.
+func (c *chunks) closeCursor() error { return errors.Join(c.err, c.it.Close()) }
 
-// load reads the chunk at which the iterator is.
-func (c *chunks) load(valid bool) bool {
+// loadChunk reads the chunk at which the iterator is.
+func (c *chunks) loadChunk(valid bool) bool {
 	if c.at = false; !valid || c.err != nil {
 		return false
 	}
 	v, err := c.it.ValueAndErr()
 	if err == nil {
-		err = c.heads.decode(v)
+		err = c.heads.decodeHeads(v)
 	}
 	if c.err = err; err != nil {
 		return false
@@ -76,28 +77,28 @@ func (c *chunks) load(valid bool) bool {
 	return true
 }
 
-func (c *chunks) oldest() bool { return c.load(c.it.First()) }
-func (c *chunks) latest() bool { return c.load(c.it.Last()) }
-func (c *chunks) next() bool   { return c.load(c.it.Next()) }
+func (c *chunks) goOldest() bool { return c.loadChunk(c.it.First()) }
+func (c *chunks) goLatest() bool { return c.loadChunk(c.it.Last()) }
+func (c *chunks) goNext() bool   { return c.loadChunk(c.it.Next()) }
 
-// seek goes to the first chunk with a number of at least n.
-func (c *chunks) seek(n uint64) bool { return c.load(c.it.SeekGE(appendChunkKey(nil, n))) }
+// goFrom goes to the first chunk with a number of at least n.
+func (c *chunks) goFrom(n uint64) bool { return c.loadChunk(c.it.SeekGE(appendChunkKey(nil, n))) }
 
-// find goes to the first chunk that ends behind the entry of a shard or with it. It tries the next
+// findEntry goes to the first chunk that ends behind the entry of a shard or with it. It tries the next
 // one, and then searches by halves.
-func (c *chunks) find(shard ident.Shard, seq uint64) bool {
+func (c *chunks) findEntry(shard ident.Shard, seq uint64) bool {
 	reaches := func() bool { return c.heads.last[shard] >= seq }
-	if c.at && !reaches() && c.next() && reaches() {
+	if c.at && !reaches() && c.goNext() && reaches() {
 		return true
 	}
-	if !c.latest() || !reaches() {
+	if !c.goLatest() || !reaches() {
 		return false
 	}
 	found := c.number
 	for low, high := uint64(0), found; low < high; {
 		middle := low + (high-low)/2
 		switch {
-		case !c.seek(middle):
+		case !c.goFrom(middle):
 			return false
 		case reaches():
 			found, high = c.number, middle
@@ -105,7 +106,7 @@ func (c *chunks) find(shard ident.Shard, seq uint64) bool {
 			low = c.number + 1
 		}
 	}
-	return c.seek(found)
+	return c.goFrom(found)
 }
 
 // readLog appends the entries after one sequence number, through another, to entries, until there
@@ -117,7 +118,7 @@ func (s *store) readLog(
 	if err != nil {
 		return entries, err
 	}
-	for next := after + 1; len(entries) < limit && next <= through && c.find(shard, next); {
+	for next := after + 1; len(entries) < limit && next <= through && c.findEntry(shard, next); {
 		next = max(next, c.heads.last[shard]+1) // the chunk may have lost its entries
 		lower, upper := appendLogKey(nil, c.number, shard, after+1), appendLogKey(nil, c.number, shard, through+1)
 		err = s.scan(from, lower, upper, func(_, v []byte) (bool, error) {
@@ -132,7 +133,7 @@ func (s *store) readLog(
 			break
 		}
 	}
-	return entries, errors.Join(err, c.close())
+	return entries, errors.Join(err, c.closeCursor())
 }
 
 // firstLogged returns the first entry of a shard that Pebble has, 0 for none.
@@ -150,40 +151,93 @@ func (s *store) newestHeads() (heads chunkHeads, err error) {
 	if err != nil {
 		return heads, err
 	}
-	if c.latest() {
+	if c.goLatest() {
 		heads = c.heads
 	}
-	return heads, c.close()
+	return heads, c.closeCursor()
 }
 
-// trimChunks deletes the chunks without an entry behind the given ones, and returns the number of
-// the last one, or before. The heads of the newest chunk stay.
-func (s *store) trimChunks(b *pebble.Batch, through *[ident.Shards]uint64, before uint64) (trimmed uint64, err error) {
+// trimLook bounds the young chunks that a trim looks at behind each other.
+const trimLook = 1024
+
+// trimmer deletes old chunks and entries in a batch, in the order of the chunks.
+type trimmer struct {
+	b       *pebble.Batch
+	through *[ident.Shards]uint64 // the last old entry of each shard
+	err     error
+
+	earlier chunkHeads // the chunk before
+	kept    []oldShard // old entries of chunks that stay
+	run     []uint64   // neighbours that go
+}
+
+// oldShard is the entries of a shard in a chunk.
+type oldShard struct {
+	chunk uint64
+	shard ident.Shard
+}
+
+// trimChunks deletes the chunks all of whose entries are old. From a chunk that stays it deletes the
+// old entries of a shard when later ones go, so that no log has a gap. The heads of the newest chunk
+// stay. Entries from a time after 1970 on are young.
+func (s *store) trimChunks(b *pebble.Batch, through *[ident.Shards]uint64, cutoff time.Duration) error {
 	c, err := openChunks(s.db)
 	if err != nil {
-		return before, err
+		return err
 	}
-	trimmed = before
-	for more := c.oldest(); more && c.heads.within(through); more = c.next() {
-		trimmed = c.number
+	if !c.goLatest() {
+		return c.closeCursor()
 	}
-	if err := c.close(); err != nil || trimmed == before {
-		return before, err
+	newest, young := c.number, 0
+	t := trimmer{b: b, through: through}
+	for more := c.goOldest(); more && young < trimLook; more = c.goNext() {
+		if young++; c.heads.newest < cutoff.Milliseconds() {
+			young = 0
+		}
+		t.judgeChunk(c, newest)
 	}
-	heads := trimmed // the newest chunk's
-	if c.at {
-		heads++
-	}
-	return trimmed, errors.Join(
-		b.DeleteRange([]byte{prefixLog}, appendLogKey(nil, trimmed+1, 0, 0), nil),
-		b.DeleteRange([]byte{prefixChunk}, appendChunkKey(nil, heads), nil))
+	t.dropRun()
+	return errors.Join(t.err, c.closeCursor())
 }
 
-func (h *chunkHeads) within(through *[ident.Shards]uint64) bool {
-	for i, seq := range h.last {
-		if seq > through[i] {
-			return false
+// judgeChunk judges the next chunk by its own entries. The record of the newest chunk stays.
+func (t *trimmer) judgeChunk(c *chunks, newest uint64) {
+	all, begin := true, len(t.kept)
+	for i, last := range c.heads.last {
+		switch {
+		case last == t.earlier.last[i]:
+		case last > t.through[i]:
+			all = false
+		default:
+			t.kept = append(t.kept, oldShard{c.number, ident.Shard(i)})
 		}
 	}
-	return true
+	t.earlier = c.heads
+	switch {
+	case !all:
+		t.dropRun()
+	case c.number == newest && len(t.kept) == begin: // its entries are gone
+	case c.number == newest:
+		t.noteError(t.b.DeleteRange(appendLogKey(nil, newest, 0, 0), appendLogKey(nil, newest+1, 0, 0), nil))
+	default:
+		t.kept = t.kept[:begin]
+		t.run = append(t.run, c.number)
+	}
 }
+
+// dropRun deletes the neighbours that go, and the old entries before them.
+func (t *trimmer) dropRun() {
+	if len(t.run) == 0 {
+		return
+	}
+	first, last := t.run[0], t.run[len(t.run)-1]
+	t.noteError(t.b.DeleteRange(appendLogKey(nil, first, 0, 0), appendLogKey(nil, last+1, 0, 0), nil))
+	t.noteError(t.b.DeleteRange(appendChunkKey(nil, first), appendChunkKey(nil, last+1), nil))
+	for _, old := range t.kept {
+		t.noteError(t.b.DeleteRange(appendLogKey(nil, old.chunk, old.shard, 0),
+			appendLogKey(nil, old.chunk, old.shard, t.through[old.shard]+1), nil))
+	}
+	t.kept, t.run = nil, nil
+}
+
+func (t *trimmer) noteError(err error) { t.err = errors.Join(t.err, err) }

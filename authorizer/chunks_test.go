@@ -13,8 +13,8 @@ import (
 	"purser/persistence/ident"
 )
 
-// The log of each shard reads as one, however its entries lie in chunks, memory and what is trimmed:
-// without gaps, up to the last entry, and from a snapshot too.
+// The log of each shard reads as one, in whatever chunks its entries lie, with some in memory and
+// old ones trimmed: without gaps, up to the last entry, and from a snapshot too.
 func TestChunksReadAsOneLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(t, vfs.NewMem())

@@ -40,7 +40,9 @@ func (d *decider) decideTicket(t *ticket) (queued bool, err error) {
 		t.answer = refuse(m, hold.ReasonBacklogFull)
 		return false, nil
 	}
-	d.store.projector.awaitRoom(d.commits.failStop.failed)
+	if !d.store.projector.awaitRoom(d.commits.failStop.failed) || t.state.Load() == left {
+		return false, ErrStopped
+	}
 	t.view.Tombstoned = found
 	if err := d.addressTicket(t, m); err != nil {
 		return false, err

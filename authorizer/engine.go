@@ -114,6 +114,7 @@ func (e *Engine) Checkpoint(dir string) error {
 // Close waits for running calls and closes the store. No method may be called during or after it.
 // It returns the store's error.
 func (e *Engine) Close() error {
+	close(e.store.projector.closing)
 	e.commits.takeAllSlots()
 	e.intake.close()
 	close(e.commits.returns)

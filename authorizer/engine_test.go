@@ -445,7 +445,7 @@ func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
 	require.NoError(t, r.e.Close())
 	_, err = Open(r.options())
 	require.ErrorIs(t, err, ErrForeign)
-	require.ErrorContains(t, err, "its format is 3, this program reads 4: start with an empty directory")
+	require.ErrorContains(t, err, "its format is 3, this program reads 4: after a clean stop")
 	r.e = nil
 }
 

@@ -30,7 +30,7 @@ var filterSalts = [2 * filterBlock]uint32{0x47b6137b, 0x44974d91, 0x8824ad5b, 0x
 // commit is visible. It is a chain of blocked Bloom filters that grows with the bucket; a bucket
 // with too many ids has an empty chain. It is safe for concurrent use.
 type idFilter struct {
-	whole atomic.Bool                   // it has every id of its bucket
+	whole atomic.Bool                   // every id of the bucket is in it
 	parts atomic.Pointer[[]*filterPart] // the last one takes the new ids
 	grow  sync.Mutex
 }
@@ -65,7 +65,7 @@ func (p *filterPart) findBlock(id *networkID) (block []uint64, bits [filterBlock
 	return p.words[n*filterBlock:][:filterBlock], bits
 }
 
-func (p *filterPart) add(id *networkID) {
+func (p *filterPart) addID(id *networkID) {
 	block, bits := p.findBlock(id)
 	for i := range block {
 		atomic.OrUint64(&block[i], bits[i])
@@ -96,14 +96,14 @@ func (f *idFilter) mayHave(id *networkID) bool {
 	return false
 }
 
-// add adds an id. used counts the bytes of all filters.
-func (f *idFilter) add(id *networkID, used *atomic.Int64) {
+// addID adds an id. used counts the bytes of all filters.
+func (f *idFilter) addID(id *networkID, used *atomic.Int64) {
 	parts := *f.parts.Load()
 	if len(parts) == 0 {
 		return
 	}
 	last := parts[len(parts)-1]
-	last.add(id)
+	last.addID(id)
 	if last.left.Add(-1) == 0 {
 		f.addPart(used)
 	}
@@ -138,7 +138,7 @@ func (f *idFilter) freeParts(used *atomic.Int64) {
 // fillFilters adds the ids that Pebble has to the filters of their buckets. Until a bucket's filter
 // is whole, Pebble is asked about its ids. It ends early when the store closes.
 func (s *store) fillFilters() {
-	for _, n := range s.buckets.stored() {
+	for _, n := range s.buckets.storedBuckets() {
 		err := s.fillFilter(n)
 		if errors.Is(err, errClosing) {
 			return
@@ -165,7 +165,7 @@ func (s *store) fillFilter(bucket uint16) error {
 			if len(key) != repeatKeyBytes {
 				return false, ErrCorrupt
 			}
-			f.add((*networkID)(key[repeatKeyBytes-len(networkID{}):]), &s.buckets.filterBytes)
+			f.addID((*networkID)(key[repeatKeyBytes-len(networkID{}):]), &s.buckets.filterBytes)
 			next = append(append(next[:0], key...), 0)
 			read++
 			return read == filterScanKeys, nil

@@ -21,7 +21,7 @@ func TestAFilterForgetsNoID(t *testing.T) {
 		all.Go(func() {
 			for i := range each {
 				id := idOf(w*each + i)
-				f.add(id, &used)
+				f.addID(id, &used)
 				if !f.mayHave(id) {
 					t.Errorf("id %d is forgotten", w*each+i)
 				}
@@ -43,7 +43,7 @@ func TestAFilterForgetsNoID(t *testing.T) {
 	require.Less(t, wrong, writers*each/50)
 	used.Store(maxFilterBytes)
 	for n := 0; len(*f.parts.Load()) > 0; n++ {
-		f.add(idOf(-1-n), &used)
+		f.addID(idOf(-1-n), &used)
 	}
 	require.True(t, f.mayHave(idOf(writers*each)), "without a filter any id may be there")
 	require.EqualValues(t, maxFilterBytes-3*filterFirst, used.Load())

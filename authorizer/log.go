@@ -203,16 +203,17 @@ func (sh *shard) leaveBacklog(seq uint64) {
 // trimMarks finds the last entry whose relay was marked before an hour, and drops the marks before
 // that one.
 func (sh *shard) trimMarks(b *pebble.Batch, before uint32) (through uint64, err error) {
-	p, err := sh.store.last(appendRelayedKey(nil, sh.id, 0), appendRelayedKey(nil, sh.id, before))
+	first := appendRelayedKey(nil, sh.id, 0)
+	p, err := sh.store.last(first, appendRelayedKey(nil, sh.id, before))
 	if err != nil || p == nil {
 		return 0, err
 	}
 	if err := decodeUint64(&through)(p.value); err != nil {
 		return 0, fmt.Errorf("%w: relay mark of shard %d", ErrCorrupt, sh.id)
 	}
-	if through == sh.trimmed {
-		return through, nil
+	older, err := sh.store.last(first, p.key)
+	if err != nil || older == nil {
+		return through, err
 	}
-	sh.trimmed = through
-	return through, b.DeleteRange(appendRelayedKey(nil, sh.id, 0), p.key, nil)
+	return through, b.DeleteRange(first, p.key, nil)
 }

@@ -39,12 +39,13 @@ type projector struct {
 	frozen  *memtable.Frozen // the generation whose projection failed, or nil
 	through uint64           // the last record in it
 	pairs   []memtable.Pair
-	heads   chunkHeads // of the last projection
+	heads   chunkHeads // the last projection's
 
-	asked atomic.Bool
-	wake  chan struct{} // room for one
-	done  chan struct{}
-	loop  sync.WaitGroup
+	asked   atomic.Bool
+	wake    chan struct{} // room for one
+	closing chan struct{} // closed when the engine begins to close
+	done    chan struct{}
+	loop    sync.WaitGroup
 
 	mu       sync.Mutex
 	dropped  chan struct{} // closed when memory is free again
@@ -53,7 +54,8 @@ type projector struct {
 }
 
 func newProjector(s *store) *projector {
-	p := &projector{store: s, wake: make(chan struct{}, 1), done: make(chan struct{}), dropped: make(chan struct{})}
+	p := &projector{store: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
+		done: make(chan struct{}), dropped: make(chan struct{})}
 	p.due.Store(math.MaxInt64)
 	return p
 }
@@ -90,9 +92,12 @@ func (p *projector) projectReserved() error {
 
 // askProjection has the changes projected when there are enough.
 func (p *projector) askProjection() {
-	if p.store.table.ActiveBytes() < projectBytes || p.asked.Swap(true) {
-		return
+	if p.store.table.ActiveBytes() >= projectBytes && !p.asked.Swap(true) {
+		p.wakeLoop()
 	}
+}
+
+func (p *projector) wakeLoop() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -115,7 +120,7 @@ func (p *projector) projectLoop() {
 		slog.Error("the authorizer's changes stay in memory and in the log: its store does not take them", "err", err)
 		select {
 		case <-time.After(projectAgain):
-			p.askProjection()
+			p.wakeLoop()
 		case <-p.done:
 			return
 		}
@@ -125,21 +130,25 @@ func (p *projector) projectLoop() {
 // lacksRoom reports that the changes in memory are too many.
 func (p *projector) lacksRoom() bool { return p.store.table.Bytes() >= maxUnprojected }
 
-// awaitRoom waits while the changes in memory are too many. It ends when stopped is closed.
-func (p *projector) awaitRoom(stopped <-chan struct{}) {
+// awaitRoom waits while the changes in memory are too many. It is false when stopped is closed, or
+// when the engine closes.
+func (p *projector) awaitRoom(stopped <-chan struct{}) bool {
 	for p.lacksRoom() {
 		p.mu.Lock()
 		dropped := p.dropped
 		p.mu.Unlock()
 		if !p.lacksRoom() {
-			return
+			return true
 		}
 		select {
 		case <-dropped:
 		case <-stopped:
-			return
+			return false
+		case <-p.closing:
+			return false
 		}
 	}
+	return true
 }
 
 // projectAll writes all changes that are visible now into Pebble, durably before it returns. It
@@ -175,11 +184,12 @@ func (p *projector) projectFrozen() error {
 	}
 	p.pairs = p.frozen.Sorted(p.pairs[:0])
 	w, heads := projection{store: p.store}, p.heads
+	heads.newest = 0
 	w.writeChunk(p.frozen, p.through, &heads)
 	w.writePairs(p.pairs)
-	w.set(keyProjected(), binary.BigEndian.AppendUint64(nil, p.through))
-	if heads != p.heads {
-		w.set(appendChunkKey(nil, p.through), heads.appendTo(nil))
+	w.setKey(keyProjected(), binary.BigEndian.AppendUint64(nil, p.through))
+	if heads.newest != 0 {
+		w.setKey(appendChunkKey(nil, p.through), heads.appendHeads(nil))
 	}
 	w.endTable()
 	if w.err == nil {
@@ -190,7 +200,7 @@ func (p *projector) projectFrozen() error {
 	}
 	clear(p.pairs)
 	p.frozen.Drop()
-	p.frozen, p.heads = nil, heads
+	p.frozen, p.heads.last = nil, heads.last
 	p.mu.Lock()
 	close(p.dropped)
 	p.dropped = make(chan struct{})
@@ -241,7 +251,7 @@ func (w *projection) endTable() {
 	w.table = nil
 }
 
-func (w *projection) set(key, value []byte) {
+func (w *projection) setKey(key, value []byte) {
 	if w.err == nil {
 		w.err = w.table.Set(key, value)
 	}
@@ -258,7 +268,7 @@ func (w *projection) writeChunk(frozen *memtable.Frozen, number uint64, heads *c
 				w.beginTable(logProjection)
 			}
 			key = appendLogKey(key[:0], number, shard, seq)
-			w.set(key, value)
+			w.setKey(key, value)
 			heads.last[i], last = seq, append(last[:0], value...)
 			return w.err == nil
 		})
@@ -292,7 +302,7 @@ func (w *projection) writePairs(pairs []memtable.Pair) {
 
 func (w *projection) writePair(p *memtable.Pair) {
 	if !p.Deleted {
-		w.set(p.Key, p.Value)
+		w.setKey(p.Key, p.Value)
 	} else if w.err == nil {
 		w.err = w.table.Delete(p.Key)
 	}

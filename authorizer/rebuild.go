@@ -52,8 +52,12 @@ func (r *Rebuilder) replayEntry(t *ticket, n *hold.Entry) error {
 		return fmt.Errorf("%w: entry %d", ErrForeignShard, n.Seq)
 	}
 	funds, err := t.shard.hotFunds(&t.scratch, &n.Workspace)
-	if err != nil || n.WsSeq <= funds.wsSeq {
+	if err != nil {
 		return err
+	}
+	t.shard.seq = max(t.shard.seq, n.Seq)
+	if n.WsSeq <= funds.wsSeq {
+		return nil
 	}
 	if n.WsSeq != funds.wsSeq+1 {
 		return fmt.Errorf("%w: %s has %d, then %d", ErrGap, n.Workspace.Format(ident.Workspace), funds.wsSeq, n.WsSeq)
@@ -64,7 +68,9 @@ func (r *Rebuilder) replayEntry(t *ticket, n *hold.Entry) error {
 		return err
 	}
 	c := newChange(t, before, spend, funds.funds.CardCents)
-	r.store.projector.awaitRoom(r.failStop.failed)
+	if !r.store.projector.awaitRoom(r.failStop.failed) {
+		return ErrStopped
+	}
 	r.store.table.Begin()
 	r.store.applyChange(&c, nil, &t.scratch) // the entry is the journal's
 	r.store.table.End()
@@ -74,7 +80,6 @@ func (r *Rebuilder) replayEntry(t *ticket, n *hold.Entry) error {
 	if it := t.shard.cache.cards.get(n.Card[:]); it != nil && c.spent {
 		it.spend = n.Spend
 	}
-	t.shard.seq = max(t.shard.seq, n.Seq)
 	return nil
 }
 

@@ -139,9 +139,9 @@ func oldestBucket(now int64) uint16 { return bucketOf(now - RepeatDays*dayMillis
 // past, and has a filter of the ids of each.
 type buckets struct {
 	mu          sync.RWMutex
-	filters     map[uint16]*idFilter // of the buckets that hold anything
+	filters     map[uint16]*idFilter // only buckets that hold anything have one
 	newest      uint16
-	filterBytes atomic.Int64 // of all filters
+	filterBytes atomic.Int64 // all filters together
 }
 
 func (b *buckets) latest() uint16 {
@@ -173,8 +173,8 @@ func (b *buckets) ensureFilter(n uint16, stored bool) *idFilter {
 	return f
 }
 
-// stored returns the buckets whose filters lack stored ids.
-func (b *buckets) stored() (numbers []uint16) {
+// storedBuckets returns the buckets whose filters lack stored ids.
+func (b *buckets) storedBuckets() (numbers []uint16) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for n, f := range b.filters {
@@ -202,14 +202,14 @@ func (b *buckets) mayHold(n uint16, id *networkID) bool {
 	return f != nil && f.mayHave(id)
 }
 
-// live returns the buckets in which an id is looked for. A clock that went back hides nothing.
-func (b *buckets) live(now int64) (oldest, newest uint16) {
+// liveBuckets returns the buckets in which an id is looked for. A clock that went back hides nothing.
+func (b *buckets) liveBuckets(now int64) (oldest, newest uint16) {
 	return oldestBucket(now), max(bucketOf(now), b.latest())
 }
 
 // isNew reports that no live bucket has an id. It is false when only the store can tell.
 func (b *buckets) isNew(id *networkID, now int64) bool {
-	oldest, newest := b.live(now)
+	oldest, newest := b.liveBuckets(now)
 	for n := newest; n >= oldest; n-- {
 		if b.mayHold(n, id) {
 			return false
@@ -224,7 +224,7 @@ func (b *buckets) recallAnswer(s *store, sc *scratch, id *networkID, now int64) 
 	if b.isNew(id, now) {
 		return r, false, nil
 	}
-	oldest, newest := b.live(now)
+	oldest, newest := b.liveBuckets(now)
 	for n := newest; n >= oldest; n-- {
 		sc.key = appendRepeatKey(sc.key[:0], n, id)
 		var state memtable.State

@@ -34,7 +34,6 @@ type retention struct {
 	store   *store
 	shards  *shardTable
 	buckets *buckets
-	trimmed uint64 // last trimmed chunk of this process
 }
 
 // trimLogs is Engine.Trim.
@@ -66,8 +65,7 @@ func (r *retention) trimLog(b *pebble.Batch, before uint32) (err error) {
 			return err
 		}
 	}
-	r.trimmed, err = r.store.trimChunks(b, &through, r.trimmed)
-	return err
+	return r.store.trimChunks(b, &through, time.Duration(before)*time.Hour)
 }
 
 // dropHolds drops the authorizations older than KeepHolds that hold nothing. The keys are in time

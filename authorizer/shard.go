@@ -24,7 +24,6 @@ type shard struct {
 
 	synced  atomic.Uint64
 	relayed atomic.Uint64
-	trimmed uint64 // last entry whose marks are trimmed; Trim has one caller
 	mark    sync.Mutex
 	passed  uint64 // entries up to here have left the backlog; guarded by mark
 	waiters atomic.Pointer[chan struct{}]

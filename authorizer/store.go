@@ -169,6 +169,9 @@ func pebbleOptions(o *Options, s *store, fatal func(error)) *pebble.Options {
 		Logger:       pebbleLogger{fatal: fatal},
 		DisableWAL:   true,
 	}
+	// An ingest that overlaps the memtable of dropStored waits for its flush. Pebble would otherwise
+	// return before the ingest is durable, because it relies on its log for that.
+	p.Experimental.DisableIngestAsFlushable = func() bool { return true }
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
 	}
@@ -203,7 +206,8 @@ func (s *store) stamp(o *Options) error {
 		return fmt.Errorf("%w: identity stamp of %d bytes", ErrCorrupt, len(seen))
 	}
 	err = dataformat.Require("its format", int64(binary.BigEndian.Uint32(seen)), formatNumber,
-		"start with an empty directory")
+		"after a clean stop of the program that made it, "+
+			"`purser rebuild-authorizer --yes` makes it anew from the journal")
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrForeign, err)
 	}
@@ -276,8 +280,12 @@ func (s *store) commitDurably(b *batch) error {
 	return s.log.Wait(number)
 }
 
-// applyBatch makes the changes of a batch's record visible. The caller has begun a commit.
+// applyBatch makes the changes of a batch's record visible. The caller has begun a commit. It fails
+// for a record that the log would not take.
 func (s *store) applyBatch(record []byte) error {
+	if len(record) > wal.MaxRecordBytes {
+		return fmt.Errorf("%w: %d bytes", wal.ErrTooLarge, len(record))
+	}
 	return walkChanges(record, func(key, value []byte) {
 		if key[0] == prefixReservation {
 			s.projector.reserved.Store(true)

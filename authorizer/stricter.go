@@ -5,7 +5,7 @@ import (
 	"purser/persistence/ident"
 )
 
-// stricterBatch bounds the rules of one commit of KeepStricter.
+// stricterBatch bounds the rules of one commit of KeepStricter, beside maxRulesRecord.
 const stricterBatch = 1024
 
 // Stricter is the result of KeepStricter.
@@ -22,7 +22,7 @@ type Stricter struct {
 // afterwards, because its cache does not see the changes. It fails only with an error of either
 // store.
 func (r *Rebuilder) KeepStricter(earlier *Engine, named int) (Stricter, error) {
-	k := stricterKeeper{store: r.store, named: named}
+	k := stricterKeeper{store: r.store, named: named, batch: newBatch()}
 	before := earlier.Snapshot()
 	err := before.WalkCards(k.compareRule)
 	if errClose := before.Close(); err == nil {
@@ -39,7 +39,8 @@ type stricterKeeper struct {
 	store *store
 	named int
 	found Stricter
-	batch []hold.Rule
+	batch *batch
+	rules int // in the batch
 	scratch
 }
 
@@ -58,8 +59,10 @@ func (k *stricterKeeper) compareRule(old *hold.Rule) error {
 	if k.found.Changed++; len(k.found.Cards) < k.named {
 		k.found.Cards = append(k.found.Cards, old.Card)
 	}
-	k.batch = append(k.batch, hold.Stricter(now, old))
-	if len(k.batch) < stricterBatch {
+	rule := hold.Stricter(now, old)
+	k.key, k.val = appendRuleKey(k.key[:0], &rule.Token), hold.AppendRule(k.val[:0], &rule)
+	k.batch.setKey(k.key, k.val)
+	if k.rules++; k.rules < stricterBatch && len(k.batch.record) < maxRulesRecord {
 		return nil
 	}
 	return k.commit()
@@ -67,14 +70,10 @@ func (k *stricterKeeper) compareRule(old *hold.Rule) error {
 
 // commit writes the collected rules and waits for their sync.
 func (k *stricterKeeper) commit() error {
-	if len(k.batch) == 0 {
+	if k.rules == 0 {
 		return nil
 	}
-	b := newBatch()
-	for i := range k.batch {
-		rule := &k.batch[i]
-		b.setKey(appendRuleKey(nil, &rule.Token), hold.AppendRule(nil, rule))
-	}
-	k.batch = k.batch[:0]
-	return k.store.commitDurably(b)
+	full := k.batch
+	k.batch, k.rules = newBatch(), 0
+	return k.store.commitDurably(full)
 }

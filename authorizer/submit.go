@@ -159,7 +159,9 @@ func (in *intake) decideBeside(t *ticket) {
 func (in *intake) settleDecided(t *ticket, kind hold.Kind, began time.Time, queued bool, err error) {
 	in.listener.Staged(kind, in.clock().Sub(began))
 	if !queued {
-		t.err = err
+		if t.err = err; err == nil {
+			t.err = in.failStop.failure() // a repeat of a decision whose sync failed
+		}
 		in.commits.settleTicket(t)
 	}
 }

@@ -95,6 +95,42 @@ func TestDamageIsRefusedOrHarmless(t *testing.T) {
 	}
 }
 
+// A log that is never idle notes its length as well: when a crash ends it, the loss of more than the
+// groups since the last note is damage.
+func TestABusyLogNotesItsLength(t *testing.T) {
+	var m image
+	synctest.Test(t, func(t *testing.T) {
+		disk := vfs.NewCrashableMem()
+		r := newRig(t, disk)
+		r.open(0)
+		for range 100 {
+			r.appendDurable(1, 200)
+			time.Sleep(noteAfter / 10)
+		}
+		m.rig, m.fs = r.after(disk), disk.CrashClone(vfs.CrashCloneCfg{})
+		require.NoError(t, r.log.Close())
+		for _, held := range r.log.segments.held {
+			m.paths = append(m.paths, r.log.segments.segmentPath(held.number))
+		}
+	})
+	m.rig.t = t
+	path := m.paths[len(m.paths)-1]
+	var places []int64
+	m.eachFrame(t, path, func(at int64, _ frame) { places = append(places, at) })
+	for lost := 1; lost < min(len(places), 40); lost++ {
+		fs := m.damaged(t, path, func(data []byte) []byte {
+			clear(data[placeInFile(places[len(places)-lost]):])
+			return data
+		})
+		n, err := m.tryOpen(fs)
+		if lost > 12 {
+			require.ErrorIs(t, err, ErrDamaged, "the last %d groups", lost)
+		} else if err == nil {
+			require.GreaterOrEqual(t, n, len(m.rig.records)-lost)
+		}
+	}
+}
+
 // A header with one invalid slot gets it written again.
 func TestAHeaderSlotIsRepaired(t *testing.T) {
 	m := newImage(t, true)

@@ -86,9 +86,10 @@
 // Open writes the last frame of a segment again and syncs it, because the process before may have
 // left it in the machine's memory, or failed to sync it.
 //
-// Damage to the last group, and to groups before it in the same page, looks like a crash until a
-// note or a later group proves that they were synced. The note is written when the log was idle for
-// 10 ms, at a segment's end and at Close.
+// Damage that takes all groups from some place to the end looks like a crash, unless a note proves
+// that they were synced. A busy log notes its length every 10 ms, and an idle one after 10 ms, at a
+// segment's end and at Close. So groups of the last 10 ms can be lost to damage unnoticed, and
+// without a crash none.
 //
 // # Files
 //

@@ -183,7 +183,7 @@ func TestAFullDisk(t *testing.T) {
 	})
 }
 
-// An idle log notes its synced length once. A busy one writes no note, however long it is busy.
+// An idle log notes its synced length once, and a busy one once in noteAfter.
 func TestAnIdleLogNotesItsLength(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := newCountedDisk()
@@ -193,15 +193,17 @@ func TestAnIdleLogNotesItsLength(t *testing.T) {
 		before := disk.notes.Load()
 		for range 500 {
 			r.appendDurable(1, 300)
-			time.Sleep(noteAfter - 1)
+			time.Sleep(noteAfter / 10)
 		}
-		require.Equal(t, before, disk.notes.Load())
+		busy := disk.notes.Load()
+		require.LessOrEqual(t, busy-before, int64(500/10))
+		require.Greater(t, busy-before, int64(500/20))
 		time.Sleep(time.Hour)
-		require.Equal(t, before+1, disk.notes.Load())
+		require.Equal(t, busy+1, disk.notes.Load())
 		s := r.current()
 		require.Equal(t, s.end, s.noted)
 		require.NoError(t, r.log.Close())
-		require.Equal(t, before+1, disk.notes.Load(), "the length was noted")
+		require.Equal(t, busy+1, disk.notes.Load(), "the length was noted")
 		slots, err := readSlots(openFile(t, disk, s.path), s.path, testStore, s.segment)
 		require.NoError(t, err)
 		require.Equal(t, s.end, slots.noted)

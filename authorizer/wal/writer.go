@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// noteAfter is how long a log is idle before its synced length is noted in the header. A note is a
-// write and a sync of its own: a busy log has none, because each group says how far the groups
-// before it are synced.
+// noteAfter is how long a log is idle before its synced length is noted in the header, and the time
+// between the notes of a busy one. A note of a busy log is a write that the next group's sync makes
+// durable with the group; that of an idle log has a sync of its own.
 const noteAfter = 10 * time.Millisecond
 
 // writer is the goroutine that writes the groups.
@@ -18,11 +18,12 @@ type writer[T any] struct {
 	segment *segment
 	synced  uint64 // every record up to this one is synced
 	note    *time.Timer
-	failing bool // the last note failed
+	noted   time.Time // when the busy log wrote its last note
+	failing bool      // the last note of the idle log failed
 }
 
 func newWriter[T any](l *Log[T], current *segment, synced uint64) *writer[T] {
-	return &writer[T]{log: l, segment: current, synced: synced, note: time.NewTimer(noteAfter)}
+	return &writer[T]{log: l, segment: current, synced: synced, note: time.NewTimer(noteAfter), noted: time.Now()}
 }
 
 // run writes groups until the log is closed and the queue is empty.
@@ -85,6 +86,12 @@ func (w *writer[T]) writeGroup(g *group[T]) error {
 		}
 	}
 	s := w.segment
+	if now := time.Now(); s.noted != s.end && now.Sub(w.noted) >= noteAfter {
+		if err := s.writeNote(); err != nil {
+			return err
+		}
+		w.noted = now
+	}
 	if err := s.writeFrame(g.finishFrame(s.key, frameStart(s.end), s.segment, w.synced)); err != nil {
 		return err
 	}

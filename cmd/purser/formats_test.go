@@ -45,7 +45,7 @@ func TestDataOfAnotherFormatIsRefusedWithTheRepair(t *testing.T) {
 		alter       func(t *testing.T, by int)
 	}{
 		{"journal", "start with an empty directory", stamped(datadir.JournalDir(data), "m")},
-		{"authorizer", "start with an empty directory", stamped(datadir.AuthorizerDir(data), "a")},
+		{"authorizer", "after a clean stop of the program that made it", stamped(datadir.AuthorizerDir(data), "a")},
 		{"sandbox", "", func(t *testing.T, by int) { // Pebble brings an older one up to date
 			marker, err := filepath.Glob(filepath.Join(datadir.SandboxDir(data), "marker.format-version.*"))
 			require.NoError(t, err)

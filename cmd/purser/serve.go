@@ -55,6 +55,7 @@ const (
 func (s *serveCommand) Run(out io.Writer) error {
 	config, err := s.Config()
 	log := settings.NewLogger(os.Stderr, config)
+	slog.SetDefault(log) // the stores'
 	log.Info("starting", "version", buildinfo.Version, "revision", buildinfo.Revision())
 	if warned := warnUnknownSettings(log, os.Environ()); warned != nil {
 		return warned
