@@ -40,6 +40,7 @@ type projector struct {
 	through uint64           // the last record in it
 	pairs   []memtable.Pair
 	heads   chunkHeads // the last projection's
+	hurried bool       // nobody is served: tables are written without pauses
 
 	asked   atomic.Bool
 	wake    chan struct{} // room for one
@@ -183,7 +184,7 @@ func (p *projector) projectFrozen() error {
 		return err
 	}
 	p.pairs = p.frozen.Sorted(p.pairs[:0])
-	w, heads := projection{store: p.store}, p.heads
+	w, heads := projection{store: p.store, hurried: p.hurried}, p.heads
 	heads.newest = 0
 	w.writeChunk(p.frozen, p.through, &heads)
 	w.writePairs(p.pairs)
@@ -212,10 +213,11 @@ func (p *projector) projectFrozen() error {
 // rest. The keys of the first two grow with time, so their tables rarely overlap older ones. Its
 // first error stays, and nothing is written after it.
 type projection struct {
-	store *store
-	paths []string
-	table *sstable.Writer
-	err   error
+	store   *store
+	hurried bool
+	paths   []string
+	table   *sstable.Writer
+	err     error
 }
 
 // Names of a projection's files until Pebble has taken them over.
@@ -225,7 +227,7 @@ const (
 	restProjection = "projection-rest.sst"
 )
 
-// projectionCategory makes a projection pause like Pebble's own flushes.
+// projectionCategory makes a projection pause like Pebble's own flushes. A hurried one does not.
 const projectionCategory = vfs.DiskWriteCategory("pebble-memtable-flush")
 
 // beginTable ends the table before and begins one.
@@ -235,7 +237,11 @@ func (w *projection) beginTable(name string) {
 	}
 	o := w.store.options
 	path := o.FS.PathJoin(w.store.dir, name)
-	f, err := o.FS.Create(path, projectionCategory)
+	category := projectionCategory
+	if w.hurried {
+		category = vfs.WriteCategoryUnspecified
+	}
+	f, err := o.FS.Create(path, category)
 	if w.err = err; err != nil {
 		return
 	}

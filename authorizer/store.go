@@ -132,9 +132,12 @@ func (s *store) openLog(o *Options) error {
 		return err
 	}
 	s.settle = func([]*ticket, error) {}
+	s.projector.hurried = true
+	err = s.projector.projectAll()
+	s.projector.hurried = false
 	s.projector.loop.Go(s.projector.projectLoop)
 	s.projector.loop.Go(s.fillFilters)
-	return s.projector.projectAll()
+	return err
 }
 
 // newReplayer returns what makes a record visible.
