@@ -86,7 +86,7 @@ func (w *writer[T]) writeGroup(g *group[T]) error {
 		}
 	}
 	s := w.segment
-	if now := time.Now(); s.noted != s.end && now.Sub(w.noted) >= noteAfter {
+	if now := time.Now(); !w.log.noSync && s.noted != s.end && now.Sub(w.noted) >= noteAfter {
 		if err := s.writeNote(); err != nil {
 			return err
 		}
