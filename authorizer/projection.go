@@ -40,7 +40,7 @@ type projector struct {
 	through uint64           // the last record in it
 	pairs   []memtable.Pair
 	heads   chunkHeads // the last projection's
-	hurried bool       // nobody is served: tables are written without pauses
+	hurried bool       // before the engine serves: tables are written without pauses
 
 	asked   atomic.Bool
 	wake    chan struct{} // room for one
