@@ -84,8 +84,8 @@ func (c *chunks) goNext() bool   { return c.loadChunk(c.it.Next()) }
 // goFrom goes to the first chunk with a number of at least n.
 func (c *chunks) goFrom(n uint64) bool { return c.loadChunk(c.it.SeekGE(appendChunkKey(nil, n))) }
 
-// findEntry goes to the first chunk that ends behind the entry of a shard or with it. It tries the next
-// one, and then searches by halves.
+// findEntry goes to the first chunk that ends behind the entry of a shard or with it. It tries the
+// next one, and then searches by halves.
 func (c *chunks) findEntry(shard ident.Shard, seq uint64) bool {
 	reaches := func() bool { return c.heads.last[shard] >= seq }
 	if c.at && !reaches() && c.goNext() && reaches() {
@@ -160,27 +160,21 @@ func (s *store) newestHeads() (heads chunkHeads, err error) {
 // trimLook bounds the young chunks that a trim looks at behind each other.
 const trimLook = 1024
 
-// trimmer deletes old chunks and entries in a batch, in the order of the chunks.
+// trimmer deletes old entries in a batch, in the order of the chunks.
 type trimmer struct {
 	b       *pebble.Batch
 	through *[ident.Shards]uint64 // the last old entry of each shard
+	before  *[ident.Shards]uint64 // that of the trim before, whose entries are deleted
 	err     error
 
-	earlier chunkHeads // the chunk before
-	kept    []oldShard // old entries of chunks that stay
-	run     []uint64   // neighbours that go
+	earlier [ident.Shards]uint64 // heads of the chunk before
+	run     []uint64             // neighbours that go
 }
 
-// oldShard is the entries of a shard in a chunk.
-type oldShard struct {
-	chunk uint64
-	shard ident.Shard
-}
-
-// trimChunks deletes the chunks all of whose entries are old. From a chunk that stays it deletes the
-// old entries of a shard when later ones go, so that no log has a gap. The heads of the newest chunk
-// stay. Entries from a time after 1970 on are young.
-func (s *store) trimChunks(b *pebble.Batch, through *[ident.Shards]uint64, cutoff time.Duration) error {
+// trimChunks deletes the old entries: all of a shard's in a chunk, or none, so that no log has a
+// gap, and the chunks without another entry. The heads of the newest chunk stay. Entries from a time
+// after 1970 on are young.
+func (s *store) trimChunks(b *pebble.Batch, through, before *[ident.Shards]uint64, cutoff time.Duration) error {
 	c, err := openChunks(s.db)
 	if err != nil {
 		return err
@@ -189,7 +183,7 @@ func (s *store) trimChunks(b *pebble.Batch, through *[ident.Shards]uint64, cutof
 		return c.closeCursor()
 	}
 	newest, young := c.number, 0
-	t := trimmer{b: b, through: through}
+	t := trimmer{b: b, through: through, before: before}
 	for more := c.goOldest(); more && young < trimLook; more = c.goNext() {
 		if young++; c.heads.newest < cutoff.Milliseconds() {
 			young = 0
@@ -200,32 +194,43 @@ func (s *store) trimChunks(b *pebble.Batch, through *[ident.Shards]uint64, cutof
 	return errors.Join(t.err, c.closeCursor())
 }
 
-// judgeChunk judges the next chunk by its own entries. The record of the newest chunk stays.
+// judgeChunk judges the next chunk by its own entries. A chunk all of whose entries are old goes
+// with its neighbours; the newest one keeps its heads.
 func (t *trimmer) judgeChunk(c *chunks, newest uint64) {
-	all, begin := true, len(t.kept)
+	fresh, whole := false, true
 	for i, last := range c.heads.last {
-		switch {
-		case last == t.earlier.last[i]:
-		case last > t.through[i]:
-			all = false
-		default:
-			t.kept = append(t.kept, oldShard{c.number, ident.Shard(i)})
+		own := last != t.earlier[i]
+		whole = whole && (!own || last <= t.through[i])
+		fresh = fresh || own && last <= t.through[i] && last > t.before[i]
+	}
+	switch {
+	case whole && c.number != newest:
+		t.run = append(t.run, c.number)
+	default:
+		t.dropRun()
+		if fresh {
+			t.dropShards(c)
 		}
 	}
-	t.earlier = c.heads
-	switch {
-	case !all:
-		t.dropRun()
-	case c.number == newest && len(t.kept) == begin: // its entries are gone
-	case c.number == newest:
-		t.noteError(t.b.DeleteRange(appendLogKey(nil, newest, 0, 0), appendLogKey(nil, newest+1, 0, 0), nil))
-	default:
-		t.kept = t.kept[:begin]
-		t.run = append(t.run, c.number)
+	t.earlier = c.heads.last
+}
+
+// dropShards deletes the entries of the shards whose own entries are all old from a chunk that
+// stays. Neighbours are deleted as one range.
+func (t *trimmer) dropShards(c *chunks) {
+	for i := 0; i < ident.Shards; i++ {
+		begin := i
+		for i < ident.Shards && (c.heads.last[i] == t.earlier[i] || c.heads.last[i] <= t.through[i]) {
+			i++
+		}
+		if i > begin {
+			t.noteError(t.b.DeleteRange(appendLogKey(nil, c.number, ident.Shard(begin), 0),
+				append(appendLogKey(nil, c.number, ident.Shard(i-1), ^uint64(0)), 0), nil))
+		}
 	}
 }
 
-// dropRun deletes the neighbours that go, and the old entries before them.
+// dropRun deletes the neighbours that go.
 func (t *trimmer) dropRun() {
 	if len(t.run) == 0 {
 		return
@@ -233,11 +238,7 @@ func (t *trimmer) dropRun() {
 	first, last := t.run[0], t.run[len(t.run)-1]
 	t.noteError(t.b.DeleteRange(appendLogKey(nil, first, 0, 0), appendLogKey(nil, last+1, 0, 0), nil))
 	t.noteError(t.b.DeleteRange(appendChunkKey(nil, first), appendChunkKey(nil, last+1), nil))
-	for _, old := range t.kept {
-		t.noteError(t.b.DeleteRange(appendLogKey(nil, old.chunk, old.shard, 0),
-			appendLogKey(nil, old.chunk, old.shard, t.through[old.shard]+1), nil))
-	}
-	t.kept, t.run = nil, nil
+	t.run = nil
 }
 
 func (t *trimmer) noteError(err error) { t.err = errors.Join(t.err, err) }

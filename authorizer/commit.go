@@ -113,7 +113,7 @@ func (c *committer) append(t *ticket, record []byte) error {
 }
 
 // settleDurable notifies the owners of tickets whose records are durable or have failed, in the
-// order of the records. The log calls it.
+// order of the records.
 func (c *committer) settleDurable(durable []*ticket, err error) {
 	if err != nil {
 		c.failStop.fail(err)

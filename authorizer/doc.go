@@ -116,13 +116,13 @@
 //
 // # Retention
 //
-// Trim drops chunks of the log KeepRelayed after their last entry was relayed, buckets of network
-// ids, and authorizations without a held amount that are older than KeepHolds. Ids are in time order, so it
-// reads only the dropped ones. BenchmarkBytesPerSwipe (-benchtime 500000x) measures the bytes of an
-// approval of ordinary size in the compacted store: 88 of log, 62 of repeats, 42 of hold, 11 of due
-// index, 203 together. So 50 million swipes are 10.1 GB on the day, 2.1 GB after log, repeats and
-// due index are trimmed, and nothing after KeepHolds. The journal keeps their events and records
-// for good.
+// Trim drops the entries of a shard in a chunk KeepRelayed after the last of them was relayed,
+// buckets of network ids, and authorizations without a held amount that are older than KeepHolds.
+// Ids are in time order, so it reads only the dropped ones. BenchmarkBytesPerSwipe (-benchtime
+// 500000x) measures the bytes of an approval of ordinary size in the compacted store: 88 of log, 62
+// of repeats, 42 of hold, 11 of due index, 203 together. So 50 million swipes are 10.1 GB on the
+// day, 2.1 GB after log, repeats and due index are trimmed, and nothing after KeepHolds. The journal
+// keeps their events and records for good.
 //
 // # Start
 //

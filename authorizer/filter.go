@@ -128,7 +128,14 @@ func (f *idFilter) addPart(used *atomic.Int64) {
 	f.parts.Store(&grown)
 }
 
-// freeParts empties the chain.
+// giveUp empties the chain, for good.
+func (f *idFilter) giveUp(used *atomic.Int64) {
+	f.grow.Lock()
+	defer f.grow.Unlock()
+	f.freeParts(used)
+}
+
+// freeParts empties the chain. The caller holds grow.
 func (f *idFilter) freeParts(used *atomic.Int64) {
 	for _, p := range *f.parts.Swap(new([]*filterPart)) {
 		used.Add(int64(-8 * len(p.words)))

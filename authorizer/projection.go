@@ -189,7 +189,7 @@ func (p *projector) projectFrozen() error {
 	w.writeChunk(p.frozen, p.through, &heads)
 	w.writePairs(p.pairs)
 	w.setKey(keyProjected(), binary.BigEndian.AppendUint64(nil, p.through))
-	if heads.newest != 0 {
+	if heads.last != p.heads.last {
 		w.setKey(appendChunkKey(nil, p.through), heads.appendHeads(nil))
 	}
 	w.endTable()

@@ -68,10 +68,10 @@ func TestAShardThatIsNotRelayedKeepsItsOwnEntries(t *testing.T) {
 		r.mint(c)
 		r.deposit(c.workspace, 1_000_000)
 	}
-	r.approved(authorization("stuck", stuck, 1))
-	require.NoError(t, r.e.PassRelayed(stuck.card.Shard(), 1))
-	const daily = 10
-	for day := range 30 {
+	const days, daily = 30, 10
+	for day := range days {
+		r.approved(authorization(fmt.Sprint("stuck", day), stuck, 1)) // in each chunk
+		require.NoError(t, r.e.PassRelayed(stuck.card.Shard(), uint64(day+1)))
 		for i := range daily {
 			r.approved(authorization(fmt.Sprint(day, "/", i), busy, 1))
 		}
@@ -79,7 +79,7 @@ func TestAShardThatIsNotRelayedKeepsItsOwnEntries(t *testing.T) {
 		r.clock.advance(24 * time.Hour)
 		require.NoError(t, r.e.Trim(r.clock.now()))
 	}
-	require.Len(t, r.log(stuck.card.Shard()), 1)
+	require.Len(t, r.log(stuck.card.Shard()), days)
 	kept := r.log(busy.card.Shard())
 	require.LessOrEqual(t, len(kept), 9*daily)
 	for i, n := range kept {
@@ -118,8 +118,15 @@ func TestAnEngineWithoutRoomAnswersAndCloses(t *testing.T) {
 		full.Store(true)
 		r.fillTable()
 		require.Equal(t, hold.ReasonTimeout, r.submit(authorization("late", c, 1)).Reason)
-		require.NoError(t, r.e.Close()) // the bubble fails when it waits for ever
-		r.e = nil
+		closed, e := make(chan error, 1), r.e
+		r.e = nil // closed only once
+		go func() { closed <- e.Close() }()
+		select {
+		case err := <-closed:
+			require.NoError(t, err)
+		case <-time.After(time.Minute): // simulated
+			t.Fatal("the engine waits for room for ever")
+		}
 	})
 }
 

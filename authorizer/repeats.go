@@ -191,7 +191,7 @@ func (b *buckets) drop(before uint16) {
 	for n, f := range b.filters {
 		if n < before {
 			delete(b.filters, n)
-			f.freeParts(&b.filterBytes)
+			f.giveUp(&b.filterBytes)
 		}
 	}
 }

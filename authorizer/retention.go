@@ -34,6 +34,7 @@ type retention struct {
 	store   *store
 	shards  *shardTable
 	buckets *buckets
+	trimmed [ident.Shards]uint64 // last entry of each shard that this process has trimmed
 }
 
 // trimLogs is Engine.Trim.
@@ -44,28 +45,30 @@ func (r *retention) trimLogs(now time.Time) error {
 	oldest := oldestBucket(now.UnixMilli())
 	first := networkID{}
 	before := uint32(now.Add(-KeepRelayed).Unix() / 3600) // the whole hour of the mark must have passed
+	var through [ident.Shards]uint64
 	err := r.store.dropStored(func(b *pebble.Batch) error {
 		if err := b.DeleteRange([]byte{prefixRepeat}, appendRepeatKey(nil, oldest, &first), nil); err != nil {
 			return err
 		}
-		return r.trimLog(b, before)
+		return r.trimLog(b, &through, before)
 	})
 	if err != nil {
 		return err
 	}
+	r.trimmed = through
 	r.buckets.drop(oldest)
 	return r.dropHolds(now)
 }
 
-// trimLog drops the chunks all of whose entries were relayed before an hour, and old relay marks.
-func (r *retention) trimLog(b *pebble.Batch, before uint32) (err error) {
-	var through [ident.Shards]uint64
+// trimLog drops the entries that were relayed before an hour, and old relay marks. It sets the last
+// old entry of each shard.
+func (r *retention) trimLog(b *pebble.Batch, through *[ident.Shards]uint64, before uint32) (err error) {
 	for i, sh := range r.shards {
 		if through[i], err = sh.trimMarks(b, before); err != nil {
 			return err
 		}
 	}
-	return r.store.trimChunks(b, &through, time.Duration(before)*time.Hour)
+	return r.store.trimChunks(b, through, &r.trimmed, time.Duration(before)*time.Hour)
 }
 
 // dropHolds drops the authorizations older than KeepHolds that hold nothing. The keys are in time

@@ -262,7 +262,7 @@ func addPending(
 		id := p.Authorization.ID
 		_, there := documents[id]
 		if !there && !p.Created {
-			continue // it is older than the newest
+			continue // an authorization that the answer does not show
 		}
 		encoded, err := decision.Encode(*p.Authorization)
 		if err != nil {

@@ -28,8 +28,8 @@ func TestReadingsAwaitTheRelay(t *testing.T) {
 	}
 }
 
-// A card's authorizations are those of the journal with what it lacks: newer states in their places,
-// and new ones before them.
+// The authorizations of a card are the journal's, with newer states in their places and new ones
+// before them.
 func TestPendingDecisionsAreShown(t *testing.T) {
 	t.Parallel()
 	stored := func(ids ...string) (records []query.Record[json.RawMessage]) {

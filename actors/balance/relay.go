@@ -214,7 +214,8 @@ func (d *relayRecords) putRecord(at map[ident.UUID]int, id ident.UUID, r decisio
 // report.
 func (d *relayRecords) addEntry(e *hold.Entry) {
 	if !e.Card.IsZero() {
-		d.putRecord(d.spends, e.Card, decision.Record{Kind: RecordCardSpend, ID: d.cardID(e.Card), Document: spendOf(e)})
+		d.putRecord(d.spends, e.Card,
+			decision.Record{Kind: RecordCardSpend, ID: d.cardID(e.Card), Document: spendOf(e)})
 	}
 	if !e.After.ID.IsZero() {
 		d.addAuthorization(e)

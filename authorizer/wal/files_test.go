@@ -210,6 +210,24 @@ func TestAnIdleLogNotesItsLength(t *testing.T) {
 	})
 }
 
+// A log without syncs notes nothing: no length of it is certain.
+func TestALogWithoutSyncsNotesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := newCountedDisk()
+		r := newRig(t, disk, func(o *Options[uint64]) { o.SegmentBytes, o.NoSync = 64*pageBytes, true })
+		r.open(0)
+		time.Sleep(time.Second) // the next segment is ready
+		before := disk.notes.Load()
+		for range 40 { // within one segment
+			r.appendDurable(1, 300)
+			time.Sleep(noteAfter / 2)
+		}
+		time.Sleep(time.Hour)
+		require.Equal(t, before, disk.notes.Load())
+		require.NoError(t, r.log.Close())
+	})
+}
+
 // A group that arrives when a note is due goes first: the writer notes the length of an idle log
 // alone.
 func TestAGroupGoesBeforeANote(t *testing.T) {
