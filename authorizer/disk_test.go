@@ -135,9 +135,14 @@ func crashes(t *testing.T, noSync bool, segmentBytes int, step int64, do func(*r
 	var all []crash
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(3, 4))
-	clone := func() {
+	ended := false // the log notes its length after the last answer too
+	clone := func(last bool) {
 		mu.Lock()
 		defer mu.Unlock()
+		if ended {
+			return
+		}
+		ended = last
 		// First, because answers during the clone are not promised by it.
 		had := a.so()
 		cfg := vfs.CrashCloneCfg{}
@@ -146,18 +151,18 @@ func crashes(t *testing.T, noSync bool, segmentBytes int, step int64, do func(*r
 		}
 		all = append(all, crash{fs: fs.CrashClone(cfg), had: had})
 	}
-	var writes, opened atomic.Int64
+	var writes atomic.Int64
+	var opened atomic.Bool
 	crashing := errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && opened.Load() == 1 && writes.Add(1)%step == 0 {
-			clone()
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && opened.Load() && writes.Add(1)%step == 0 {
+			clone(false)
 		}
 		return nil
 	})
 	r := newRig(t, errorfs.Wrap(fs, crashing), func(o *Options) { o.NoSync, o.SegmentBytes = noSync, segmentBytes })
-	opened.Store(1)
+	opened.Store(true)
 	do(r, &a)
-	opened.Store(2)
-	clone()
+	clone(true)
 	for i := range all {
 		lost += all[i].had.lost(t, all[i].fs, segmentBytes)
 	}
