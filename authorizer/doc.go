@@ -30,7 +30,7 @@
 // message gets a goroutine, so that a slow read of the disk blocks no caller: it looks for a repeat,
 // finds the shard, and takes the shard's lock. That one lock covers the rule, the spend, the funds,
 // the sequence numbers and the commit. It keeps the log gapless and every decision up to date; with
-// a lock per card, readers of the log saw holes. The log (authorizer/wal) syncs the records of all
+// a lock per card, readers of the log saw holes. The log (persistence/wal) syncs the records of all
 // shards in groups, outside the locks and in commit order.
 //
 // # The log and its projection

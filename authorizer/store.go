@@ -15,10 +15,10 @@ import (
 
 	"purser/authorizer/hold"
 	"purser/authorizer/memtable"
-	"purser/authorizer/wal"
 	"purser/persistence/dataformat"
 	"purser/persistence/ident"
 	"purser/persistence/pebblegate"
+	"purser/persistence/wal"
 )
 
 // This file and projection.go are the only ones that know Pebble: the rest of the package sees

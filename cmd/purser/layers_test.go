@@ -55,10 +55,11 @@ var (
 		"persistence/retry":            {},
 		"persistence/rfc3339":          {},
 		"persistence/tail":             {"persistence", "persistence/ident"},
+		"persistence/wal":              {"persistence/dataformat", "persistence/pebblegate"},
 
 		"authorizer": {
-			"authorizer/hold", "authorizer/memtable", "authorizer/wal", "persistence/dataformat", "persistence/ident",
-			"persistence/money", "persistence/pebblegate",
+			"authorizer/hold", "authorizer/memtable", "persistence/dataformat", "persistence/ident", "persistence/money",
+			"persistence/pebblegate", "persistence/wal",
 		},
 		"authorizer/front":     {"authorizer/forwarded"},
 		"authorizer/forwarded": {},
@@ -68,7 +69,6 @@ var (
 			"authorizer/front", "authorizer/forwarded", "authorizer/hold", "persistence/ident", "persistence/money",
 			"persistence/rfc3339",
 		},
-		"authorizer/wal": {"persistence/dataformat", "persistence/pebblegate"},
 
 		"actors": {
 			"actors/balance", "actors/decision", "actors/fault", "authorizer", "authorizer/hold",

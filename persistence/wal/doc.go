@@ -1,5 +1,5 @@
-// Package wal is the authorizer's write-ahead log. It makes records durable in groups, with one
-// write and one sync each, and replays them at the next start.
+// Package wal is a write-ahead log. It makes records durable in groups, with one write and one sync
+// each, and replays them at the next start.
 //
 // # Contract
 //
