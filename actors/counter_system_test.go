@@ -238,13 +238,10 @@ func (b *reservingAuthorizer) WalkReservations(visit func(ws, id ident.UUID, cen
 	return nil
 }
 
-func (*reservingAuthorizer) Follow(ident.Shard, authorizer.Follow) error { return nil }
-func (*reservingAuthorizer) Followed(ident.Shard) uint64                 { return 0 }
-func (*reservingAuthorizer) Synced(ident.Shard) uint64                   { return 0 }
-func (*reservingAuthorizer) WaitSynced(ctx context.Context, _ ident.Shard, _ uint64) error {
-	<-ctx.Done()
-	return ctx.Err()
-}
+func (*reservingAuthorizer) Follow(ident.Shard, authorizer.Follow) error            { return nil }
+func (*reservingAuthorizer) Followed(ident.Shard) uint64                            { return 0 }
+func (*reservingAuthorizer) Synced(ident.Shard) uint64                              { return 0 }
+func (*reservingAuthorizer) OnSynced(func(ident.Shard))                             {}
 func (*reservingAuthorizer) ReadLog(ident.Shard, uint64, int) ([]hold.Entry, error) { return nil, nil }
 func (*reservingAuthorizer) Relayed(ident.Shard) uint64                             { return 0 }
 func (*reservingAuthorizer) MarkRelayed(ident.Shard, uint64) error                  { return nil }

@@ -1,7 +1,6 @@
 package actors_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -30,13 +29,13 @@ func openGate() chan struct{} {
 	return c
 }
 
-func (g *gatedAuthorizer) WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error {
-	select {
-	case <-g.relay:
-		return g.Engine.WaitSynced(ctx, shard, past)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+func (g *gatedAuthorizer) OnSynced(call func(ident.Shard)) {
+	g.Engine.OnSynced(func(shard ident.Shard) {
+		go func() {
+			<-g.relay
+			call(shard)
+		}()
+	})
 }
 
 func (g *gatedAuthorizer) Follow(shard ident.Shard, f authorizer.Follow) error {

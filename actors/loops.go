@@ -12,6 +12,7 @@ import (
 type loops struct {
 	ctx      context.Context // of all goroutines
 	cancel   context.CancelFunc
+	starting sync.Mutex // held to start a goroutine and to end the context
 	running  sync.WaitGroup
 	clock    func() time.Time
 	log      *slog.Logger
@@ -26,13 +27,20 @@ func newLoops(c *Config) *loops {
 }
 
 // Go runs a function in a goroutine of its own until the System stops, which ends its context and
-// waits for the function to return.
+// waits for the function to return. It does nothing once the System stops.
 func (l *loops) Go(run func(context.Context)) {
-	l.running.Add(1)
-	go func() {
-		defer l.running.Done()
-		run(l.ctx)
-	}()
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	if l.ctx.Err() == nil {
+		l.running.Go(func() { run(l.ctx) })
+	}
+}
+
+// end ends the context of all goroutines. No other starts afterwards.
+func (l *loops) end() {
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	l.cancel()
 }
 
 // Every calls a function at a pace until the System stops. A call that takes longer than the pace

@@ -93,7 +93,7 @@ func newTestReactor(j *reactionJournal, handle func(context.Context, persistence
 }
 
 func (x *reactor) stopLoops() {
-	x.cancel()
+	x.end()
 	x.running.Wait()
 }
 

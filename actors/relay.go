@@ -60,46 +60,48 @@ func newRelayer(s *System) *relayer {
 		places: semaphore.NewWeighted(relayAtOnce), latePlaces: semaphore.NewWeighted(relayAtOnce)}
 }
 
+// wake starts run for a shard unless it runs. It never blocks.
+func (l *relayer) wake(sh *shard) {
+	if sh.relaying.CompareAndSwap(false, true) {
+		l.Go(func(ctx context.Context) { l.run(ctx, sh) })
+	}
+}
+
+// mayRest reports that the journal has the shard's log, or that wake has started another run. The
+// goroutine then ends.
+func (l *relayer) mayRest(sh *shard) bool {
+	if l.hasUnrelayed(sh) {
+		return false
+	}
+	sh.relaying.Store(false)
+	// wake did nothing for an entry that came before the store; the entry is visible now.
+	return !l.hasUnrelayed(sh) || !sh.relaying.CompareAndSwap(false, true)
+}
+
+func (l *relayer) hasUnrelayed(sh *shard) bool { return l.authorizer.Synced(sh.id) > sh.relayed.load() }
+
 // run sends the authorizer's log to the journal: each workspace's run of entries goes to its
-// balance actor, which commits the run whole. Start runs it for each shard in a goroutine of its
-// own, until Stop. It reads synced entries only, in order. A failed round is logged and tried
-// again; the balance drops repeated entries by their numbers, so a repeat changes nothing. A
-// workspace whose entries are refused is set aside (aside.go).
+// balance actor, which commits the run whole. At most one run works on a shard at a time. It ends
+// when the journal has the shard's log, or the System stops. It reads synced entries only, in
+// order. A failed round is logged and tried again; the balance drops repeated entries by their
+// numbers, so a repeat changes nothing. A workspace whose entries are refused is set aside
+// (aside.go).
 func (l *relayer) run(ctx context.Context, sh *shard) {
 	places := l.places
-	for {
-		if err := l.authorizer.WaitSynced(ctx, sh.id, sh.relayed.load()); err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			l.Complain("relay", err, "shard", sh.id)
-			if !retry.Pause(ctx, retryPause) {
-				return
-			}
-			continue
-		}
+	for rested := true; rested && !l.mayRest(sh); {
 		more, err := l.relayRound(ctx, sh, places)
 		late := errors.Is(err, errRelayLate)
-		if err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			if !late { // the actor or the journal has logged the cause
-				l.Complain("relay", err, "shard", sh.id)
-			}
+		if err != nil && !late && ctx.Err() == nil { // of a late run the actor or the journal has logged the cause
+			l.Complain("relay", err, "shard", sh.id)
 		}
 		if places = l.places; late {
 			places = l.latePlaces
 		}
-		rested := more
 		switch {
 		case err != nil:
 			rested = retry.Pause(ctx, retryPause)
 		case !more:
 			rested = l.pauseUntilTurn(ctx, sh)
-		}
-		if !rested {
-			return
 		}
 	}
 }

@@ -1,14 +1,23 @@
 package actors
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"purser/authorizer/hold"
+	"purser/persistence"
 	"purser/persistence/ident"
 )
 
@@ -68,4 +77,81 @@ func TestTheRelayTurnsCoverAllShards(t *testing.T) {
 		changed := turns[turn]%relayResidues != turns[turn-1]%relayResidues
 		require.Equal(t, turn%(ident.Shards/relayResidues) == 0, changed, "turn %d", turn)
 	}
+}
+
+// growingLog is an authorizer of one shard, whose log grows with synced, and a journal.
+type growingLog struct {
+	Authorizer
+	persistence.Journal
+	synced    atomic.Uint64
+	reads     atomic.Int64 // calls of Synced until afterRead is called
+	afterRead func()       // called between a read and its return
+}
+
+func (g *growingLog) Synced(ident.Shard) uint64 {
+	synced := g.synced.Load()
+	if g.reads.Add(-1) == 0 {
+		g.afterRead()
+	}
+	return synced
+}
+
+func (g *growingLog) ReadLog(_ ident.Shard, after uint64, _ int) ([]hold.Entry, error) {
+	return []hold.Entry{{Seq: after + 1, Workspace: ident.System}}, nil
+}
+
+func (g *growingLog) MarkRelayed(ident.Shard, uint64) error { return nil }
+
+func (g *growingLog) SaveCursor(context.Context, string, ident.Shard, uint64) error {
+	return nil
+}
+
+// TestAnIdleShardHasNoRelayGoroutine: whenever entries are added, one goroutine relays all of them
+// and ends.
+func TestAnIdleShardHasNoRelayGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &growingLog{}
+		l := newRelayer(&System{
+			loops:   newLoops(&Config{Clock: time.Now, Logger: slog.New(slog.DiscardHandler), Slack: 1}),
+			journal: log, authorizer: log, listener: silent{},
+			config: Config{RelayEvery: relayEvery, RelayWithin: relayWithin},
+		})
+		l.ask = func(context.Context, Envelope) (any, error) { return nil, nil }
+		sh := &shard{id: 9, wanted: make(chan struct{}, 1)}
+		l.wake(sh)
+		l.running.Wait() // an empty log
+		for range 100 {
+			var appenders sync.WaitGroup
+			for range 4 {
+				pause := rand.N(2 * relayEvery)
+				appenders.Go(func() {
+					time.Sleep(pause)
+					log.synced.Add(1)
+					l.wake(sh)
+				})
+			}
+			appenders.Wait()
+			l.running.Wait()
+			require.Equal(t, log.Synced(sh.id), sh.relayed.load())
+		}
+		log.afterRead = func() {
+			log.synced.Add(1)
+			l.wake(sh)
+		}
+		for read := range int64(8) { // an entry comes right after this read
+			log.reads.Store(read + 1)
+			log.synced.Add(1)
+			l.wake(sh)
+			l.running.Wait()
+			require.Equal(t, log.synced.Load(), sh.relayed.load(), "entry after read %d", read)
+		}
+		before := runtime.NumGoroutine()
+		log.synced.Add(1)
+		for range 4 {
+			l.wake(sh)
+		}
+		synctest.Wait()
+		require.Equal(t, before+1, runtime.NumGoroutine(), "runs of one shard")
+		l.running.Wait()
+	})
 }

@@ -32,7 +32,7 @@ type Authorizer interface {
 	Reserve(workspace, reservation ident.UUID, cents money.Cents) (bool, error)
 	Release(workspace, reservation ident.UUID) error
 	Synced(shard ident.Shard) uint64
-	WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error
+	OnSynced(call func(shard ident.Shard))
 	ReadLog(shard ident.Shard, after uint64, limit int) ([]hold.Entry, error)
 	Relayed(shard ident.Shard) uint64
 	MarkRelayed(shard ident.Shard, seq uint64) error
@@ -220,6 +220,7 @@ type shard struct {
 	own         atomic.Uint64 // position of the newest followed event that the decision log cannot restore
 	reactions   pendingReactions
 	passed      int           // payload bytes since the authorizer's stored position; of the follower
+	relaying    atomic.Bool   // the relay runs
 	relayed     progress      // entry through which the journal has the log, except of workspaces set aside
 	asides      asides        // workspaces that the relay skips
 	wanted      chan struct{} // capacity 1: a read waits, so the relay ends its pause
@@ -255,7 +256,7 @@ func Start(ctx context.Context, c Config) (*System, error) {
 	s.follower = &follower{loops: s.loops, journal: s.journal, authorizer: s.authorizer, kinds: s.kinds, fatal: c.Fatal,
 		lanes: &s.lanes, laneCtx: s.laneCtx}
 	if err := s.takeCheckedShards(ctx); err != nil {
-		s.cancel()
+		s.end()
 		s.stopLane()
 		return nil, err
 	}
@@ -361,8 +362,11 @@ func (s *System) startLoops() {
 	if s.config.Still {
 		return
 	}
+	s.authorizer.OnSynced(func(id ident.Shard) { s.relayer.wake(s.shards[id]) })
 	for _, sh := range s.shards {
-		s.Go(func(ctx context.Context) { s.relayer.run(ctx, sh) })
+		if s.relayer.hasUnrelayed(sh) {
+			s.relayer.wake(sh)
+		}
 	}
 	timers := &timerLoop{s.loops, s.journal, s.kinds, s.config.ClockSuspect, s.FireTimer, make(chan struct{}, timerReads)}
 	s.Every(s.config.TimerEvery/timerTurns, timers.turns(s.shards[:]))
@@ -539,7 +543,7 @@ func (s *System) Entropy() io.Reader  { return s.entropy }
 // stay open.
 func (s *System) Stop() {
 	s.stopping.Store(true)
-	s.cancel()
+	s.end()
 	drained := make(chan struct{})
 	go func() {
 		s.running.Wait()

@@ -2,9 +2,11 @@ package authorizer
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"purser/authorizer/hold"
+	"purser/persistence/ident"
 )
 
 // committer brings tickets from their place among MaxUnsynced to a durable commit. A ticket's
@@ -17,6 +19,7 @@ type committer struct {
 	deadline func() <-chan time.Time // Options.Deadline
 	// answerWithin is Options.AnswerWithin.
 	answerWithin time.Duration
+	onSynced     atomic.Pointer[func(ident.Shard)] // see Engine.OnSynced
 
 	pool    *sync.Pool
 	slots   chan struct{} // an entry for each admitted commit
@@ -30,6 +33,7 @@ func newCommitter(s *store, stop *failStop, o *Options) *committer {
 		pool:         newTicketPool(),
 		slots:        make(chan struct{}, MaxUnsynced), returns: make(chan *ticket, MaxUnsynced),
 	}
+	c.onSynced.Store(new(func(ident.Shard) {}))
 	s.settle = c.settleDurable
 	return c
 }
@@ -125,7 +129,8 @@ func (c *committer) settleDurable(durable []*ticket, err error) {
 		}
 		t.err = failure
 		if failure == nil && t.logged {
-			t.shard.advanceSeq(t.entry.Seq)
+			t.shard.synced.Store(t.entry.Seq)
+			(*c.onSynced.Load())(t.shard.id)
 			c.listener.Synced(t.shard.id)
 		}
 		c.settleTicket(t)

@@ -13,7 +13,7 @@
 // message whose data cannot be read is declined.
 //
 // Rules and dollars arrive from the journal through Follow, which is durable when it returns: no
-// later approval uses an older rule. Entries leave to the journal through WaitSynced, ReadLog and
+// later approval uses an older rule. Entries leave to the journal through OnSynced, ReadLog and
 // MarkRelayed. A debit of the journal calls Reserve first. The three terms of a workspace's funds
 // have one writer each (see Funds).
 //

@@ -74,7 +74,7 @@ func Open(o Options) (*Engine, error) {
 		return nil, errors.Join(err, s.close())
 	}
 	e.store, e.buckets = s, s.buckets
-	if e.shards, err = openShards(s, e.failStop, e.backlog, o.CacheBytes/ident.Shards); err != nil {
+	if e.shards, err = openShards(s, e.backlog, o.CacheBytes/ident.Shards); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrCorrupt, err), s.close())
 	}
 	e.start(&o)

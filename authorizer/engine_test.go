@@ -1,7 +1,6 @@
 package authorizer
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -468,23 +467,25 @@ func TestStoreOfAnotherDeploymentIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "nobody to tell")
 }
 
-func TestWaitSynced(t *testing.T) {
+// TestOnSyncedIsCalledOnceAnEntryIsDurable: the function of the last call of OnSynced, and no
+// earlier one, sees each entry in Synced and in the log.
+func TestOnSyncedIsCalledOnceAnEntryIsDurable(t *testing.T) {
 	r := newRig(t, vfs.NewMem())
 	c := cardOf(88, 1)
 	r.mint(c)
 	r.deposit(c.workspace, 100)
 	shard := c.card.Shard()
-	done := make(chan error, 8)
-	for range cap(done) {
-		go func() { done <- r.e.WaitSynced(context.Background(), shard, 0) }()
-	}
+	var seen []uint64
+	r.e.OnSynced(func(ident.Shard) { panic("BUG: replaced") })
+	r.e.OnSynced(func(of ident.Shard) {
+		require.Equal(t, shard, of)
+		entries, err := r.e.ReadLog(of, r.e.Synced(of)-1, 1)
+		require.NoError(t, err)
+		seen = append(seen, entries[0].Seq)
+	})
 	r.approved(authorization("a1", c, 1))
-	for range cap(done) {
-		require.NoError(t, <-done)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	require.ErrorIs(t, r.e.WaitSynced(ctx, shard, 1), context.Canceled)
+	r.approved(authorization("a2", c, 1))
+	require.Equal(t, []uint64{1, 2}, seen)
 }
 
 func TestUnreadableFailsClosed(t *testing.T) {

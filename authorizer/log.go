@@ -1,7 +1,6 @@
 package authorizer
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -35,23 +34,13 @@ func (s *store) readPositions(shard ident.Shard) (follow, relayed uint64, err er
 	return follow, relayed, err
 }
 
-// advanceSeq notes that an entry is durable, and wakes its waiters.
-func (sh *shard) advanceSeq(seq uint64) {
-	sh.synced.Store(seq)
-	if w := sh.waiters.Swap(nil); w != nil {
-		close(*w)
-	}
-}
-
 // Synced returns the sequence number of the shard's last durable entry, 0 before the first.
 func (e *Engine) Synced(shard ident.Shard) uint64 { return e.shards[shard].synced.Load() }
 
-// WaitSynced returns when an entry after past is durable. Entries are durable only after it has
-// returned. It fails with the context's error and with ErrStopped. The relay waits in it for new
-// entries.
-func (e *Engine) WaitSynced(ctx context.Context, shard ident.Shard, past uint64) error {
-	return e.shards[shard].awaitSynced(ctx, past)
-}
+// OnSynced has a function called for each entry that becomes durable, after Synced shows the entry.
+// It replaces the function of an earlier call. Answers wait for the function, so it must not block.
+// It may be called concurrently. The relay begins the work of a shard in it.
+func (e *Engine) OnSynced(call func(shard ident.Shard)) { e.commits.onSynced.Store(&call) }
 
 // ReadLog returns at most limit (and MaxRead) durable entries of a shard after a sequence number,
 // in order. It fails with ErrCorrupt and with the store's error.
@@ -103,29 +92,6 @@ func (e *Engine) Newest() (newest time.Time, err error) {
 		}
 	}
 	return newest, nil
-}
-
-// awaitSynced returns when an entry after past is durable, or the engine has stopped.
-func (sh *shard) awaitSynced(ctx context.Context, past uint64) error {
-	for {
-		fresh := make(chan struct{})
-		w := &fresh
-		if !sh.waiters.CompareAndSwap(nil, w) {
-			if w = sh.waiters.Load(); w == nil {
-				continue
-			}
-		}
-		if sh.synced.Load() > past {
-			return nil
-		}
-		select {
-		case <-*w:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-sh.failStop.failed:
-			return sh.failStop.failure()
-		}
-	}
 }
 
 // readLog returns durable entries after a sequence number.

@@ -9,10 +9,9 @@ import (
 
 // shard is one of the 256 shards, with one lock and one log.
 type shard struct {
-	id       ident.Shard
-	store    *store
-	failStop *failStop
-	backlog  *backlog
+	id      ident.Shard
+	store   *store
+	backlog *backlog
 
 	mu      sync.Mutex
 	seq     uint64        // last entry
@@ -26,7 +25,6 @@ type shard struct {
 	relayed atomic.Uint64
 	mark    sync.Mutex
 	passed  uint64 // entries up to here have left the backlog; guarded by mark
-	waiters atomic.Pointer[chan struct{}]
 }
 
 // shardTable has the shards by their number.
@@ -36,10 +34,10 @@ type shardTable [ident.Shards]*shard
 func (all *shardTable) of(id ident.UUID) *shard { return all[id.Shard()] }
 
 // openShards reads the ends of all logs. cacheBytes is the memory of one shard's cache.
-func openShards(s *store, stop *failStop, b *backlog, cacheBytes int64) (all *shardTable, err error) {
+func openShards(s *store, b *backlog, cacheBytes int64) (all *shardTable, err error) {
 	all = &shardTable{}
 	for i := range all {
-		sh := &shard{id: ident.Shard(i), store: s, failStop: stop, backlog: b, cache: newCache(cacheBytes)}
+		sh := &shard{id: ident.Shard(i), store: s, backlog: b, cache: newCache(cacheBytes)}
 		var relayed uint64
 		if sh.follow, relayed, err = s.readPositions(sh.id); err != nil {
 			return nil, err
