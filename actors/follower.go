@@ -59,25 +59,13 @@ func (f *follower) mayRest(sh *shard) bool {
 }
 
 // follow applies the journal to the authorizer: rules and credits, in position order, durable
-// before the answers that wait for them, until the context ends or nothing came for restAfter. A
-// failed read, or an event that does not decode, is logged and tried again. When the authorizer
-// cannot store a change, Config.Fatal ends the process, because the authorizer would decide by old
-// rules.
+// before the answers that wait for them, until the context ends or everything is followed. The lane
+// calls wakeFollower after each commit. A failed read, or an event that does not decode, is logged
+// and tried again. When the authorizer cannot store a change, Config.Fatal ends the process,
+// because the authorizer would decide by old rules.
 func (f *follower) follow(ctx context.Context, sh *shard) {
-	for {
-		within, cancel := context.WithTimeout(ctx, restAfter)
-		err := f.journal.Wait(within, sh.id, sh.followed.load())
-		rests := err != nil && within.Err() != nil
-		cancel()
-		switch {
-		case ctx.Err() != nil, rests && f.mayRest(sh):
-			return
-		case rests:
-			continue
-		case err == nil:
-			err = f.followOnce(ctx, sh)
-		}
-		if err != nil && ctx.Err() == nil {
+	for ctx.Err() == nil && !f.mayRest(sh) {
+		if err := f.followOnce(ctx, sh); err != nil && ctx.Err() == nil {
 			f.Complain("follower", err, "shard", sh.id)
 			retry.Pause(ctx, retryPause)
 		}

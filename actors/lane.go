@@ -18,7 +18,7 @@ const (
 	laneShare      = laneQueue / 2   // of these, ops of one workspace, so that other workspaces find room
 	fenceTimeout   = 5 * time.Second // bounds the fence of an ambiguous commit; then its callers get outcome_unknown
 	fencePause     = 50 * time.Millisecond
-	restAfter      = 5 * time.Second // without work the goroutine of a lane ends, and that of a follower
+	restAfter      = 5 * time.Second // without work the goroutine of a lane ends
 	refenceTimeout = 2 * time.Second // bounds a later attempt to raise the epoch; ops that wait are unavailable
 	appendTimeout  = 10 * time.Second
 	loadTimeout    = 5 * time.Second

@@ -17,6 +17,7 @@ import (
 	"purser/authorizer/hold"
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/journaltest"
 )
 
 // stallableAuthorizer is an authorizer whose Follow a test can delay, as a slow disk does.
@@ -67,7 +68,7 @@ func (w *testStack) freezeInJournal(c testCard, key *actors.Key) {
 	before := w.journal.Head(shard).Position
 	state := card.StateFrozen
 	go func() { _, _ = w.ask("card", c.id, c.ws, card.Update{State: &state}, key) }()
-	require.NoError(w.t, w.journal.Wait(context.Background(), shard, before))
+	require.NoError(w.t, journaltest.AwaitHead(context.Background(), w.journal, shard, before))
 }
 
 func shortContext(t *testing.T) context.Context {

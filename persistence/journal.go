@@ -160,8 +160,12 @@ type Journal interface {
 	// Head returns the head of a shard. It never blocks.
 	Head(shard ident.Shard) Head
 
-	// Wait returns when the shard's head is past the position, or the context ends.
-	Wait(ctx context.Context, shard ident.Shard, past uint64) error
+	// WaitAdvance returns the number of advances of all heads' positions in this process, once it
+	// differs from seen. Head shows each counted advance. A reader that passes the last result, at
+	// first 0, and compares the heads after each return misses no advance. WaitAdvance fails with
+	// the context's error, or ErrUnavailable when the journal closes or fails first, and then
+	// returns seen.
+	WaitAdvance(ctx context.Context, seen uint64) (advances uint64, err error)
 
 	// Events returns events of a shard after a position, in order: at most limit, and about 1 MiB
 	// of payload but at least one event. Except under AsStored, a journal may answer from memory

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"purser/persistence"
@@ -116,8 +117,8 @@ func (noopListener) Repeated(ident.Shard, int)                          {}
 func (noopListener) Gap(ident.Shard, uint64, uint64)                    {}
 func (noopListener) Failed(shard ident.Shard, _ error, _ time.Duration) {}
 
-// Subscribe returns a subscription that reads the journal, with one goroutine per shard. It fails
-// only for invalid options.
+// Subscribe returns a subscription that reads the journal. A shard has a goroutine only while its
+// events are delivered. It fails only for invalid options.
 func Subscribe(o Options) (Subscription, error) {
 	o.EnsureDefaults()
 	if err := o.Validate(); err != nil {
@@ -135,39 +136,70 @@ func (d *journalSubscription) Run(ctx context.Context, h Handler) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	limited := limitedHandler{h, make(chan struct{}, MaxHandlers)}
-	var shards sync.WaitGroup
-	for i := range ident.Shards {
-		shards.Go(func() {
-			if err := d.followShard(ctx, NewFeed(d.o, ident.Shard(i), limited)); err != nil {
-				stop(err)
-			}
-		})
+	var shards [ident.Shards]shardDelivery
+	var running sync.WaitGroup
+	for i := range shards {
+		shards[i].feed = NewFeed(d.o, ident.Shard(i), limited)
+		shards[i].delivering.Store(true) // the first delivery also compares the handler's position
+		running.Go(func() { d.deliverShard(ctx, &shards[i], stop) })
 	}
-	shards.Wait()
+	WatchHeads(ctx, d.o.Journal, retry.Backoff{Min: d.o.RetryMin, Max: d.o.RetryMax}, func() {
+		for i := range shards {
+			if sh := &shards[i]; d.isBehind(sh) && sh.delivering.CompareAndSwap(false, true) {
+				running.Go(func() { d.deliverShard(ctx, sh, stop) })
+			}
+		}
+	})
+	running.Wait()
 	return context.Cause(ctx)
 }
 
-// followShard delivers a shard until the context ends, and then returns nil. Its only error is
-// ErrAhead; after any other it pauses and tries again.
-func (d *journalSubscription) followShard(ctx context.Context, f *Feed) error {
+// shardDelivery is the delivery of a shard. The feed belongs to the goroutine that set delivering.
+type shardDelivery struct {
+	feed       *Feed
+	delivering atomic.Bool   // deliverShard runs
+	delivered  atomic.Uint64 // the handler's position when deliverShard last reached the head
+}
+
+func (d *journalSubscription) isBehind(sh *shardDelivery) bool {
+	return d.o.Journal.Head(sh.feed.shard).Position > sh.delivered.Load()
+}
+
+// deliverShard delivers a shard's events until the handler is at the head or the context ends. The
+// caller has set delivering. A permanent error goes to stop.
+func (d *journalSubscription) deliverShard(ctx context.Context, sh *shardDelivery, stop func(error)) {
+	for {
+		if err := d.deliverNew(ctx, sh.feed); err != nil {
+			stop(err)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		sh.delivered.Store(sh.feed.at)
+		sh.delivering.Store(false)
+		// A scan that saw delivering before the store started nothing; its event is visible now.
+		if !d.isBehind(sh) || !sh.delivering.CompareAndSwap(false, true) {
+			return
+		}
+	}
+}
+
+// deliverNew delivers a shard's events through its head, or until the context ends, and then
+// returns nil. Its only error is ErrAhead; after any other it pauses and tries again.
+func (d *journalSubscription) deliverNew(ctx context.Context, f *Feed) error {
 	pauses := retry.Backoff{Min: d.o.RetryMin, Max: d.o.RetryMax}
 	for {
 		err := f.CatchUp(ctx)
-		if err == nil {
-			pauses.Reset()
-			err = d.o.Journal.Wait(ctx, f.shard, f.at)
-		}
 		switch {
-		case ctx.Err() != nil:
+		case err == nil, ctx.Err() != nil:
 			return nil
 		case errors.Is(err, ErrAhead):
 			return err
-		case err != nil:
-			pause := pauses.Next()
-			d.o.Listener.Failed(f.shard, err, pause)
-			if !retry.Pause(ctx, pause) {
-				return nil
-			}
+		}
+		pause := pauses.Next()
+		d.o.Listener.Failed(f.shard, err, pause)
+		if !retry.Pause(ctx, pause) {
+			return nil
 		}
 	}
 }

@@ -33,7 +33,7 @@ var concurrencyTests = map[string]func(*fixture){
 		f.now = Start
 		writer := make(chan fenced, 1)
 		go func() { writer <- f.writeUntilFenced() }()
-		require.NoError(f.t, f.j.Wait(f.ctx, f.shard, 3))
+		require.NoError(f.t, AwaitHead(f.ctx, f.j, f.shard, 3))
 		var heads []persistence.Head
 		var err error
 		for range raises {
@@ -45,6 +45,29 @@ var concurrencyTests = map[string]func(*fixture){
 		w := <-writer
 		require.Contains(f.t, []uint64{w.told, w.asked}, heads[0].Position)
 		require.Equal(f.t, heads[0].Position, f.j.Head(f.shard).Position)
+	},
+	"no advance is overlooked": func(f *fixture) {
+		const lanes, appends = 8, 40
+		work := make(chan error, lanes)
+		for i := range lanes {
+			slot := ident.Slot(0x100 + 16*i)
+			heads, err := f.j.Raise(f.ctx, slot.Shard())
+			require.NoError(f.t, err)
+			go func() { work <- runLane(f, slot, heads[0].Epoch, appends) }()
+		}
+		for seen, advances, all := uint64(0), uint64(0), false; !all; seen = advances {
+			var err error
+			advances, err = f.j.WaitAdvance(f.ctx, seen) // never returns when the last advance is overlooked
+			require.NoError(f.t, err)
+			require.Greater(f.t, advances, seen)
+			all = true
+			for i := range lanes {
+				all = all && f.j.Head(ident.Slot(0x100+16*i).Shard()).Position == 2*appends
+			}
+		}
+		for range lanes {
+			require.NoError(f.t, <-work)
+		}
 	},
 	"lanes and followers": func(f *fixture) {
 		const lanes, appends = 8, 40
@@ -147,7 +170,7 @@ func runLane(f *fixture, slot ident.Slot, epoch uint64, appends int) error {
 // one above the head, and with the journal's error.
 func follow(ctx context.Context, j persistence.Journal, shard ident.Shard, to uint64) error {
 	for at := uint64(0); at < to; {
-		if err := j.Wait(ctx, shard, at); err != nil {
+		if err := AwaitHead(ctx, j, shard, at); err != nil {
 			return err
 		}
 		events, err := j.Events(ctx, shard, at, 7)
@@ -171,7 +194,7 @@ func follow(ctx context.Context, j persistence.Journal, shard ident.Shard, to ui
 // for documents of half a batch or above the head after the read, and with the journal's error.
 func watch(ctx context.Context, j persistence.Journal, slot ident.Slot, to uint64) error {
 	for seen := uint64(0); seen < to; {
-		if err := j.Wait(ctx, slot.Shard(), seen); err != nil {
+		if err := AwaitHead(ctx, j, slot.Shard(), seen); err != nil {
 			return err
 		}
 		state, err := j.Record(ctx, slot, "card", fmt.Sprint(slot))

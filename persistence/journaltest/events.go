@@ -159,26 +159,49 @@ var eventTests = map[string]func(*fixture){
 		copy(got[0].Payload, "overwritten")
 		sameEvents(f.t, []persistence.Event{want}, f.events(0, 1), 1)
 	},
-	"wait": func(f *fixture) {
-		done := make(chan error, 2)
-		for range 2 {
-			go func() { done <- f.j.Wait(f.ctx, f.shard, 1) }()
-		}
+	"an advance wakes all that wait": func(f *fixture) {
 		f.must(batch(event("card", "a", 1)))
-		require.NoError(f.t, f.j.Wait(f.ctx, f.shard, 0))
+		seen, err := f.j.WaitAdvance(f.ctx, 0)
+		require.NoError(f.t, err)
+		require.NotZero(f.t, seen)
+		done := make(chan error, 2)
+		for range cap(done) {
+			go func() {
+				advances, err := f.j.WaitAdvance(f.ctx, seen)
+				if err == nil && (advances <= seen || f.j.Head(f.shard).Position != 2) {
+					err = fmt.Errorf("%d advances after %d, head %v", advances, seen, f.j.Head(f.shard))
+				}
+				done <- err
+			}()
+		}
+		f.raise() // no position advances
 		select {
 		case err := <-done:
 			require.Fail(f.t, "woken too early", "%v", err)
 		default:
 		}
 		f.must(batch(event("card", "a", 2)))
-		require.NoError(f.t, <-done)
-		require.NoError(f.t, <-done)
+		for range cap(done) {
+			require.NoError(f.t, <-done)
+		}
+	},
+	"an advance before the wait ends it": func(f *fixture) {
+		seen := uint64(0)
+		for version := uint64(1); version <= 3; version++ {
+			f.must(batch(event("card", "a", version)))
+			advances, err := f.j.WaitAdvance(f.ctx, seen)
+			require.NoError(f.t, err)
+			require.Greater(f.t, advances, seen)
+			seen = advances
+		}
 	},
 	"wait ends with its context": func(f *fixture) {
 		ctx, cancel := context.WithCancel(f.ctx)
 		done := make(chan error, 1)
-		go func() { done <- f.j.Wait(ctx, f.shard, 0) }()
+		go func() {
+			_, err := f.j.WaitAdvance(ctx, 0)
+			done <- err
+		}()
 		cancel()
 		require.ErrorIs(f.t, <-done, context.Canceled)
 	},
@@ -268,7 +291,7 @@ var contextTests = map[string]func(*fixture){
 	},
 	"a closed journal is unavailable": func(f *fixture) {
 		waiting := make(chan error, 1)
-		go func() { waiting <- f.j.Wait(f.ctx, f.shard, 0) }()
+		go func() { waiting <- AwaitHead(f.ctx, f.j, f.shard, 0) }()
 		require.NoError(f.t, f.j.Close())
 		require.ErrorIs(f.t, <-waiting, persistence.ErrUnavailable)
 		_, err := f.j.Append(f.ctx, f.shard, f.epoch, f.now, []*persistence.Batch{batch(event("card", "a", 1))})

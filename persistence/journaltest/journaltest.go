@@ -137,6 +137,14 @@ func (f *fixture) events(after uint64, limit int) []persistence.Event {
 	return events
 }
 
+// AwaitHead returns when the shard's head is past a position. It fails as WaitAdvance does.
+func AwaitHead(ctx context.Context, j persistence.Journal, shard ident.Shard, past uint64) (err error) {
+	for seen := uint64(0); err == nil && j.Head(shard).Position <= past; {
+		seen, err = j.WaitAdvance(ctx, seen)
+	}
+	return err
+}
+
 // batch builds a batch of the tests' workspace from events, records, once-keys and timers. It
 // panics for any other part.
 func batch(parts ...any) *persistence.Batch {

@@ -128,16 +128,27 @@ func (t *Topic) Publisher(o PublisherOptions) (*Publisher, error) {
 func (p *Publisher) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var lanes sync.WaitGroup
-	for partition := range Partitions {
-		lanes.Go(func() {
-			l := newLane(p, partition)
+	var running sync.WaitGroup
+	var lanes [Partitions]*lane
+	for partition := range lanes {
+		l := newLane(p, partition)
+		lanes[partition] = l
+		running.Go(func() {
 			if err := l.run(ctx); err != nil {
 				stop(err)
 			}
 		})
 	}
-	lanes.Wait()
+	var woken [ident.Shards]uint64 // the head for which a shard's lane was last woken
+	consumer.WatchHeads(ctx, p.o.Journal, retry.Backoff{Min: p.o.RetryMin, Max: p.o.RetryMax}, func() {
+		for shard := range woken {
+			if head := p.o.Journal.Head(ident.Shard(shard)).Position; head > woken[shard] {
+				woken[shard] = head
+				lanes[shard%Partitions].wakeUp()
+			}
+		}
+	})
+	running.Wait()
 	return context.Cause(ctx)
 }
 
@@ -195,12 +206,6 @@ func newLane(p *Publisher, partition int) *lane {
 func (l *lane) run(ctx context.Context) error {
 	if err := l.loadWithRetry(ctx); err != nil {
 		return err
-	}
-	var watchers sync.WaitGroup
-	defer watchers.Wait()
-	for i := range l.shards {
-		s := l.shards[i]
-		watchers.Go(func() { l.watchHead(ctx, s.shard, s.sent) })
 	}
 	save := time.NewTicker(l.p.o.SaveEvery)
 	defer save.Stop()
@@ -273,22 +278,11 @@ func (l *lane) retryUntilDone(ctx context.Context, try func() error) error {
 	return nil
 }
 
-// watchHead wakes the lane whenever a shard's head moves.
-func (l *lane) watchHead(ctx context.Context, shard ident.Shard, past uint64) {
-	for {
-		err := l.p.o.Journal.Wait(ctx, shard, past)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil { // the journal is away; the lane, which reads it, says so
-			retry.Pause(ctx, l.p.o.RetryMax)
-		} else {
-			past = l.p.o.Journal.Head(shard).Position
-		}
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
+// wakeUp makes the lane publish its backlog. It never blocks, and is safe for concurrent use.
+func (l *lane) wakeUp() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // the lane has not begun the work of the last call
 	}
 }
 

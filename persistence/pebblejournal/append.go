@@ -110,7 +110,7 @@ func (a *appending) commit() error {
 	a.committed = true
 	a.j.shards[a.id].due.Lower(a.timer)
 	a.j.recent.Add(a.id, a.events...)
-	a.j.shards[a.id].publish(a.head)
+	a.j.publish(a.id, a.head)
 	a.known.forget()
 	a.events, a.timer = nil, time.Time{}
 	return nil

@@ -25,6 +25,7 @@ type Journal struct {
 	store    *store
 	identity persistence.Identity
 	shards   [ident.Shards]shard
+	heads    tail.Heads // the durable ones
 
 	// life is held shared by every call that touches the store and exclusively by Close.
 	life   sync.RWMutex
@@ -43,7 +44,6 @@ type shard struct {
 	mu   sync.RWMutex
 	head head // under mu
 
-	tip tail.HeadSignal // the durable head
 	due tail.TimerHorizon
 }
 
@@ -165,7 +165,7 @@ func (j *Journal) loadHeads() error {
 		if err != nil || len(key) != 2 {
 			return false, fmt.Errorf("head %x: %w", key, errCorrupt)
 		}
-		j.shards[key[1]].publish(h)
+		j.publish(ident.Shard(key[1]), h)
 		return true, nil
 	})
 }
@@ -262,28 +262,26 @@ func (j *Journal) raise(shards []ident.Shard) error {
 		return fmt.Errorf("%w: %w", persistence.ErrAmbiguous, err)
 	}
 	for _, id := range shards {
-		s := &j.shards[id]
-		h := s.head
+		h := j.shards[id].head
 		h.Epoch++
-		s.publish(h)
+		j.publish(id, h)
 	}
 	return nil
 }
 
-// publish makes a synced head visible and wakes the readers in Wait. The caller holds the shard's
-// lock, or the journal is not open yet.
-func (s *shard) publish(h head) {
-	s.head = h
-	s.tip.Advance(h.Head)
+// publish makes a synced head visible and wakes the readers in WaitAdvance. The caller holds the
+// shard's lock, or the journal is not open yet.
+func (j *Journal) publish(id ident.Shard, h head) {
+	j.shards[id].head = h
+	j.heads.Advance(id, h.Head)
 }
 
 // Head implements persistence.Journal. After a failure or Close it returns the last synced head.
-func (j *Journal) Head(id ident.Shard) persistence.Head { return j.shards[id].tip.Head() }
+func (j *Journal) Head(id ident.Shard) persistence.Head { return j.heads.Head(id) }
 
-// Wait implements persistence.Journal: it returns when the shard's head is past a position. It
-// fails with the context's error, or ErrUnavailable when the journal closes or fails first.
-func (j *Journal) Wait(ctx context.Context, id ident.Shard, past uint64) error {
-	return j.shards[id].tip.Wait(ctx, past, j.done)
+// WaitAdvance implements persistence.Journal.
+func (j *Journal) WaitAdvance(ctx context.Context, seen uint64) (uint64, error) {
+	return j.heads.WaitAdvance(ctx, seen, j.done)
 }
 
 // Close implements persistence.Journal. It waits for the calls under way and releases the

@@ -225,7 +225,7 @@ func TestNothingIsShownBeforeItIsSynced(t *testing.T) {
 			shown <- err
 		}()
 	}
-	go func() { shown <- j.Wait(context.Background(), slot.Shard(), 1) }()
+	go func() { shown <- journaltest.AwaitHead(context.Background(), j, slot.Shard(), 1) }()
 	for range readers {
 		<-begun
 	}
@@ -257,7 +257,7 @@ func TestAFailedSyncStopsTheJournal(t *testing.T) {
 		_, err := j.Record(context.Background(), slot, "card", "b")
 		shown <- err
 	}()
-	go func() { shown <- j.Wait(context.Background(), slot.Shard(), 1) }()
+	go func() { shown <- journaltest.AwaitHead(context.Background(), j, slot.Shard(), 1) }()
 	close(f.gate)
 	require.ErrorIs(t, <-answer, persistence.ErrAmbiguous)
 	require.ErrorIs(t, <-shown, persistence.ErrUnavailable)

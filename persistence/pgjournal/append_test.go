@@ -126,7 +126,7 @@ func TestOnlyTheLastRaiserMayWrite(t *testing.T) {
 	heads, err := writer.Raise(t.Context(), 1)
 	require.NoError(t, err)
 	woken := make(chan error, 1)
-	go func() { woken <- reader.Wait(context.Background(), 1, 0) }()
+	go func() { woken <- journaltest.AwaitHead(context.Background(), reader, 1, 0) }()
 	require.NoError(t, appendOne(writer, 0x010, heads[0].Epoch, 1))
 	require.NoError(t, <-woken)
 	events, err := reader.Events(t.Context(), 1, 0, 10)

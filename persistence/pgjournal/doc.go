@@ -57,9 +57,9 @@
 // Postgres shows a commit to others before its own client learns of it. So a read of documents
 // reads the head of the shard after them, in the same round trip, and publishes it first: no
 // returned document is newer than the head. Head itself answers from memory. An append of this
-// process wakes Wait at once. For appends of other processes the heads are read every pollInterval
-// during a Wait. NOTIFY would be faster, but all commits that notify take one lock of the whole
-// server in turn.
+// process wakes WaitAdvance at once. For appends of other processes the heads are read every
+// pollInterval during a WaitAdvance. NOTIFY would be faster, but all commits that notify take one
+// lock of the whole server in turn.
 //
 // Single records, of which an answer needs one or two, are read by as many readers as there are
 // lanes, one round trip at a time. Lookups that arrive meanwhile share the next round trip, because

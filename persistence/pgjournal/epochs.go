@@ -52,7 +52,7 @@ func (j *Journal) Raise(ctx context.Context, shards ...ident.Shard) ([]persisten
 		// The last transaction of the earlier epoch may have changed timers and records.
 		j.shards[id].due.Forget()
 		j.recordCache.beginTerm(id, asked)
-		j.shards[id].tip.Advance(raised[id])
+		j.heads.Advance(id, raised[id])
 	}
 	return heads, nil
 }

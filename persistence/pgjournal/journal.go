@@ -38,12 +38,13 @@ type Journal struct {
 	identity    persistence.Identity
 	lanes       []*lane
 	shards      [ident.Shards]shard
+	heads       tail.Heads
 	recent      tail.RecentEvents
 	recordCache *recordCache
 	lookups     chan *lookup
 	cursors     *cursors
 	exhausted   atomic.Pointer[exhaustion]
-	waiters     atomic.Int64  // calls of Wait under way
+	waiters     atomic.Int64  // calls of WaitAdvance under way
 	raising     chan struct{} // one token per Raise with a connection; evictions need the other half of the pool
 
 	// callLock is held shared by every call that uses the database, and exclusively by Close.
@@ -56,7 +57,6 @@ type Journal struct {
 
 // shard is the state in memory of a shard.
 type shard struct {
-	tip tail.HeadSignal
 	due tail.TimerHorizon
 	mu  sync.Mutex // guards shardLease
 	shardLease
@@ -107,7 +107,7 @@ func Open(ctx context.Context, o Options) (*Journal, error) {
 func (j *Journal) refreshHeads(ctx context.Context) error {
 	var known [ident.Shards]uint64 // read before the query, so that the answer cannot be older
 	for id := range known {
-		known[id] = j.shards[id].tip.Head().Position
+		known[id] = j.heads.Head(ident.Shard(id)).Position
 	}
 	asked := j.recordCache.now()
 	rows, err := j.pool.Query(ctx, sqlHeads)
@@ -135,7 +135,7 @@ func (j *Journal) refreshHeads(ctx context.Context) error {
 	return err
 }
 
-// pollHeads reads the heads every pollInterval while a Wait is under way.
+// pollHeads reads the heads every pollInterval while a WaitAdvance is under way.
 func (j *Journal) pollHeads(alive context.Context) {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -194,15 +194,14 @@ func (j *Journal) Identity() persistence.Identity { return j.identity }
 
 // Head implements persistence.Journal. It returns the newest head that this process has read or
 // written.
-func (j *Journal) Head(id ident.Shard) persistence.Head { return j.shards[id].tip.Head() }
+func (j *Journal) Head(id ident.Shard) persistence.Head { return j.heads.Head(id) }
 
-// Wait implements persistence.Journal: it returns when the shard's head is past a position. An
-// append of this process wakes it at once, one of another process within pollInterval. It fails
-// with the error of ctx, or ErrUnavailable when the journal closes first.
-func (j *Journal) Wait(ctx context.Context, id ident.Shard, past uint64) error {
+// WaitAdvance implements persistence.Journal. An append of this process wakes it at once, one of
+// another process within pollInterval.
+func (j *Journal) WaitAdvance(ctx context.Context, seen uint64) (uint64, error) {
 	j.waiters.Add(1)
 	defer j.waiters.Add(-1)
-	return j.shards[id].tip.Wait(ctx, past, j.done)
+	return j.heads.WaitAdvance(ctx, seen, j.done)
 }
 
 // Close implements persistence.Journal. It waits for the calls under way, which all are bounded,

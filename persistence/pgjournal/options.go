@@ -67,8 +67,8 @@ const (
 	// backoffMax.
 	backoffMin = 50 * time.Millisecond
 	backoffMax = 1 * time.Second
-	// pollInterval is how often the heads are read during a Wait: it shows the appends of other
-	// processes.
+	// pollInterval is how often the heads are read during a WaitAdvance: it shows the appends of
+	// other processes.
 	pollInterval = 250 * time.Millisecond
 )
 

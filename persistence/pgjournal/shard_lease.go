@@ -65,12 +65,11 @@ func (s *shard) ownsEpoch(epoch uint64) bool {
 // checkLockedHead checks a head read under its row lock. A head behind the one in memory is
 // ErrBehind, a foreign epoch ErrTaken; both are ErrFenced and reported to Options.Fatal.
 func (j *Journal) checkLockedHead(id ident.Shard, found persistence.Head) error {
-	s := &j.shards[id]
-	known := s.tip.Head().Position
+	known := j.heads.Head(id).Position
 	switch {
 	case found.Position < known:
 		return j.failFenced(errBehind(id, found, known))
-	case s.isForeignEpoch(found.Epoch):
+	case j.shards[id].isForeignEpoch(found.Epoch):
 		return j.failFenced(errTaken(id, found))
 	}
 	return nil
@@ -87,9 +86,8 @@ func errBehind(id ident.Shard, found persistence.Head, known uint64) error {
 // showHead publishes a head from a query sent at asked. It reports whether this process certainly
 // owned the shard then: a standby proves nothing.
 func (j *Journal) showHead(id ident.Shard, found persistence.Head, recovering bool, asked time.Time) (owned bool) {
-	s := &j.shards[id]
-	s.tip.Advance(found)
-	if owned = !recovering && s.ownsEpoch(found.Epoch); owned {
+	j.heads.Advance(id, found)
+	if owned = !recovering && j.shards[id].ownsEpoch(found.Epoch); owned {
 		j.recordCache.confirmOwnership(id, asked)
 	}
 	return owned

@@ -10,6 +10,7 @@ import (
 
 	"purser/persistence"
 	"purser/persistence/ident"
+	"purser/persistence/journaltest"
 	"purser/persistence/pgjournal"
 	"purser/persistence/pgjournal/pgtest"
 )
@@ -49,7 +50,7 @@ func TestForeignEpochIsNotTakenBack(t *testing.T) {
 	first, head, fatal := openAndRaise(t, fastOptions(url), slot)
 	require.NoError(t, appendOne(first, slot, head.Epoch, 1))
 	second, taken, quiet := openAndRaise(t, fastOptions(url), slot)
-	go func() { _ = first.Wait(t.Context(), slot.Shard(), 1) }()
+	go func() { _ = journaltest.AwaitHead(t.Context(), first, slot.Shard(), 1) }()
 	requireFatal(t, fatal, pgjournal.ErrTaken)
 	require.ErrorIs(t, appendOne(first, slot, head.Epoch, 2), pgjournal.ErrTaken)
 	requireFatal(t, fatal, pgjournal.ErrTaken)
@@ -108,7 +109,7 @@ func TestDatabaseThatLostCommitsIsRefused(t *testing.T) {
 	j, head, fatal := openAndRaise(t, fastOptions(url), slot)
 	require.NoError(t, appendOne(j, slot, head.Epoch, 1))
 	executeSQL(t, url, `DELETE FROM journal_event; DELETE FROM journal_stream; DELETE FROM journal_record; UPDATE journal_shard SET head = 0`)
-	go func() { _ = j.Wait(t.Context(), slot.Shard(), 1) }()
+	go func() { _ = journaltest.AwaitHead(t.Context(), j, slot.Shard(), 1) }()
 	requireFatal(t, fatal, pgjournal.ErrBehind) // without an append
 	require.ErrorIs(t, appendOne(j, slot, head.Epoch, 1), pgjournal.ErrBehind)
 	requireFatal(t, fatal, pgjournal.ErrBehind)

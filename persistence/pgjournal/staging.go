@@ -267,7 +267,7 @@ func (s *staging) publishCommit(j *Journal) {
 	}
 	for id, at := range s.shards {
 		if at.found {
-			j.shards[id].tip.Advance(persistence.Head{Position: at.head, Epoch: at.epoch})
+			j.heads.Advance(id, persistence.Head{Position: at.head, Epoch: at.epoch})
 		}
 	}
 	for n, i := range s.items {
