@@ -91,7 +91,7 @@ func (l *relayer) run(ctx context.Context, sh *shard) {
 	for rested := true; rested && !l.mayRest(sh); {
 		more, err := l.relayRound(ctx, sh, places)
 		late := errors.Is(err, errRelayLate)
-		if err != nil && !late && ctx.Err() == nil { // of a late run the actor or the journal has logged the cause
+		if err != nil && !late && ctx.Err() == nil { // the actor or the journal has logged why a run is late
 			l.Complain("relay", err, "shard", sh.id)
 		}
 		if places = l.places; late {
