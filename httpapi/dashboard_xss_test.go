@@ -163,13 +163,14 @@ func jsonObject(name string, value any) string {
 	return string(text)
 }
 
-// marked returns the text in a form, with a mark of its own.
+// marked returns the text in a form, with a mark of its own. No random id or key holds a mark: their
+// alphabet has no u.
 func (p *planting) marked(form string) string {
 	p.marks++
-	return fmt.Sprintf(form, fmt.Sprintf("%sqz%dzq", p.text, p.marks))
+	return fmt.Sprintf(form, fmt.Sprintf("%suqz%dzqu", p.text, p.marks))
 }
 
-var markPattern = regexp.MustCompile(`qz\d+zq`)
+var markPattern = regexp.MustCompile(`uqz\d+zqu`)
 
 // plantIn sends an operation once for each text of its body's example, with the string in its
 // place.
