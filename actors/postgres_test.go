@@ -27,10 +27,14 @@ func onEachJournal(t *testing.T, test func(t *testing.T, database string)) {
 	})
 }
 
+// segmentBytes is the length of the files of the stores' logs, which lie in memory.
+const segmentBytes = 256 << 10
+
 // openJournal opens the journal in the Postgres database, or on the file system when database is
 // empty.
 func openJournal(database string, o pebblejournal.Options) (persistence.Journal, error) {
 	if database == "" {
+		o.SegmentBytes = segmentBytes
 		return pebblejournal.Open(o)
 	}
 	return pgjournal.Open(context.Background(), pgjournal.Options{URL: database, Migrate: true,

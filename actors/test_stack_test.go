@@ -189,7 +189,7 @@ func (w *testStack) tryStart() error {
 		NoSync:  w.options.noSync, Fatal: w.options.fatal}
 	ao := authorizer.Options{FS: w.fs, Dir: "authorizer", Deployment: deployment, Clock: w.clock.now,
 		Entropy: rand.Reader,
-		NoSync:  w.options.noSync, CacheBytes: 8 << 20, SegmentBytes: 256 << 10, Fatal: w.options.fatal,
+		NoSync:  w.options.noSync, CacheBytes: 8 << 20, SegmentBytes: segmentBytes, Fatal: w.options.fatal,
 		// A machine under load may not sync within 150 ms. The authorizer's own tests cover
 		// deadlines.
 		Deadline: func() <-chan time.Time { return nil }}
@@ -452,7 +452,7 @@ func (w *testStack) rebuildAuthorizer() error {
 
 func (w *testStack) rebuildAuthorizerIn(dir string, journal persistence.Journal) (relayed actors.Relayed, err error) {
 	engine, err := authorizer.Open(authorizer.Options{FS: w.fs, Dir: dir, Deployment: deployment, Clock: w.clock.now,
-		Entropy: rand.Reader, SegmentBytes: 256 << 10, Fatal: w.options.fatal})
+		Entropy: rand.Reader, SegmentBytes: segmentBytes, Fatal: w.options.fatal})
 	if err != nil {
 		return relayed, err
 	}

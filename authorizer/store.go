@@ -170,11 +170,7 @@ func pebbleOptions(o *Options, s *store, fatal func(error)) *pebble.Options {
 		CacheSize:    storeCacheBytes,
 		MaxOpenFiles: o.OpenTables,
 		Logger:       pebbleLogger{fatal: fatal},
-		DisableWAL:   true,
 	}
-	// An ingest that overlaps the memtable of dropStored waits for its flush. Pebble would otherwise
-	// return before the ingest is durable, because it relies on its log for that.
-	p.Experimental.DisableIngestAsFlushable = func() bool { return true }
 	for i := range p.Levels {
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBitsPerKey)
 	}

@@ -188,8 +188,7 @@ func newWorld(t testing.TB, change ...func(*Config)) *world {
 	fs, deployment := vfs.NewMem(), ident.Derive(0, time.UnixMilli(1), "tests of the interface")
 	fatal := func(err error) { t.Errorf("fatal: %v", err) }
 	journal, err := pebblejournal.Open(pebblejournal.Options{FS: fs, Dir: "journal", Deployment: deployment,
-		Clock:   w.clock.now,
-		Entropy: rand.Reader, Fatal: fatal})
+		Clock: w.clock.now, Entropy: rand.Reader, SegmentBytes: 1 << 20, Fatal: fatal})
 	require.NoError(t, err)
 	w.journal = journal
 	w.engine, err = authorizer.Open(authorizer.Options{FS: fs, Dir: "authorizer", Deployment: deployment,

@@ -16,6 +16,7 @@ import (
 
 	"purser/persistence/pebblegate"
 	"purser/persistence/pebblegate/damagetest"
+	"purser/persistence/pebblelog"
 )
 
 // pebbleDirs are the store directories of an embedded deployment.
@@ -65,10 +66,11 @@ func readStore(t testing.TB, fs vfs.FS, dir string) (content map[string]string, 
 		}
 	}()
 	var corruption error
-	db, err := pebblegate.Open(dir, &pebble.Options{FS: fs, Logger: panicLog{}, ErrorIfNotExists: true,
+	o := &pebble.Options{FS: fs, Logger: panicLog{}, ErrorIfNotExists: true,
 		EventListener: &pebble.EventListener{DataCorruption: func(i pebble.DataCorruptionInfo) {
 			corruption = i.Details
-		}}})
+		}}}
+	db, closeStore, err := openStore(dir, o)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +80,24 @@ func readStore(t testing.TB, fs vfs.FS, dir string) (content map[string]string, 
 	for all.First(); all.Valid(); all.Next() {
 		content[string(all.Key())] = string(all.Value())
 	}
-	return content, errors.Join(all.Error(), all.Close(), db.Close(), corruption)
+	return content, errors.Join(all.Error(), all.Close(), closeStore(), corruption)
+}
+
+// openStore opens a store with what its log has. That of the authorizer's log is in no table; only
+// the engine can read it.
+func openStore(dir string, o *pebble.Options) (db *pebble.DB, closeStore func() error, err error) {
+	if filepath.Base(dir) == "authorizer" {
+		db, err := pebblegate.Open(dir, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		return db, db.Close, nil
+	}
+	s, err := pebblelog.Open(pebblelog.Options{Dir: dir, Pebble: o})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.DB, s.Close, nil
 }
 
 // countDifferences counts the keys whose values differ and the keys that only one of the maps has.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
 
 	"purser/cmd/purser/datadir"
@@ -18,15 +20,15 @@ import (
 // alterFormat adds to the number of the format in a store's stamp.
 func alterFormat(t *testing.T, dir, key string, by int) {
 	t.Helper()
-	db, err := pebblegate.Open(dir, &pebble.Options{Logger: panicLog{}})
+	db, closeStore, err := openStore(dir, &pebble.Options{FS: vfs.Default, Logger: panicLog{}})
 	require.NoError(t, err)
 	value, closer, err := db.Get([]byte(key))
 	require.NoError(t, err)
 	stamp := []byte(string(value))
 	require.NoError(t, closer.Close())
 	stamp[3] = byte(int(stamp[3]) + by)
-	require.NoError(t, db.Set([]byte(key), stamp, pebble.Sync))
-	require.NoError(t, db.Close())
+	require.NoError(t, db.Set([]byte(key), stamp, pebble.NoSync))
+	require.NoError(t, errors.Join(db.Flush(), closeStore()))
 }
 
 // A start refuses data of another format with its number, the number that the program reads, and

@@ -45,7 +45,8 @@ var (
 		"persistence/pebblegate":            {"persistence/dataformat"},
 		"persistence/pebblegate/damagetest": {},
 		"persistence/pebblejournal": {
-			"persistence", "persistence/dataformat", "persistence/ident", "persistence/pebblegate", "persistence/tail",
+			"persistence", "persistence/dataformat", "persistence/ident", "persistence/pebblegate", "persistence/pebblelog",
+			"persistence/tail",
 		},
 		"persistence/pgjournal": {
 			"persistence", "persistence/dataformat", "persistence/ident", "persistence/postgres", "persistence/tail",
@@ -55,6 +56,7 @@ var (
 		"persistence/retry":            {},
 		"persistence/rfc3339":          {},
 		"persistence/tail":             {"persistence", "persistence/ident"},
+		"persistence/pebblelog":        {"persistence/pebblegate", "persistence/wal"},
 		"persistence/wal":              {"persistence/dataformat", "persistence/pebblegate"},
 
 		"authorizer": {
@@ -103,7 +105,7 @@ var (
 		"actors/partner/chain":         {"actors/partner"},
 		"actors/partner/sandbox": {
 			"actors/bankday", "actors/partner", "persistence/ident", "persistence/money",
-			"persistence/pebblegate",
+			"persistence/pebblelog",
 		},
 		"actors/processes": {
 			"actors", "actors/agent", "actors/balance", "actors/bankday", "actors/card", "actors/cardholder",

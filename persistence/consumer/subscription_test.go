@@ -39,7 +39,7 @@ type T interface {
 }
 
 func newStand(t T) *stand {
-	j, err := pebblejournal.Open(pebblejournal.Options{FS: vfs.NewMem(), Dir: "journal"})
+	j, err := pebblejournal.Open(pebblejournal.Options{FS: vfs.NewMem(), Dir: "journal", SegmentBytes: 256 << 10})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	s := &stand{t: t, journal: j}

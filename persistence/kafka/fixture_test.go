@@ -81,7 +81,7 @@ type fixture struct {
 func newFixture(t testing.TB, brokers []string) *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
-	j, err := pebblejournal.Open(pebblejournal.Options{FS: vfs.NewMem(), Dir: "journal"})
+	j, err := pebblejournal.Open(pebblejournal.Options{FS: vfs.NewMem(), Dir: "journal", SegmentBytes: 256 << 10})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	f := &fixture{t: t, ctx: ctx, brokers: brokers, journal: &journal{Journal: j}}

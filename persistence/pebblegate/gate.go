@@ -2,18 +2,17 @@
 // and the sandbox's. It refuses damaged stores, keeps starts short, and slows the writers of
 // tables. It is a leaf.
 //
-// A store whose disk is nearly full opens only when it has room for the flush of its logs, and then
-// makes only the writes that it must (room.go).
+// No store has a log of Pebble's: what is not in its tables, its owner has in a log of package wal.
+// A store whose disk is nearly full opens only when it has room for a flush, and then makes only the
+// writes that it must (room.go).
 //
-// A guard beneath Pebble verifies manifests and write-ahead logs by copies and checksums that are
-// synced with them (guard.go, integrity.go, mirror.go, recover.go). Those of a restored backup have
-// none and are scanned (chunks.go). Tables are verified by their own checksums (tables.go).
+// A guard beneath Pebble verifies manifests by checksums that are synced with them (guard.go,
+// integrity.go). Those of a restored backup have none and are scanned. Tables are verified by their
+// own checksums (tables.go).
 //
-// After a crash pebble.Open (v2.1.7) replays the log, flushes, lets the flush schedule compactions
-// and waits for all of them before it returns. Upstream has mended this after that version
-// (cockroachdb/pebble#5431). Until a release has it, the gate refuses every compaction until Open
-// has returned. The remaining work is linear in the log to replay, so the memtables are bounded
-// too.
+// pebble.Open (v2.1.7) waits for the compactions that its flushes schedule. Upstream has mended this
+// after that version (cockroachdb/pebble#5431). Until a release has it, the gate refuses every
+// compaction until Open has returned.
 package pebblegate
 
 import (
@@ -27,8 +26,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Bounds of what a start has to replay: MemTableSize × MemTables, 64 MiB of log. "purser bench
-// --kills" kills a server and times its start.
+// Bounds of what a start has to replay: MemTableSize × MemTables, 64 MiB. "purser bench --kills"
+// kills a server and times its start.
 const (
 	MemTableSize = 16 << 20
 	MemTables    = 4
@@ -83,6 +82,10 @@ func Open(dir string, o *pebble.Options) (*pebble.DB, error) {
 func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 	g := &gate{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(),
 		sleep: time.Sleep, done: make(chan struct{})}
+	o.DisableWAL = true
+	// An ingest that overlaps the memtable waits for its flush. Pebble would otherwise return before the
+	// ingest is durable, because it relies on its log for that.
+	o.Experimental.DisableIngestAsFlushable = func() bool { return true }
 	o.MemTableSize = MemTableSize
 	o.MemTableStopWritesThreshold = MemTables
 	o.Experimental.CompactionScheduler = g
@@ -122,14 +125,13 @@ func openGuarded(dir string, o *pebble.Options, g *gate) (db *pebble.DB, err err
 	if err != nil {
 		return nil, err
 	}
-	if err := guarded.requireRoom(); err != nil {
+	if err := RequireRoom(o.FS, dir, 0); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	g.notes = guarded.notes
 	g.room.watchRoom(guarded, dir)
 	o.FS = resting{guarded, g}
 	met := watchCorruption(o)
-	if db, err = watchFlushes(o).openWatched(dir, o); err != nil {
+	if db, err = pebble.Open(dir, o); err != nil {
 		if pebble.IsCorruptionError(err) && !errors.Is(err, ErrDamaged) {
 			err = fmt.Errorf("%w: %s: %w", ErrDamaged, dir, err)
 		}
@@ -207,7 +209,6 @@ func syncDir(fs vfs.FS, dir string) error {
 type gate struct {
 	*pebble.ConcurrencyLimitScheduler
 	tables   *tableCheck
-	notes    *syncedLogs
 	room     room
 	passable atomic.Bool
 	sleep    func(time.Duration)
@@ -223,7 +224,6 @@ type gate struct {
 func (g *gate) open(metrics func() *pebble.Metrics) {
 	g.passable.Store(true)
 	g.granting.Go(func() { g.grant(metrics) })
-	g.granting.Go(func() { g.notes.run(g.done) })
 }
 
 // TrySchedule implements pebble.CompactionScheduler. It refuses a compaction while the store is

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"maps"
 	"slices"
 	"sync"
 
+	"github.com/cockroachdb/errors/oserror"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -16,21 +18,18 @@ import (
 // file.
 var ErrDamaged = errors.New("the store is damaged")
 
-// integrityName is the file that describes the manifests and logs of its directory.
+// integrityName is the file that describes the manifests of its directory.
 const integrityName = "INTEGRITY"
 
 const (
-	integrityMagic  = 0x50494e54
-	integrityHeader = 1 + 2 + 2
+	integrityMagic  = 0x50494e55
+	loggedMagic     = 0x50494e54 // of a store whose changes were in a log of Pebble's
+	integrityHeader = 1 + 2
 	manifestEntry   = 8 + 8 + 4
-	logEntry        = 8 + 1
-	// Bounds of what a slot lists. Pebble keeps two manifests, the logs of four memtables and five
-	// logs for reuse.
-	maxManifests = 16
-	maxLogs      = 256
+	maxManifests    = 16 // in a slot; Pebble keeps two
 )
 
-const _ = uint(slotPayload - integrityHeader - maxManifests*manifestEntry - maxLogs*logEntry)
+const _ = uint(slotPayload - integrityHeader - maxManifests*manifestEntry)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -40,27 +39,18 @@ type extent struct {
 	sum   uint32
 }
 
-// logKind says how a write-ahead log is written.
-type logKind byte
-
-const (
-	plainLog    logKind = iota // a backup's, as Pebble writes it
-	mirroredLog                // has two copies of each page
-)
-
-// integrity is the state of the integrity file: the synced extent of each manifest, and the logs
-// that hold synced records. It is written before the change that relies on it is acknowledged.
+// integrity is the state of the integrity file: the synced extent of each manifest. It is written
+// before the change that relies on it is acknowledged.
 type integrity struct {
 	mu        sync.Mutex
 	file      slotFile
 	opened    bool // Pebble has opened the store, so it has a current manifest
 	manifests map[uint64]extent
-	logs      map[uint64]logKind
 }
 
 func newIntegrity(fs vfs.FS, dir string) *integrity {
 	return &integrity{file: slotFile{fs: fs, path: fs.PathJoin(dir, integrityName), magic: integrityMagic},
-		manifests: map[uint64]extent{}, logs: map[uint64]logKind{}}
+		manifests: map[uint64]extent{}}
 }
 
 // loadNewest reads the newest valid slot. found is false when there is no file. It fails with
@@ -71,40 +61,30 @@ func (i *integrity) loadNewest() (found bool, err error) {
 		return false, err
 	}
 	i.opened = payload[0] == 1
-	manifests, logs := int(binary.LittleEndian.Uint16(payload[1:])), int(binary.LittleEndian.Uint16(payload[3:]))
 	at := payload[integrityHeader:]
-	for range manifests {
+	for range binary.LittleEndian.Uint16(payload[1:]) {
 		i.manifests[binary.LittleEndian.Uint64(at)] = extent{binary.LittleEndian.Uint64(at[8:]),
 			binary.LittleEndian.Uint32(at[16:])}
 		at = at[manifestEntry:]
-	}
-	for range logs {
-		i.logs[binary.LittleEndian.Uint64(at)] = logKind(at[8])
-		at = at[logEntry:]
 	}
 	return true, nil
 }
 
 // encode returns the state as the payload of a slot. It fails only with more than maxManifests
-// manifests or maxLogs logs.
+// manifests.
 func (i *integrity) encode() ([]byte, error) {
-	if len(i.manifests) > maxManifests || len(i.logs) > maxLogs {
-		return nil, fmt.Errorf("%s: %d manifests and %d logs, at most %d and %d", i.file.path, len(i.manifests),
-			len(i.logs), maxManifests, maxLogs)
+	if len(i.manifests) > maxManifests {
+		return nil, fmt.Errorf("%s: %d manifests, at most %d", i.file.path, len(i.manifests), maxManifests)
 	}
 	payload := make([]byte, integrityHeader, slotPayload)
 	if i.opened {
 		payload[0] = 1
 	}
 	binary.LittleEndian.PutUint16(payload[1:], uint16(len(i.manifests)))
-	binary.LittleEndian.PutUint16(payload[3:], uint16(len(i.logs)))
 	for _, n := range slices.Sorted(maps.Keys(i.manifests)) {
 		payload = binary.LittleEndian.AppendUint64(payload, n)
 		payload = binary.LittleEndian.AppendUint64(payload, i.manifests[n].bytes)
 		payload = binary.LittleEndian.AppendUint32(payload, i.manifests[n].sum)
-	}
-	for _, n := range slices.Sorted(maps.Keys(i.logs)) {
-		payload = append(binary.LittleEndian.AppendUint64(payload, n), byte(i.logs[n]))
 	}
 	return payload, nil
 }
@@ -122,10 +102,30 @@ func (i *integrity) changeDurably(alter func()) error {
 	return i.file.saveNext(payload)
 }
 
-// kindOf returns the kind of a log, and whether the log is listed.
-func (i *integrity) kindOf(log uint64) (logKind, bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	kind, listed := i.logs[log]
-	return kind, listed
+// verifyExtent compares a prefix of a file with its extent. It fails for a file that is shorter or
+// differs, and with the reader's error.
+func verifyExtent(r io.Reader, want extent) error {
+	sum := crc32.New(castagnoli)
+	n, err := io.CopyBuffer(sum, io.LimitReader(r, int64(want.bytes)), make([]byte, 256<<10))
+	switch {
+	case err != nil:
+		return err
+	case uint64(n) < want.bytes:
+		return fmt.Errorf("the file ends at byte %d of %d synced bytes", n, want.bytes)
+	case sum.Sum32() != want.sum:
+		return fmt.Errorf("the first %d bytes differ from the synced ones", want.bytes)
+	}
+	return nil
 }
+
+// readFile reads at most limit bytes of a file. It fails with the disk's error.
+func readFile(fs vfs.FS, path string, limit int64) ([]byte, error) {
+	f, err := fs.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	return data, errors.Join(err, f.Close())
+}
+
+func isNotExist(err error) bool { return oserror.IsNotExist(err) }

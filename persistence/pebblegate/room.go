@@ -4,14 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -41,9 +39,6 @@ const (
 	// fullPause is how long a flush that has met a full disk waits before the next table. Pebble
 	// repeats it at once.
 	fullPause = 100 * time.Millisecond
-	// openFlushes is how many flushes that meet a full disk end an open. Pebble would repeat them
-	// for ever.
-	openFlushes = 3
 )
 
 // HasRoom reports whether the disk of a directory has so many free bytes beyond OptionalRoom. It
@@ -81,113 +76,18 @@ func formatBytes(bytes int64, round func(float64) float64) string {
 	return strconv.FormatFloat(tenths/decimal, 'f', -1, 64) + " " + name
 }
 
-// requireRoom fails with ErrNoRoom for a store whose disk cannot take the flush of its logs, and
-// with the disk's error. Free space that is not known passes.
-func (g *guarded) requireRoom() error {
-	free, err := FreeBytes(g, g.dir)
+// RequireRoom fails with ErrNoRoom for a store whose disk cannot take the flush of so many bytes of
+// its log. Free space that is not known passes.
+func RequireRoom(fs vfs.FS, dir string, logged int64) error {
+	free, err := FreeBytes(fs, dir)
 	if err != nil {
-		return nil // not known: an open that meets a full disk fails by itself
+		return nil // an open that meets a full disk fails by itself
 	}
-	need, err := g.openNeeds()
-	if err != nil {
-		return err
-	}
-	if free < need {
-		return fmt.Errorf("%w: the disk of %s has %s free; a start needs %s", ErrNoRoom, g.dir, FormatFree(free),
+	if need := openBytes + min(logged, FlushBytes); free < need {
+		return fmt.Errorf("%w: the disk of %s has %s free; a start needs %s", ErrNoRoom, dir, FormatFree(free),
 			FormatNeed(need))
 	}
 	return nil
-}
-
-// openNeeds bounds the bytes that an open writes before it removes the logs it has replayed. It
-// fails with the disk's error.
-func (g *guarded) openNeeds() (int64, error) {
-	names, err := g.List(g.dir)
-	if err != nil {
-		return 0, err
-	}
-	logged := int64(0)
-	for _, name := range names {
-		number, ok := logNumber(name)
-		if !ok {
-			continue
-		}
-		info, err := g.Stat(g.pathOf(name))
-		if err != nil {
-			return 0, err
-		}
-		content := info.Size() / copies
-		if kind, listed := g.state.kindOf(number); listed && kind == plainLog {
-			content = info.Size()
-		}
-		logged += content
-	}
-	return openBytes + min(logged, FlushBytes), nil
-}
-
-// opening watches the flushes of an open.
-type opening struct {
-	done   atomic.Bool
-	failed chan error // gets the flush that ends the open
-	count  atomic.Int32
-	later  func(error) // the listener of the store's options
-}
-
-// watchFlushes makes the listener of the options count failed flushes until the open has ended.
-func watchFlushes(o *pebble.Options) *opening {
-	listener := pebble.EventListener{}
-	if o.EventListener != nil {
-		listener = *o.EventListener
-	}
-	w := &opening{failed: make(chan error, 1), later: listener.BackgroundError}
-	if w.later == nil {
-		logger := o.Logger
-		w.later = func(err error) { logger.Errorf("background error: %s", err) }
-	}
-	listener.BackgroundError = w.reportFailure
-	o.EventListener = &listener
-	return w
-}
-
-// reportFailure is the listener's BackgroundError: Pebble calls it on the goroutine that failed;
-// only flushes write during an open. Ending that goroutine keeps Pebble from repeating the flush;
-// the open then waits for it and is left behind.
-func (w *opening) reportFailure(err error) {
-	if !w.done.Load() && isFull(err) && w.count.Add(1) == openFlushes {
-		w.failed <- err
-		runtime.Goexit()
-	}
-	w.later(err)
-}
-
-// openWatched opens the store. It fails with Pebble's error, and with ErrNoRoom after openFlushes
-// flushes that met a full disk. The goroutine of pebble.Open then stays behind with the lock of the
-// directory.
-func (w *opening) openWatched(dir string, o *pebble.Options) (*pebble.DB, error) {
-	type opened struct {
-		db    *pebble.DB
-		err   error
-		panic any
-	}
-	result := make(chan opened, 1)
-	go func() {
-		var r opened
-		defer func() {
-			r.panic = recover()
-			result <- r
-		}()
-		r.db, r.err = pebble.Open(dir, o)
-	}()
-	select {
-	case r := <-result:
-		w.done.Store(true)
-		if r.panic != nil {
-			panic(r.panic) // as if Open had been called here
-		}
-		return r.db, r.err
-	case err := <-w.failed:
-		return nil, fmt.Errorf("%w: %s: its log cannot be flushed: %w", ErrNoRoom, dir, err)
-	}
 }
 
 // isFull reports whether a write failed because disk or quota are used up.

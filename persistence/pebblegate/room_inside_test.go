@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,77 +23,16 @@ func (silentLogger) Fatalf(f string, args ...any) { panic(fmt.Sprintf(f, args...
 
 func optionsOn(fs vfs.FS) *pebble.Options { return &pebble.Options{FS: fs, Logger: silentLogger{}} }
 
-// loggedStore makes a store whose log has records that no table has, as a kill leaves it.
-func loggedStore(t *testing.T) *vfs.MemFS {
-	t.Helper()
-	fs := vfs.NewCrashableMem()
-	db, err := Open("store", optionsOn(fs))
-	require.NoError(t, err)
-	for i := range 1000 {
-		require.NoError(t, db.Set(binary.BigEndian.AppendUint64(nil, uint64(i)), make([]byte, 1000), pebble.Sync))
-	}
-	killed := fs.CrashClone(vfs.CrashCloneCfg{})
-	require.NoError(t, db.Close())
-	return killed
-}
-
-func requireLoggedStore(t *testing.T, fs vfs.FS) {
-	t.Helper()
-	db, err := Open("store", optionsOn(fs))
-	require.NoError(t, err)
-	for i := range 1000 {
-		_, closer, err := db.Get(binary.BigEndian.AppendUint64(nil, uint64(i)))
-		require.NoError(t, err)
-		require.NoError(t, closer.Close())
-	}
-	require.NoError(t, db.Close())
-}
-
 func TestAStartOnAFullDiskIsRefusedByDirectoryAndBytes(t *testing.T) {
-	fs := loggedStore(t)
-	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1 << 20, TotalBytes: 1 << 30})
+	fs := vfs.NewMem()
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: openBytes - 1, TotalBytes: 1 << 30})
 	_, err := Open("store", optionsOn(fs))
 	require.ErrorIs(t, err, ErrNoRoom)
-	require.ErrorContains(t, err, "the disk of store has 1 MiB free; a start needs ")
-	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: openBytes + FlushBytes, TotalBytes: 1 << 30})
-	requireLoggedStore(t, fs)
-}
-
-// The disk fills while the store opens, after its free space was measured. Pebble repeats the flush
-// for ever, so that an open without a watch never returns.
-func TestAttackFullDiskDuringTheFlushOfAnOpen(t *testing.T) {
-	fs := loggedStore(t)
-	full := errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
-			return syscall.ENOSPC
-		}
-		return nil
-	}))
-	opened := make(chan error, 1)
-	go func() {
-		_, err := Open("store", optionsOn(full))
-		opened <- err
-	}()
-	select {
-	case err := <-opened:
-		require.ErrorIs(t, err, ErrNoRoom)
-		require.ErrorContains(t, err, "store: its log cannot be flushed")
-	case <-time.After(time.Minute):
-		require.Fail(t, "the open hangs")
-	}
-	requireLoggedStore(t, fs.CrashClone(vfs.CrashCloneCfg{}))
-}
-
-// A flush that failed once because the disk was full does not end an open: space may be back.
-func TestAnOpenSurvivesAFlushThatFailsOnce(t *testing.T) {
-	var failed atomic.Bool
-	requireLoggedStore(t, errorfs.Wrap(loggedStore(t), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") && failed.CompareAndSwap(false, true) {
-			return syscall.ENOSPC
-		}
-		return nil
-	})))
-	require.True(t, failed.Load())
+	require.ErrorContains(t, err, "the disk of store has 1023.9 KiB free; a start needs 1 MiB")
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: openBytes, TotalBytes: 1 << 30})
+	db, err := Open("store", optionsOn(fs))
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
 }
 
 func TestOnADiskWithLittleRoomFlushesGoOnAndCompactionsDoNot(t *testing.T) {
@@ -171,25 +108,6 @@ func TestARunningCompactionIsAbandonedAndTheNextOneWaits(t *testing.T) {
 		r.lookForRoom()
 	}
 	require.False(t, r.scarce.Load())
-}
-
-func TestALogIsPreallocatedOnlyWhereThereIsRoom(t *testing.T) {
-	for _, roomy := range []bool{true, false} {
-		f := &preallocated{File: vfs.NewMemFile(nil)}
-		w := &logWriter{File: f, roomy: func(int64) bool { return roomy }}
-		require.NoError(t, w.Preallocate(0, 1000))
-		require.Equal(t, roomy, f.asked)
-	}
-}
-
-type preallocated struct {
-	vfs.File
-	asked bool
-}
-
-func (p *preallocated) Preallocate(int64, int64) error {
-	p.asked = true
-	return nil
 }
 
 func TestFreeBytesRoundDownAndNeededBytesUp(t *testing.T) {

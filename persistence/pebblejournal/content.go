@@ -44,7 +44,7 @@ func (j *Journal) StoredBytes(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	defer j.leave()
-	return j.store.diskUsage(), nil
+	return j.store.log.Bytes(), nil
 }
 
 // snapshot shows only data that was synced when it was taken.

@@ -14,7 +14,7 @@ import (
 
 // inMemory makes a store in memory that is opened again from the same files.
 func inMemory(journaltest.T) (pebblejournal.Options, journaltest.Reopen) {
-	o := pebblejournal.Options{FS: vfs.NewMem(), Dir: "journal"}
+	o := pebblejournal.Options{FS: vfs.NewMem(), Dir: "journal", SegmentBytes: segmentBytes}
 	return o, func() persistence.Journal {
 		j, err := pebblejournal.Open(o)
 		if err != nil {
@@ -52,7 +52,7 @@ func TestLoadNeedsAnEmptyStore(t *testing.T) {
 			yield(part, nil)
 		}
 	}
-	cut := pebblejournal.Options{FS: o.FS, Dir: "cut"}
+	cut := pebblejournal.Options{FS: o.FS, Dir: "cut", SegmentBytes: segmentBytes}
 	require.ErrorIs(t, pebblejournal.Load(t.Context(), cut, j.Identity(), half), context.Canceled)
 	require.NoError(t, pebblejournal.Load(t.Context(), cut, j.Identity(), whole), "an error applies nothing of what it has read")
 	require.ErrorIs(t, pebblejournal.Load(t.Context(), cut, j.Identity(), whole), pebblejournal.ErrNotEmpty)

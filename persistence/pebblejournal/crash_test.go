@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	rounds     = 3 // rounds of the workload: each opens the journal, so that logs are replayed, tables written and files rotated
-	steps      = 3 // per round
-	cacheBytes = 1 << 20
+	rounds       = 3 // rounds of the workload: each opens the journal, so that logs are replayed, tables written and files rotated
+	steps        = 3 // per round
+	cacheBytes   = 1 << 20
+	segmentBytes = 64 << 10
 
 	// dir has parents that Open has to make, and make durable.
 	dir = "data/of/journal"
@@ -34,7 +35,8 @@ type crash struct {
 
 // verify opens the journal that the crash left and holds it against the workload.
 func (c crash) verify(load *journaltest.Load) error {
-	j, err := pebblejournal.Open(pebblejournal.Options{FS: c.fs, Dir: dir, CacheBytes: cacheBytes})
+	j, err := pebblejournal.Open(pebblejournal.Options{FS: c.fs, Dir: dir, CacheBytes: cacheBytes,
+		SegmentBytes: segmentBytes})
 	if err != nil {
 		return err
 	}
@@ -86,13 +88,13 @@ func crashes(t *testing.T, load *journaltest.Load, noSync bool, unsynced int) []
 		taken = append(taken, crash{at: fmt.Sprintf("crash %d before %s", len(taken), at), fs: clone, told: told})
 	}
 	watched := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		inLog := strings.HasSuffix(op.Path, ".log") && op.Kind != errorfs.OpCreate
+		inLog := strings.HasSuffix(op.Path, ".wal") && op.Kind != errorfs.OpCreate
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite && (unsynced == 0 || unsynced == 100 || inLog) {
 			take(op.Path)
 		}
 		return nil
 	}))
-	o := pebblejournal.Options{FS: watched, Dir: dir, CacheBytes: cacheBytes, NoSync: noSync}
+	o := pebblejournal.Options{FS: watched, Dir: dir, CacheBytes: cacheBytes, SegmentBytes: segmentBytes, NoSync: noSync}
 	require.NoError(t, runLoad(load, o, nil))
 	j, err := pebblejournal.Open(o)
 	require.NoError(t, err)
@@ -158,7 +160,8 @@ func failAt(t *testing.T, i int, sticky bool) (done, died bool) {
 	disk := vfs.NewCrashableMem()
 	fault := &faultAt{at: i, sticky: sticky}
 	o := pebblejournal.Options{
-		FS: errorfs.Wrap(disk, fault), Dir: dir, CacheBytes: cacheBytes, Fatal: func(error) { fault.died() },
+		FS: errorfs.Wrap(disk, fault), Dir: dir, CacheBytes: cacheBytes, SegmentBytes: segmentBytes,
+		Fatal: func(error) { fault.died() },
 	}
 	err := runLoad(&load, o, fault)
 	died = fault.isDead()

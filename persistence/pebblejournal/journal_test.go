@@ -19,7 +19,8 @@ func TestJournal(t *testing.T) {
 	journaltest.Run(t, func(t journaltest.T) journaltest.Reopen {
 		fs := vfs.NewMem()
 		return func() persistence.Journal {
-			j, err := pebblejournal.Open(pebblejournal.Options{FS: fs, Dir: "journal", Deployment: deployment})
+			j, err := pebblejournal.Open(pebblejournal.Options{FS: fs, Dir: "journal", Deployment: deployment,
+				SegmentBytes: segmentBytes})
 			require.NoError(t, err)
 			return j
 		}

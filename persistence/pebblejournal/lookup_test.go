@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
@@ -48,7 +49,8 @@ func TestJournalInTables(t *testing.T) {
 	journaltest.Run(t, func(t journaltest.T) journaltest.Reopen {
 		fs := vfs.NewMem()
 		return func() persistence.Journal {
-			j, err := Open(Options{FS: fs, Dir: "journal", Deployment: ident.Derive(ident.SystemSlot, journaltest.Start, "tables")})
+			j, err := Open(Options{FS: fs, Dir: "journal", SegmentBytes: 64 << 10,
+				Deployment: ident.Derive(ident.SystemSlot, journaltest.Start, "tables")})
 			require.NoError(t, err)
 			return &restless{Journal: j, t: t}
 		}
@@ -60,7 +62,7 @@ const testSlot ident.Slot = 0x123
 // shardOf opens a journal and takes the shard of testSlot.
 func shardOf(t *testing.T, fs vfs.FS) (*Journal, uint64) {
 	t.Helper()
-	j, err := Open(Options{FS: fs, Dir: "journal"})
+	j, err := Open(Options{FS: fs, Dir: "journal", SegmentBytes: 64 << 10})
 	require.NoError(t, err)
 	heads, err := j.Raise(t.Context(), testSlot.Shard())
 	require.NoError(t, err)
@@ -76,7 +78,7 @@ func TestAnAuditReadsWhatIsStored(t *testing.T) {
 	_, err := j.Append(t.Context(), testSlot.Shard(), epoch, journaltest.Start, []*persistence.Batch{b})
 	require.NoError(t, err)
 	event.Payload = []byte("changed on disk")
-	require.NoError(t, j.store.db.Set(keyEvent(testSlot.Shard(), 1), appendEvent(nil, b, &event), nil))
+	require.NoError(t, j.store.db.Set(keyEvent(testSlot.Shard(), 1), appendEvent(nil, b, &event), pebble.NoSync))
 	for want, ctx := range map[string]context.Context{
 		"committed": t.Context(), "changed on disk": persistence.AsStored(t.Context()),
 	} {

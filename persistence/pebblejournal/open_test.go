@@ -22,7 +22,8 @@ import (
 )
 
 func options(fs vfs.FS) pebblejournal.Options {
-	return pebblejournal.Options{FS: fs, Dir: "journal", CacheBytes: cacheBytes, Deployment: deployment}
+	return pebblejournal.Options{FS: fs, Dir: "journal", CacheBytes: cacheBytes, Deployment: deployment,
+		SegmentBytes: segmentBytes}
 }
 
 func TestOpenStampsTheDeployment(t *testing.T) {

@@ -42,6 +42,8 @@ type Options struct {
 	CacheBytes int64
 	// OpenTables is how many tables of the store are kept open; 0 is Pebble's default.
 	OpenTables int
+	// SegmentBytes is the length of the files of the log; 0 is wal.DefaultSegmentBytes.
+	SegmentBytes int
 	// Entropy and Clock make the identity of a new store; nil is the system's.
 	Entropy io.Reader
 	Clock   func() time.Time

@@ -13,6 +13,7 @@ import (
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/pebblegate"
+	"purser/persistence/pebblelog"
 )
 
 // filterBits is the size of the Bloom filter per key: most once-keys and timers that Append looks
@@ -22,8 +23,8 @@ const filterBits = 10
 // store is all that the journal knows of Pebble.
 type store struct {
 	db   *pebble.DB
+	log  *pebblelog.Store // of db
 	lock *pebble.Lock
-	sync bool
 	// broken is the failure after which Pebble must not be asked again.
 	broken  atomic.Pointer[error]
 	stopped chan struct{} // closed when broken is set
@@ -56,12 +57,13 @@ func openStore(o Options, onFail, onNote func(error)) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInUse, o.Dir, err)
 	}
-	s := &store{lock: lock, sync: !o.NoSync, stopped: make(chan struct{}), onFail: onFail, onNote: onNote}
+	s := &store{lock: lock, stopped: make(chan struct{}), onFail: onFail, onNote: onNote}
 	cache := pebble.NewCache(o.CacheBytes)
 	defer cache.Unref()
-	s.db, err = s.openPebble(o.Dir, s.options(o, cache))
+	s.log, err = s.openPebble(pebblelog.Options{Dir: o.Dir, Pebble: s.options(o, cache), NoSync: o.NoSync,
+		SegmentBytes: o.SegmentBytes, Entropy: o.Entropy})
 	if err == nil {
-		err = s.failure()
+		s.db, err = s.log.DB, s.failure()
 	}
 	if err != nil {
 		err = errors.Join(fmt.Errorf("open journal %s: %w", o.Dir, err), lock.Close())
@@ -76,9 +78,9 @@ func openStore(o Options, onFail, onNote func(error)) (*store, error) {
 // openPebble opens the store on a disk that may fail meanwhile. It fails with Pebble's error, panic
 // or fatal log line. Pebble panics when it cannot move its marker files, and waits for ever for a
 // flush that cannot write the manifest; the goroutine then stays behind.
-func (s *store) openPebble(dir string, o *pebble.Options) (*pebble.DB, error) {
+func (s *store) openPebble(o pebblelog.Options) (*pebblelog.Store, error) {
 	type result struct {
-		db  *pebble.DB
+		log *pebblelog.Store
 		err error
 	}
 	opened := make(chan result, 1)
@@ -90,11 +92,11 @@ func (s *store) openPebble(dir string, o *pebble.Options) (*pebble.DB, error) {
 			}
 			opened <- r
 		}()
-		r.db, r.err = pebblegate.Open(dir, o)
+		r.log, r.err = pebblelog.Open(o)
 	}()
 	select {
 	case r := <-opened:
-		return r.db, r.err
+		return r.log, r.err
 	case <-s.stopped:
 		return nil, s.failure()
 	}
@@ -147,11 +149,11 @@ func (s *store) failure() error {
 	return nil
 }
 
-func (s *store) close() error { return errors.Join(s.db.Close(), s.lock.Close()) }
+func (s *store) close() error { return errors.Join(s.log.Close(), s.lock.Close()) }
 
 func (s *store) empty() (bool, error) {
 	found := false
-	err := s.scan(nil, nil, func(_, _ []byte) (bool, error) {
+	err := s.scan([]byte{1}, nil, func(_, _ []byte) (bool, error) {
 		found = true
 		return false, nil
 	})
@@ -229,9 +231,6 @@ func (c cursor) each(f func(key, value []byte) (more bool, err error)) error {
 	}
 	return c.iter.Close()
 }
-
-// diskUsage returns the bytes of the store's files.
-func (s *store) diskUsage() int64 { return int64(s.db.Metrics().DiskSpaceUsage()) }
 
 // view is the whole store as it was when the view was made. It must be closed.
 type view struct{ snapshot *pebble.Snapshot }
@@ -312,26 +311,15 @@ func (s *store) commit(w writes) (err error) {
 			s.fail(err)
 		}
 	}()
-	if err := s.apply(w.batch); err != nil {
+	number, err := s.log.Apply(w.batch)
+	if err != nil {
 		return err
 	}
-	return w.batch.Close()
-}
-
-// apply applies a batch, and waits for the sync unless the store runs without. It fails with
-// Pebble's error or fatal log line.
-func (s *store) apply(b *pebble.Batch) error {
-	if !s.sync {
-		return s.db.Apply(b, pebble.NoSync)
-	}
-	if err := s.db.ApplyNoSyncWait(b, pebble.Sync); err != nil {
+	// A refused apply is reported by Fatalf alone.
+	if err := errors.Join(w.batch.Close(), s.failure()); err != nil {
 		return err
 	}
-	// A refused apply is reported by Fatalf alone, and its sync would never end.
-	if err := s.failure(); err != nil {
-		return err
-	}
-	return b.SyncWait()
+	return s.log.Wait(number)
 }
 
 // setLazily writes one key without waiting for a sync: a crash may lose it. A failure is passed to
@@ -345,5 +333,8 @@ func (s *store) setLazily(key, value []byte) (err error) {
 			s.fail(err)
 		}
 	}()
-	return s.db.Set(key, value, pebble.NoSync)
+	w := s.writes()
+	w.set(key, value)
+	_, err = s.log.Apply(w.batch)
+	return errors.Join(err, w.batch.Close())
 }

@@ -36,11 +36,11 @@ func reopenPebble(t journaltest.T, o pebblejournal.Options) journaltest.Reopen {
 }
 
 func emptyPebble(t journaltest.T) journaltest.Reopen {
-	return reopenPebble(t, pebblejournal.Options{FS: vfs.NewMem(), Dir: "journal"})
+	return reopenPebble(t, pebblejournal.Options{FS: vfs.NewMem(), Dir: "journal", SegmentBytes: 256 << 10})
 }
 
 func loadPebble(t journaltest.T, identity persistence.Identity, content persistence.Content) (journaltest.Reopen, error) {
-	o := pebblejournal.Options{FS: vfs.NewMem(), Dir: "journal"}
+	o := pebblejournal.Options{FS: vfs.NewMem(), Dir: "journal", SegmentBytes: 256 << 10}
 	return reopenPebble(t, o), pebblejournal.Load(context.Background(), o, identity, content)
 }
 

@@ -52,6 +52,18 @@ func newSegmentFiles(fs vfs.FS, dir string, store [16]byte, capacity int64) *seg
 	return &segmentFiles{fs: fs, dir: dir, store: store, capacity: capacity, done: make(chan struct{})}
 }
 
+// FileBytes returns the length of the segments of a directory. One that cannot be read counts as
+// empty: Open fails with the reason.
+func FileBytes(fs vfs.FS, dir string) (n int64) {
+	names, _ := fs.List(dir)
+	for _, name := range names {
+		if info, err := fs.Stat(fs.PathJoin(dir, name)); err == nil && strings.HasSuffix(name, segmentSuffix) {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
 // segmentPath returns the path of a segment's file.
 func (s *segmentFiles) segmentPath(number uint64) string {
 	return s.numberedPath(number, segmentSuffix)

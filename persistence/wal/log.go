@@ -28,7 +28,7 @@ const minSegmentBytes = 2 * pageBytes
 // Options describes a log. T is the type of the owners that Durable gets.
 type Options[T any] struct {
 	FS           vfs.FS   // nil: the machine's
-	Dir          string   // holds segments alone, and is made when it is missing
+	Dir          string   // also for other files, and made when it is missing
 	SegmentBytes int      // logical bytes of a segment, a multiple of 4 KiB; 0: DefaultSegmentBytes
 	Store        [16]byte // identity of the store, in the header of each segment
 	NoSync       bool     // groups are not synced, and nothing is promised
@@ -114,6 +114,9 @@ func (o *Options[T]) ensureDefaults() {
 		o.SegmentBytes = DefaultSegmentBytes
 	}
 }
+
+// MaxRecord returns the most bytes of a record: MaxRecordBytes, or what fits in a shorter segment.
+func (l *Log[T]) MaxRecord() int { return l.maxRecord }
 
 // Append copies a record into the log and returns its number. The first record has number 1. The
 // record is durable once Durable has reached the number. Append never waits for the disk, and does

@@ -22,7 +22,7 @@ func Exists(fs vfs.FS, dir string) bool {
 // Checkpoint writes a snapshot of the store into a new directory. The partners may work meanwhile.
 // It fails when the directory exists and with the disk's error.
 func (s *Store) Checkpoint(dir string) error {
-	if err := s.db.Checkpoint(dir, pebble.WithFlushedWAL()); err != nil {
+	if err := s.log.Checkpoint(dir); err != nil {
 		return fmt.Errorf("sandbox: checkpoint %s: %w", dir, err)
 	}
 	return nil
@@ -48,7 +48,7 @@ func ReportAgain(fs vfs.FS, dir string) error {
 		return err
 	}
 	for _, prefix := range []string{bankPrefix, rampPrefix} {
-		if again := (&orderStore{s.db, prefix}).reportAgain(); again != nil {
+		if again := (&orderStore{s.log, prefix}).reportAgain(); again != nil {
 			err = errors.Join(err, fmt.Errorf("sandbox: report again: %w", again))
 		}
 	}
@@ -58,7 +58,7 @@ func ReportAgain(fs vfs.FS, dir string) error {
 // reportAgain makes the orders with a report due again, as they were before its first write, in
 // commits of about reportAgainBatch bytes. It fails with the store's error; earlier commits stay.
 func (s *orderStore) reportAgain() error {
-	b := s.db.NewBatch()
+	b := s.log.DB.NewBatch()
 	err := s.eachOrder(func(o *order) error {
 		if !o.hasReported() {
 			return nil
@@ -67,13 +67,13 @@ func (s *orderStore) reportAgain() error {
 			return err
 		}
 		full := b
-		b = s.db.NewBatch()
-		return full.Commit(pebble.Sync)
+		b = s.log.DB.NewBatch()
+		return s.log.Commit(full)
 	})
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}
-	return b.Commit(pebble.Sync)
+	return s.log.Commit(b)
 }
 
 // hasReported reports whether a report of the order was taken.

@@ -18,7 +18,7 @@ func chainKey(chain, key string) []byte { return []byte(chainsPrefix + chain + "
 // store's error and for a value that does not decode.
 func (s *Store) loadChain(c *Chain) (known bool, err error) {
 	prefix := chainKey(c.name, "")
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: chainKey(c.name, "u")}) // after "t"
+	it, err := s.log.DB.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: chainKey(c.name, "u")}) // after "t"
 	if err != nil {
 		return false, err
 	}
@@ -49,13 +49,13 @@ func (s *Store) saveAnchor(name string, b anchorBlock) error {
 	if err != nil {
 		return err
 	}
-	return s.db.Set(chainKey(name, "b"), value, pebble.Sync)
+	return s.log.Set(chainKey(name, "b"), value)
 }
 
 // saveTransfers stores transfers and the chain's forks in one synced commit. It fails with the
 // store's error, and then stores nothing.
 func (s *Store) saveTransfers(name string, transfers []*transfer, forks []fork) error {
-	b := s.db.NewBatch()
+	b := s.log.DB.NewBatch()
 	value, err := json.Marshal(forks)
 	if err == nil {
 		err = b.Set(chainKey(name, "f"), value, nil)
@@ -71,5 +71,5 @@ func (s *Store) saveTransfers(name string, transfers []*transfer, forks []fork) 
 	if err != nil {
 		return errors.Join(err, b.Close())
 	}
-	return b.Commit(pebble.Sync)
+	return s.log.Commit(b)
 }

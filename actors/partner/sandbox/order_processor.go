@@ -118,7 +118,7 @@ func newOrderProcessor(cfg Config, prefix string, to func(*order) Reporter) (*or
 	if cfg.Log == nil {
 		cfg.Log = func(string, int, error) {}
 	}
-	b := &orderProcessor{cfg: cfg, store: &orderStore{cfg.Store.db, prefix}, reporterOf: to, wake: make(chan struct{}, 1)}
+	b := &orderProcessor{cfg: cfg, store: &orderStore{cfg.Store.log, prefix}, reporterOf: to, wake: make(chan struct{}, 1)}
 	err := b.store.eachOrder(func(o *order) error {
 		if o.Reports > 0 {
 			b.openOrders++

@@ -9,6 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"purser/actors/partner"
+	"purser/persistence/pebblelog"
 )
 
 // orderStore keeps the orders of the bank or the ramp by id and by due time. Keys, each after the
@@ -16,14 +17,14 @@ import (
 // nothing; both change in one batch. Of the bank: "a" + token → the account as JSON. Of the ramp:
 // "l" + workspace → the id of its account; "w" + wallet id → the approved wallet.
 type orderStore struct {
-	db     *pebble.DB
+	log    *pebblelog.Store
 	prefix string
 }
 
 // loadOrder returns the order of an id; ok is false when there is none. It fails with the store's
 // error and for a value that does not decode.
 func (s *orderStore) loadOrder(id string) (o order, ok bool, err error) {
-	value, closer, err := s.db.Get(s.key("o", id))
+	value, closer, err := s.log.DB.Get(s.key("o", id))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return order{}, false, nil
 	}
@@ -37,7 +38,7 @@ func (s *orderStore) loadOrder(id string) (o order, ok bool, err error) {
 // saveOrder replaces old (nil for none) by o, synced. A nil o deletes the order. It fails with the
 // store's error, and then changes nothing.
 func (s *orderStore) saveOrder(old, o *order) error {
-	b := s.db.NewBatch()
+	b := s.log.DB.NewBatch()
 	if old != nil {
 		if err := errors.Join(b.Delete(s.dueKey(old.Due, old.orderID()), nil),
 			b.Delete(s.key("o", old.orderID()), nil)); err != nil {
@@ -49,7 +50,7 @@ func (s *orderStore) saveOrder(old, o *order) error {
 			return err
 		}
 	}
-	return b.Commit(pebble.Sync)
+	return s.log.Commit(b)
 }
 
 // setOrder puts an order and its due time into a batch. It fails only when the order cannot be
@@ -68,13 +69,13 @@ func (s *orderStore) saveAccount(token string, a partner.Account) error {
 	if err != nil {
 		return err
 	}
-	return s.db.Set(s.key("a", token), value, pebble.Sync)
+	return s.log.Set(s.key("a", token), value)
 }
 
 // loadAccount returns the account of a token; ok is false when there is none. It fails with the
 // store's error and for a value that does not decode.
 func (s *orderStore) loadAccount(token string) (a partner.Account, ok bool, err error) {
-	value, closer, err := s.db.Get(s.key("a", token))
+	value, closer, err := s.log.DB.Get(s.key("a", token))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return a, false, nil
 	}
@@ -91,13 +92,13 @@ func (s *orderStore) saveTextOnce(letter, id, text string) (kept string, err err
 	if kept, err = s.loadText(letter, id); kept != "" || err != nil {
 		return kept, err
 	}
-	return text, s.db.Set(s.key(letter, id), []byte(text), pebble.Sync)
+	return text, s.log.Set(s.key(letter, id), []byte(text))
 }
 
 // loadText returns the text of a letter and an id; "" when there is none. It fails with the store's
 // error.
 func (s *orderStore) loadText(letter, id string) (string, error) {
-	value, closer, err := s.db.Get(s.key(letter, id))
+	value, closer, err := s.log.DB.Get(s.key(letter, id))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return "", nil
 	}
@@ -111,7 +112,7 @@ func (s *orderStore) loadText(letter, id string) (string, error) {
 // dueOrders returns at most limit orders due at or before now, earliest first, and the due time of
 // the next one; zero for none. It fails with the store's error.
 func (s *orderStore) dueOrders(now time.Time, limit int) (orders []order, next time.Time, err error) {
-	it, err := s.db.NewIter(s.keysOf("d"))
+	it, err := s.log.DB.NewIter(s.keysOf("d"))
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -135,7 +136,7 @@ func (s *orderStore) dueOrders(now time.Time, limit int) (orders []order, next t
 // eachOrder calls do with every order, sorted by id, until do fails. It fails with the error of do,
 // with the store's error and for a value that does not decode.
 func (s *orderStore) eachOrder(do func(*order) error) (err error) {
-	it, err := s.db.NewIter(s.keysOf("o"))
+	it, err := s.log.DB.NewIter(s.keysOf("o"))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -9,16 +10,19 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"purser/persistence/ident"
-	"purser/persistence/pebblegate"
+	"purser/persistence/pebblelog"
 )
 
 // ErrForeign means that a store belongs to another deployment.
 var ErrForeign = errors.New("sandbox: the store belongs to another deployment")
 
-// openTables is the number of a store's tables kept open.
-const openTables = 64
+// Sizes of a store: its tables that are kept open, and the length of its log's files.
+const (
+	openTables   = 64
+	segmentBytes = 1 << 20
+)
 
-// ownerKey holds the 16 bytes of the deployment that owns a store. It sorts before all other keys.
+// ownerKey holds the 16 bytes of the deployment that owns a store.
 var ownerKey = []byte("\x00deployment")
 
 // Prefixes of the keys of each partner. order_store.go has the rest of the bank's and the ramp's
@@ -30,16 +34,17 @@ const (
 )
 
 // Store is the store of all simulated partners. It is safe for concurrent use.
-type Store struct{ db *pebble.DB }
+type Store struct{ log *pebblelog.Store }
 
 // OpenStore opens the store of a directory, or makes it. A nil fs is the disk. It fails when
 // another process has the store open, when it is damaged, and with the disk's error.
 func OpenStore(fs vfs.FS, dir string) (*Store, error) {
-	db, err := pebblegate.Open(dir, &pebble.Options{FS: diskIfNil(fs), MaxOpenFiles: openTables, Logger: silentLogger{}})
+	log, err := pebblelog.Open(pebblelog.Options{Dir: dir, SegmentBytes: segmentBytes, Entropy: rand.Reader,
+		Pebble: &pebble.Options{FS: diskIfNil(fs), MaxOpenFiles: openTables, Logger: silentLogger{}}})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox store: %w", err)
 	}
-	return &Store{db}, nil
+	return &Store{log}, nil
 }
 
 func diskIfNil(fs vfs.FS) vfs.FS {
@@ -50,15 +55,15 @@ func diskIfNil(fs vfs.FS) vfs.FS {
 }
 
 // Close closes the store. No partner may be used afterwards, and no Run may be under way.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error { return s.log.Close() }
 
 // Claim compares the owner of the store with a deployment. A store without an owner, such as a new
 // one, is given the deployment, synced. It fails with ErrForeign for another owner, and with the
 // store's error.
 func (s *Store) Claim(deployment ident.UUID) error {
-	owner, closer, err := s.db.Get(ownerKey)
+	owner, closer, err := s.log.DB.Get(ownerKey)
 	if errors.Is(err, pebble.ErrNotFound) {
-		if err := s.db.Set(ownerKey, deployment[:], pebble.Sync); err != nil {
+		if err := s.log.Set(ownerKey, deployment[:]); err != nil {
 			return fmt.Errorf("sandbox: claim the store: %w", err)
 		}
 		return nil

@@ -1,4 +1,4 @@
-package pebblegate_test
+package pebblelog_test
 
 import (
 	"bytes"
@@ -8,14 +8,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
-	"purser/persistence/pebblegate"
 	"purser/persistence/pebblegate/damagetest"
+	"purser/persistence/pebblelog"
 )
 
 // quiet drops the messages of Pebble.
@@ -27,9 +29,13 @@ func (quiet) Fatalf(f string, _ ...any) {
 	panic("pebble: " + f)
 }
 
-func options(fs vfs.FS) *pebble.Options {
-	return &pebble.Options{FS: fs, Logger: quiet{},
-		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}}
+// segmentBytes makes several files of the few records of a test.
+const segmentBytes = 64 << 10
+
+func open(fs vfs.FS, dir string) (*pebblelog.Store, error) {
+	return pebblelog.Open(pebblelog.Options{Dir: dir, SegmentBytes: segmentBytes, Entropy: rand.NewChaCha8([32]byte{}),
+		Pebble: &pebble.Options{FS: fs, Logger: quiet{},
+			EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}}})
 }
 
 // liveStore is a store under synced commits, with images of its disk as crashes would leave it.
@@ -37,7 +43,7 @@ type liveStore struct {
 	t       *testing.T
 	random  *rand.Rand
 	disk    *vfs.MemFS
-	db      *pebble.DB
+	store   *pebblelog.Store
 	written map[string]string
 	older   *vfs.MemFS
 	images  []damagetest.Disk
@@ -61,7 +67,7 @@ func newLiveStore(t *testing.T, seed uint64) *liveStore {
 		return nil
 	}))
 	var err error
-	s.db, err = pebblegate.Open("store", options(fs))
+	s.store, err = open(fs, "store")
 	require.NoError(t, err)
 	return s
 }
@@ -69,7 +75,7 @@ func newLiveStore(t *testing.T, seed uint64) *liveStore {
 // write commits n batches, each synced, of new and of known keys.
 func (s *liveStore) write(n int) {
 	for range n {
-		b := s.db.NewBatch()
+		b := s.store.DB.NewBatch()
 		for range 1 + s.random.IntN(3) {
 			key := string(binary.BigEndian.AppendUint32([]byte("key"), uint32(s.random.IntN(4000))))
 			value := make([]byte, 20+s.random.IntN(400))
@@ -79,9 +85,12 @@ func (s *liveStore) write(n int) {
 			require.NoError(s.t, b.Set([]byte(key), value, nil))
 			s.written[key] = string(value)
 		}
-		require.NoError(s.t, b.Commit(pebble.Sync))
+		require.NoError(s.t, s.store.Commit(b))
 	}
 }
+
+// rest lasts until the log has noted its end: before, damage there looks like a crash.
+func (s *liveStore) rest() { time.Sleep(time.Second) }
 
 // image keeps a copy of the disk, with a percentage of the unsynced blocks, and the acknowledged
 // values.
@@ -93,12 +102,12 @@ func (s *liveStore) image(name string, unsynced int) {
 	s.images = append(s.images, damagetest.Disk{Name: name, Dir: "store", Older: s.older,
 		FS: s.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced, RNG: s.random}),
 		Open: func(fs *vfs.MemFS) (int, error) {
-			db, err := pebblegate.Open("store", options(fs))
+			store, err := open(fs, "store")
 			if err != nil {
 				return 0, err
 			}
-			lost, err := missing(db, acknowledged)
-			return lost, errors.Join(err, db.Close())
+			lost, err := missing(store.DB, acknowledged)
+			return lost, errors.Join(err, store.Close())
 		}})
 }
 
@@ -129,24 +138,28 @@ func (s *liveStore) run() []damagetest.Disk {
 	s.write(60)
 	s.age()
 	s.write(60)
+	s.rest()
 	s.image("young", 100)
-	unsynced := s.db.NewBatch()
+	unsynced := s.store.DB.NewBatch()
 	require.NoError(s.t, unsynced.Set([]byte("unsynced"), bytes.Repeat([]byte("u"), 20_000), nil))
-	require.NoError(s.t, unsynced.Commit(pebble.NoSync))
+	_, err := s.store.Apply(unsynced)
+	require.NoError(s.t, errors.Join(err, unsynced.Close()))
+	s.rest()
 	s.image("young, torn", 50)
-	require.NoError(s.t, s.db.Flush())
+	require.NoError(s.t, s.store.DB.Flush())
 	s.write(40)
 	s.age()
 	s.write(40)
-	require.NoError(s.t, s.db.Flush())
-	require.NoError(s.t, s.db.Compact(s.t.Context(), []byte("a"), []byte("z"), false))
+	require.NoError(s.t, s.store.DB.Flush())
+	require.NoError(s.t, s.store.DB.Compact(s.t.Context(), []byte("a"), []byte("z"), false))
 	s.write(40)
+	s.rest()
 	s.image("old", 100)
 	s.mu.Lock()
 	s.atTables = func() { s.image("old, flushing", 0) }
 	s.mu.Unlock()
-	require.NoError(s.t, s.db.Flush())
-	require.NoError(s.t, s.db.Close())
+	require.NoError(s.t, s.store.DB.Flush())
+	require.NoError(s.t, s.store.Close())
 	s.image("closed", 100)
 	return s.images
 }
@@ -156,7 +169,9 @@ func (s *liveStore) run() []damagetest.Disk {
 func TestAttackDamageIsRefusedOrNothingIsLost(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	var all damagetest.Outcome
-	for _, disk := range newLiveStore(t, 1).run() {
+	var disks []damagetest.Disk
+	synctest.Test(t, func(t *testing.T) { disks = newLiveStore(t, 1).run() })
+	for _, disk := range disks {
 		o := damagetest.Sweep(t, disk, damagetest.Places(240, 3_000), random)
 		t.Logf("%s: %d places, %d refused, %d whole, %d lost", disk.Name, o.Places, o.Refused, o.Whole, o.Lost)
 		all.Add(o)
