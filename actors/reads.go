@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"purser/actors/balance"
 	"purser/actors/fault"
 	"purser/persistence"
 	"purser/persistence/ident"
@@ -93,39 +92,6 @@ func (s *System) WaitRelayed(ctx context.Context, workspace string) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.RelayedWithin)
 	defer cancel()
 	_ = s.relayer.awaitRelayed(ctx, sh)
-}
-
-// maxPendingRead bounds the decisions that PendingOfCard reads.
-const maxPendingRead = 512
-
-// PendingOfCard returns the durable decisions of a card that the journal does not have yet, in
-// order. ok is false when it lacks more than maxPendingRead of the card's shard, or when they cannot
-// be read: WaitRelayed then waits for them. A decision that is relayed meanwhile is also in the
-// reads that follow. An id that is no card's has none.
-func (s *System) PendingOfCard(card string) (pending []balance.CardDecision, ok bool) {
-	id, err := ident.Parse(ident.Card, card)
-	if err != nil {
-		return nil, true
-	}
-	sh := s.shards[id.Shard()]
-	after := sh.relayed.load()
-	synced := s.authorizer.Synced(sh.id)
-	if synced > after+maxPendingRead {
-		return nil, false
-	}
-	for after < synced {
-		entries, err := s.authorizer.ReadLog(sh.id, after, int(synced-after))
-		if err != nil || len(entries) == 0 {
-			return nil, false
-		}
-		for i := range entries {
-			if entries[i].Card == id {
-				pending = append(pending, balance.CardDecisionOf(&entries[i]))
-			}
-		}
-		after = entries[len(entries)-1].Seq
-	}
-	return pending, true
 }
 
 // maxChangeLook bounds the events that ChangedSince looks at.

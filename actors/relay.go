@@ -177,6 +177,7 @@ func (l *relayer) relayRound(ctx context.Context, sh *shard, places *semaphore.W
 	}
 	sh.exposure.subtractRelayed(entries)
 	sh.relayed.advance(last.Seq)
+	sh.pending.dropRelayed(last.Seq)
 	l.listener.Relayed(taken, time.UnixMilli(entries[0].At))
 	// Entries that arrived while the round waited for places have had their pause.
 	return len(entries) == relayRead || queued && l.authorizer.Synced(sh.id) > last.Seq, nil

@@ -118,7 +118,8 @@ func TestAnIdleShardHasNoRelayGoroutine(t *testing.T) {
 			config: Config{RelayEvery: relayEvery, RelayWithin: relayWithin},
 		})
 		l.ask = func(context.Context, Envelope) (any, error) { return nil, nil }
-		sh := &shard{id: 9, wanted: make(chan struct{}, 1)}
+		var kept atomic.Int64
+		sh := &shard{id: 9, wanted: make(chan struct{}, 1), pending: pendingCards{kept: &kept}}
 		l.wake(sh)
 		l.running.Wait() // an empty log
 		for range 100 {
@@ -147,6 +148,10 @@ func TestAnIdleShardHasNoRelayGoroutine(t *testing.T) {
 			require.Equal(t, log.synced.Load(), sh.relayed.load(), "entry after read %d", read)
 		}
 		log.synced.Add(1)
+		_, ok := sh.pending.ofCard(ident.UUID{}, sh.relayed.load(), log.synced.Load(),
+			func(after uint64, limit int) ([]hold.Entry, error) { return log.ReadLog(sh.id, after, limit) })
+		require.True(t, ok)
+		require.EqualValues(t, 1, kept.Load())
 		for range 4 {
 			l.wake(sh)
 		}
@@ -155,6 +160,7 @@ func TestAnIdleShardHasNoRelayGoroutine(t *testing.T) {
 		l.running.Wait()
 		synctest.Wait()
 		require.Zero(t, relayRuns())
+		require.Zero(t, kept.Load(), "a read's entries that are relayed")
 	})
 }
 

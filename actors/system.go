@@ -195,6 +195,8 @@ type System struct {
 	follower  *follower
 	shards    [ident.Shards]*shard
 
+	pendingKept atomic.Int64 // of pendingCards
+
 	laneCtx  context.Context // ends the lanes and followers, after the requests that wait for them
 	stopLane context.CancelFunc
 	lanes    sync.WaitGroup
@@ -219,10 +221,11 @@ type shard struct {
 	followed    progress      // position through which the authorizer has applied the journal
 	own         atomic.Uint64 // position of the newest followed event that the decision log cannot restore
 	reactions   pendingReactions
-	passed      int           // payload bytes since the authorizer's stored position; of the follower
-	relaying    atomic.Bool   // the relay runs
-	relayed     progress      // entry through which the journal has the log, except of workspaces set aside
-	asides      asides        // workspaces that the relay skips
+	passed      int         // payload bytes since the authorizer's stored position; of the follower
+	relaying    atomic.Bool // the relay runs
+	relayed     progress    // entry through which the journal has the log, except of workspaces set aside
+	asides      asides      // workspaces that the relay skips
+	pending     pendingCards
 	wanted      chan struct{} // capacity 1: a read waits, so the relay ends its pause
 	lag         followerLag
 	exposure    relayExposure
@@ -313,7 +316,7 @@ func (s *System) takeShards(ctx context.Context, check *startCheck) error {
 	}
 	for i, head := range heads {
 		sh := &shard{id: ident.Shard(i), wanted: make(chan struct{}, 1),
-			reactions: newPendingReactions(maxPendingReactions)}
+			pending: pendingCards{kept: &s.pendingKept}, reactions: newPendingReactions(maxPendingReactions)}
 		sh.lane = newLane(s, sh, head.Epoch)
 		sh.followed.value = s.authorizer.Followed(sh.id)
 		sh.own.Store(s.follower.required[i])

@@ -249,38 +249,33 @@ func (h *cardHandlers) getCard(c *call) (answer, error) {
 // decisions that the journal may lack. It fails only when one cannot be encoded.
 func addPending(
 	records []query.Record[json.RawMessage], pending []balance.CardDecision,
-) ([]json.RawMessage, error) {
-	var created []string // oldest first
-	documents := make(map[string]json.RawMessage, len(records))
-	for _, r := range records {
-		documents[r.ID] = r.Document
+) (recent []json.RawMessage, err error) {
+	ids, documents := make([]string, len(records)), make(map[string]json.RawMessage, len(records))
+	for i, r := range records {
+		ids[len(ids)-1-i], documents[r.ID] = r.ID, r.Document
 	}
+	changes := make(map[string]*balance.Authorization)
 	for _, p := range pending {
 		if p.Authorization == nil {
 			continue
 		}
 		id := p.Authorization.ID
-		_, there := documents[id]
-		if !there && !p.Created {
-			continue // an authorization that the answer does not show
+		if p.Created && documents[id] == nil && changes[id] == nil {
+			ids = append(ids, id) // oldest first
 		}
-		encoded, err := decision.Encode(*p.Authorization)
-		if err != nil {
-			return nil, fmt.Errorf("authorization %s: %w", id, err)
+		changes[id] = p.Authorization
+	}
+	recent = make([]json.RawMessage, 0, recentAuthorizations)
+	for _, id := range slices.Backward(ids[max(0, len(ids)-recentAuthorizations):]) {
+		document := documents[id]
+		if change := changes[id]; change != nil {
+			if document, err = decision.Encode(*change); err != nil {
+				return nil, fmt.Errorf("authorization %s: %w", id, err)
+			}
 		}
-		if !there {
-			created = append(created, id)
-		}
-		documents[id] = encoded
+		recent = append(recent, document)
 	}
-	recent := make([]json.RawMessage, 0, len(created)+len(records))
-	for _, id := range slices.Backward(created) {
-		recent = append(recent, documents[id])
-	}
-	for _, r := range records {
-		recent = append(recent, documents[r.ID])
-	}
-	return recent[:min(len(recent), recentAuthorizations)], nil
+	return recent, nil
 }
 
 // updateCard handles PATCH /api/cards/{id}: it changes a card's state, limits or scopes. It fails

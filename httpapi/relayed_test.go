@@ -43,7 +43,7 @@ func TestPendingDecisionsAreShown(t *testing.T) {
 	}
 	recent, err := addPending(stored("c", "b", "a"), []balance.CardDecision{
 		pending("b", "cleared", false), pending("old", "expired", false), {}, pending("d", "held", true),
-		pending("c", "held", true), pending("d", "reversed", false), pending("e", "held", true)})
+		pending("d", "held", true), pending("c", "held", true), pending("d", "reversed", false), pending("e", "held", true)})
 	require.NoError(t, err)
 	shown := make([]string, len(recent))
 	for i, document := range recent {
@@ -61,6 +61,9 @@ func TestPendingDecisionsAreShown(t *testing.T) {
 	recent, err = addPending(stored("a"), many)
 	require.NoError(t, err)
 	require.Len(t, recent, recentAuthorizations)
+	recent, err = addPending(nil, nil)
+	require.NoError(t, err)
+	require.NotNil(t, recent)
 }
 
 // WaitRelayed records the workspace.
