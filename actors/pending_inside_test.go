@@ -49,9 +49,10 @@ func TestPendingCardsAreTheCardsPartOfTheLog(t *testing.T) {
 			"read": func(t *rapid.T) {
 				card := rapid.SampledFrom(cards).Draw(t, "card")
 				most := rapid.IntRange(1, 4).Draw(t, "entries of a read")
-				got, ok := p.ofCard(card, relayed, uint64(len(log)), func(after uint64, limit int) ([]hold.Entry, error) {
+				readLog := func(after uint64, limit int) ([]hold.Entry, error) {
 					return log[after:min(len(log), int(after)+min(limit, most))], nil
-				})
+				}
+				got, ok := p.ofCard(card, relayed, uint64(len(log)), readLog)
 				require.True(t, ok)
 				answers = append(answers, answer{got, want(card)})
 				require.Len(t, p.order, int(kept.Load()))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"purser/authorizer"
 	"purser/cmd/purser/datadir"
 	"purser/cmd/purser/settings"
 )
@@ -29,6 +30,27 @@ func TestASandboxOfAnotherDeploymentIsRefused(t *testing.T) {
 	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, os.Rename(filepath.Join(aside, "ours"), dir))
 	require.NoError(t, startWithSettings(t, ours, func(*settings.Settings) {}).Close())
+}
+
+// A start with the authorizer's store of another deployment is refused, names the directory, and
+// leaves both stores usable.
+func TestAnAuthorizerOfAnotherDeploymentIsRefused(t *testing.T) {
+	t.Parallel()
+	ours, theirs, aside := t.TempDir(), t.TempDir(), t.TempDir()
+	for _, data := range []string{ours, theirs} {
+		require.NoError(t, startWithSettings(t, data, func(*settings.Settings) {}).Close())
+	}
+	dir := datadir.AuthorizerDir(ours)
+	require.NoError(t, os.Rename(dir, filepath.Join(aside, "ours")))
+	require.NoError(t, os.Rename(datadir.AuthorizerDir(theirs), dir))
+	err := newDaemon(testConfig(t, ours), debugLogger()).Start(t.Context())
+	require.ErrorIs(t, err, authorizer.ErrForeign)
+	require.ErrorContains(t, err, dir)
+	require.NoError(t, os.Rename(dir, datadir.AuthorizerDir(theirs)))
+	require.NoError(t, os.Rename(filepath.Join(aside, "ours"), dir))
+	for _, data := range []string{ours, theirs} {
+		require.NoError(t, startWithSettings(t, data, func(*settings.Settings) {}).Close())
+	}
 }
 
 // A start whose journal is refused makes no store of the sandbox.

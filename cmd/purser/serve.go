@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -182,7 +183,7 @@ func (m *daemon) localSteps() []step {
 // journalSteps are the steps of a start that need the journal.
 func (m *daemon) journalSteps() []step {
 	return []step{
-		m.openJournal,
+		m.openStores,
 		m.openPartners,
 		func(ctx context.Context) error { return m.trusted.trustJournal(ctx, m.journal) },
 		m.openAuthorizer,
@@ -248,6 +249,37 @@ func (m *daemon) findSecrets(context.Context) error {
 	return m.config.FindSecrets()
 }
 
+// openStores opens the journal, and beside it the authorizer's store that goes with a journal in the
+// data directory: what a killed process has left is read from both at once. It fails as openJournal
+// and openEngine do.
+func (m *daemon) openStores(ctx context.Context) error {
+	if m.config.DatabaseURL != "" || !authorizer.Exists(nil, datadir.AuthorizerDir(m.config.DataDir)) {
+		return m.openJournal(ctx)
+	}
+	var engine *authorizer.Engine
+	var failed error
+	var opening sync.WaitGroup
+	opening.Go(func() { engine, failed = authorizer.Open(m.engineOptions(ident.UUID{})) })
+	err := m.openJournal(ctx)
+	opening.Wait()
+	dir := datadir.AuthorizerDir(m.config.DataDir)
+	switch {
+	case err != nil && failed == nil:
+		return errors.Join(err, engine.Close())
+	case err != nil:
+		return err
+	case errors.Is(failed, authorizer.ErrNoStore): // a first start ended before the store had an id
+		return nil
+	case failed != nil:
+		return datadir.WithRepair(failed, dir, datadir.RepairEngine)
+	}
+	if its, journals := engine.Deployment(), m.journal.Identity().Deployment; its != journals {
+		foreign := fmt.Errorf("%s: %w: deployment %x, not %x", dir, authorizer.ErrForeign, its[:], journals[:])
+		return errors.Join(foreign, engine.Close())
+	}
+	return m.useEngine(engine)
+}
+
 // openJournal opens the journal that the settings name, in the data directory or in Postgres. An
 // error is transient unless a repeat cannot help. It also fails when the secrets are not those that
 // the journal has used.
@@ -307,17 +339,26 @@ func (m *daemon) openAuthorizer(context.Context) error {
 }
 
 // openEngine opens the authorizer's store of a deployment, or of its own deployment for a zero id.
-// It attaches the store to the clock and the disk guard. It fails with the errors of
-// authorizer.Open, to which it adds the repair of a damaged store.
+// It fails with the errors of authorizer.Open, to which it adds the repair of a damaged store.
 func (m *daemon) openEngine(deployment ident.UUID) error {
-	engine, err := authorizer.Open(authorizer.Options{Dir: datadir.AuthorizerDir(m.config.DataDir), Deployment: deployment,
-		CacheBytes: m.config.AuthorizerCacheBytes, OpenTables: m.shares.openTables,
-		BacklogMax: m.config.BacklogMax, NoSync: !m.config.AuthorizerSync,
-		Clock: m.Clock, ClockSuspect: m.trusted.isSuspect, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal,
-		AnswerWithin: m.config.AnswerWithin})
+	engine, err := authorizer.Open(m.engineOptions(deployment))
 	if err != nil {
 		return datadir.WithRepair(err, datadir.AuthorizerDir(m.config.DataDir), datadir.RepairEngine)
 	}
+	return m.useEngine(engine)
+}
+
+func (m *daemon) engineOptions(deployment ident.UUID) authorizer.Options {
+	return authorizer.Options{Dir: datadir.AuthorizerDir(m.config.DataDir), Deployment: deployment,
+		CacheBytes: m.config.AuthorizerCacheBytes, OpenTables: m.shares.openTables,
+		BacklogMax: m.config.BacklogMax, NoSync: !m.config.AuthorizerSync,
+		Clock: m.Clock, ClockSuspect: m.trusted.isSuspect, Entropy: m.Entropy, Listener: m.metrics, Fatal: m.Fatal,
+		AnswerWithin: m.config.AnswerWithin}
+}
+
+// useEngine attaches an open store to the clock and the disk guard. It closes the store when it
+// fails.
+func (m *daemon) useEngine(engine *authorizer.Engine) error {
 	if err := m.trusted.trustAuthorizer(engine); err != nil {
 		return errors.Join(err, engine.Close())
 	}
