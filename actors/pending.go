@@ -11,8 +11,8 @@ import (
 
 // Limits of the decisions that PendingOfCard keeps in memory, some 1 KB each.
 const (
-	maxPendingRead = 2048   // of a shard
-	maxPendingKept = 65_536 // of all shards
+	maxPendingRead = 2048   // decisions of one shard
+	maxPendingKept = 65_536 // decisions of all shards
 )
 
 // pendingCards are the durable decisions of a shard that the journal lacks, by card. A read adds
@@ -58,9 +58,10 @@ func (p *pendingCards) drop(through uint64) {
 }
 
 // PendingOfCard returns the durable decisions of a card that the journal does not have yet, in
-// order. ok is false when it lacks more than maxPendingRead of the card's shard or maxPendingKept of
-// all, or when they cannot be read: WaitRelayed then waits for them. A decision that is relayed
-// meanwhile is also in the reads that follow. An id that is no card's has none.
+// order. ok is false when it lacks more than maxPendingRead of the card's shard or
+// maxPendingKept of all, or when they cannot be read: WaitRelayed then waits for them. A
+// decision that is relayed meanwhile is also in the reads that follow. An id that is no card's
+// has none.
 func (s *System) PendingOfCard(card string) (pending []balance.CardDecision, ok bool) {
 	id, err := ident.Parse(ident.Card, card)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Reads show a card's decisions between the relayed and the newest one, in their order, and an
-// earlier answer does not change. Nothing is kept of what is relayed.
+// earlier answer does not change. Relayed decisions are dropped.
 func TestPendingCardsAreTheCardsPartOfTheLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var kept atomic.Int64

@@ -195,7 +195,7 @@ type System struct {
 	follower  *follower
 	shards    [ident.Shards]*shard
 
-	pendingKept atomic.Int64 // of pendingCards
+	pendingKept atomic.Int64 // decisions in all pendingCards
 
 	laneCtx  context.Context // ends the lanes and followers, after the requests that wait for them
 	stopLane context.CancelFunc

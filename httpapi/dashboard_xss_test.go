@@ -163,8 +163,8 @@ func jsonObject(name string, value any) string {
 	return string(text)
 }
 
-// marked returns the text in a form, with a mark of its own. No random id or key holds a mark: their
-// alphabet has no u.
+// marked returns the text in a form, with a mark of its own. No random id or key holds a mark:
+// their alphabet has no u.
 func (p *planting) marked(form string) string {
 	p.marks++
 	return fmt.Sprintf(form, fmt.Sprintf("%suqz%dzqu", p.text, p.marks))

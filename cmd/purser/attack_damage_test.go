@@ -83,8 +83,8 @@ func readStore(t testing.TB, fs vfs.FS, dir string) (content map[string]string, 
 	return content, errors.Join(all.Error(), all.Close(), closeStore(), corruption)
 }
 
-// openStore opens a store with what its log has. That of the authorizer's log is in no table; only
-// the engine can read it.
+// openStore opens a store with what its log has. That of the authorizer's log is in no table;
+// only the engine can read it.
 func openStore(dir string, o *pebble.Options) (db *pebble.DB, closeStore func() error, err error) {
 	if filepath.Base(dir) == "authorizer" {
 		db, err := pebblegate.Open(dir, o)

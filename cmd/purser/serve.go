@@ -249,9 +249,9 @@ func (m *daemon) findSecrets(context.Context) error {
 	return m.config.FindSecrets()
 }
 
-// openStores opens the journal, and beside it the authorizer's store that goes with a journal in the
-// data directory: what a killed process has left is read from both at once. It fails as openJournal
-// and openEngine do.
+// openStores opens the journal, and beside it the authorizer's store that goes with a journal in
+// the data directory: what a killed process has left is read from both at once. It fails as
+// openJournal and openEngine do.
 func (m *daemon) openStores(ctx context.Context) error {
 	if m.config.DatabaseURL != "" || !authorizer.Exists(nil, datadir.AuthorizerDir(m.config.DataDir)) {
 		return m.openJournal(ctx)

@@ -2,17 +2,17 @@
 // and the sandbox's. It refuses damaged stores, keeps starts short, and slows the writers of
 // tables. It is a leaf.
 //
-// No store has a log of Pebble's: what is not in its tables, its owner has in a log of package wal.
-// A store whose disk is nearly full opens only when it has room for a flush, and then makes only the
-// writes that it must (room.go).
+// No store has a log of Pebble's: its owner keeps the changes that are not in its tables in a
+// log of package wal. A store whose disk is nearly full opens only when it has room for a flush,
+// and then makes only the writes that it must (room.go).
 //
 // A guard beneath Pebble verifies manifests by checksums that are synced with them (guard.go,
-// integrity.go). Those of a restored backup have none and are scanned. Tables are verified by their
-// own checksums (tables.go).
+// integrity.go). Those of a restored backup have none and are scanned. Tables are verified by
+// their own checksums (tables.go).
 //
-// pebble.Open (v2.1.7) waits for the compactions that its flushes schedule. Upstream has mended this
-// after that version (cockroachdb/pebble#5431). Until a release has it, the gate refuses every
-// compaction until Open has returned.
+// pebble.Open (v2.1.7) waits for the compactions that its flushes schedule. Upstream has mended
+// this after that version (cockroachdb/pebble#5431). Until a release has it, the gate refuses
+// every compaction until Open has returned.
 package pebblegate
 
 import (
@@ -83,8 +83,8 @@ func closed(dir string, o *pebble.Options) (*pebble.DB, *gate, error) {
 	g := &gate{ConcurrencyLimitScheduler: pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest(),
 		sleep: time.Sleep, done: make(chan struct{})}
 	o.DisableWAL = true
-	// An ingest that overlaps the memtable waits for its flush. Pebble would otherwise return before the
-	// ingest is durable, because it relies on its log for that.
+	// An ingest that overlaps the memtable waits for its flush. Pebble would otherwise return
+	// before the ingest is durable, because it relies on its log for that.
 	o.Experimental.DisableIngestAsFlushable = func() bool { return true }
 	o.MemTableSize = MemTableSize
 	o.MemTableStopWritesThreshold = MemTables

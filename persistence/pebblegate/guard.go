@@ -82,8 +82,8 @@ func requireFormat(fs vfs.FS, dir string) error {
 	return fmt.Errorf("%s: %w", dir, dataformat.Require("its format of tables", found, int64(Format), ""))
 }
 
-// requireNoLog refuses a store of a program that kept its changes in a log of Pebble's. It fails with
-// *dataformat.Other and the disk's error.
+// requireNoLog refuses a store of a program that kept its changes in a log of Pebble's. It fails
+// with *dataformat.Other and the disk's error.
 func (g *guarded) requireNoLog() error {
 	data, err := readFile(g.FS, g.state.file.path, 4)
 	if isNotExist(err) || err == nil && (len(data) < 4 || binary.LittleEndian.Uint32(data) != loggedMagic) {
@@ -162,7 +162,8 @@ func (g *guarded) requireNoTables() error {
 	return g.state.changeDurably(func() {})
 }
 
-// scanRecords reads the records of a manifest to their end. It fails for a chunk that does not check.
+// scanRecords reads the records of a manifest to their end. It fails for a chunk that does not
+// check.
 func scanRecords(data []byte) error {
 	for r := record.NewReader(bytes.NewReader(data), 0); ; {
 		next, err := r.Next()
@@ -201,8 +202,8 @@ func manifestNumber(name string) (uint64, bool) {
 	return number, ok && err == nil
 }
 
-// Create implements vfs.FS. A new manifest is kept in the integrity file. It fails with the disk's
-// error.
+// Create implements vfs.FS. A new manifest is kept in the integrity file. It fails with the
+// disk's error.
 func (g *guarded) Create(path string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := g.FS.Create(path, category)
 	name, own := g.ownFile(path)

@@ -23,7 +23,7 @@ const integrityName = "INTEGRITY"
 
 const (
 	integrityMagic  = 0x50494e55
-	loggedMagic     = 0x50494e54 // of a store whose changes were in a log of Pebble's
+	loggedMagic     = 0x50494e54 // a store whose changes were in a log of Pebble's
 	integrityHeader = 1 + 2
 	manifestEntry   = 8 + 8 + 4
 	maxManifests    = 16 // in a slot; Pebble keeps two
@@ -102,8 +102,8 @@ func (i *integrity) changeDurably(alter func()) error {
 	return i.file.saveNext(payload)
 }
 
-// verifyExtent compares a prefix of a file with its extent. It fails for a file that is shorter or
-// differs, and with the reader's error.
+// verifyExtent compares a prefix of a file with its extent. It fails for a file that is shorter
+// or differs, and with the reader's error.
 func verifyExtent(r io.Reader, want extent) error {
 	sum := crc32.New(castagnoli)
 	n, err := io.CopyBuffer(sum, io.LimitReader(r, int64(want.bytes)), make([]byte, 256<<10))

@@ -76,8 +76,8 @@ func formatBytes(bytes int64, round func(float64) float64) string {
 	return strconv.FormatFloat(tenths/decimal, 'f', -1, 64) + " " + name
 }
 
-// RequireRoom fails with ErrNoRoom for a store whose disk cannot take the flush of so many bytes of
-// its log. Free space that is not known passes.
+// RequireRoom fails with ErrNoRoom for a store whose disk cannot take the flush of so many bytes
+// of its log. Free space that is not known passes.
 func RequireRoom(fs vfs.FS, dir string, logged int64) error {
 	free, err := FreeBytes(fs, dir)
 	if err != nil {

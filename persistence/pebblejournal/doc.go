@@ -1,12 +1,12 @@
-// Package pebblejournal keeps the journal of package persistence in one Pebble store in a directory:
-// the journal of a Purser that runs without Postgres.
+// Package pebblejournal keeps the journal of package persistence in one Pebble store in a
+// directory: the journal of a Purser that runs without Postgres.
 //
 // # Promises
 //
-// One Append is one batch of package pebblelog (more than one only above 32 MiB), so a batch of the
-// journal is there whole or not at all. Nothing is shown before it is durable: not the head, not an
-// event, not a record. Pebble shows an applied batch at once, before its sync, so the package has
-// to hide it. Three ways were weighed:
+// One Append is one batch of package pebblelog (more than one only above 32 MiB), so a batch of
+// the journal is there whole or not at all. Nothing is shown before it is durable: not the head,
+// not an event, not a record. Pebble shows an applied batch at once, before its sync, so the
+// package has to hide it. Three ways were weighed:
 //
 //   - take a snapshot before each apply and let reads use it until the sync is done: reads never wait,
 //     but every commit takes Pebble's one mutex twice more, and closing a snapshot looks for a
@@ -15,11 +15,11 @@
 //   - hold the shard's lock from the checks to the end of the sync, and let a read take that lock
 //     shared for the moment in which it opens its view of the store.
 //
-// The package does the last. A read of a shard therefore waits for at most the one commit that is
-// under way there, an Append of a shard for the one before it, and the 256 shards share the
-// groups of the log. Events are never rewritten, so they are read without the lock, up to the published
-// head. Measured on two cores: a record of an idle shard 0.8 µs; of a shard that commits without a
-// pause 150 µs (99th percentile 300), where one commit took 165.
+// The package does the last. A read of a shard therefore waits for at most the one commit that
+// is under way there, an Append of a shard for the one before it, and the 256 shards share the
+// groups of the log. Events are never rewritten, so they are read without the lock, up to the
+// published head. Measured on two cores: a record of an idle shard 0.8 µs; of a shard that
+// commits without a pause 150 µs (99th percentile 300), where one commit took 165.
 //
 // Append asks the store only for keys that its group has not read yet: groupCache holds the lookups
 // and the staged writes, which no other writer can change under the shard's lock, so the Pebble

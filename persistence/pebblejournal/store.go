@@ -23,7 +23,7 @@ const filterBits = 10
 // store is all that the journal knows of Pebble.
 type store struct {
 	db   *pebble.DB
-	log  *pebblelog.Store // of db
+	log  *pebblelog.Store // db is its projection
 	lock *pebble.Lock
 	// broken is the failure after which Pebble must not be asked again.
 	broken  atomic.Pointer[error]

@@ -40,8 +40,8 @@ func whole(t *testing.T, fs vfs.FS, want map[string]string) {
 	require.Zero(t, lost)
 }
 
-// A backup of a program that kept its changes in Pebble's log has plain logs. It is taken over with
-// every value, and none of them comes back over a later one.
+// A backup of a program that kept its changes in Pebble's log has plain logs. It is taken over
+// with every value, and none of them comes back over a later one.
 func TestABackupWithLogsOfPebbleIsTakenOver(t *testing.T) {
 	for _, format := range []pebble.FormatMajorVersion{pebble.FormatMinSupported, pebblegate.Format} {
 		disk, written := vfs.NewCrashableMem(), map[string]string{}
@@ -168,9 +168,9 @@ func prefix(t *testing.T, s *pebblelog.Store) (n uint64) {
 	return uint64(len(keys[0]))
 }
 
-// A store is crashed at its writes, while batches are written and flushed without a wait for the log
-// and with one. Every start has each durable batch and whole ones only, in their order. So has a
-// start that follows more batches.
+// A store is crashed at its writes, while batches are written and flushed without a wait for the
+// log and with one. Every start has each durable batch and whole ones only, in their order. So
+// has a start that follows more batches.
 func TestCrashesAtEveryWriteLoseNothing(t *testing.T) {
 	c := &crasher{disk: vfs.NewCrashableMem(), random: rand.New(rand.NewPCG(6, 6))}
 	random, n := rand.New(rand.NewPCG(8, 8)), uint64(0)
@@ -212,8 +212,8 @@ func TestCrashesAtEveryWriteLoseNothing(t *testing.T) {
 	}
 }
 
-// A checkpoint of a store under writes is a store with an empty log, and has everything acknowledged
-// before it.
+// A checkpoint of a store under writes is a store with an empty log, and has everything
+// acknowledged before it.
 func TestACheckpointOpens(t *testing.T) {
 	s := newLiveStore(t, 7)
 	s.write(30)
@@ -260,8 +260,8 @@ func TestAStartOnAFullDiskIsRefusedByDirectoryAndBytes(t *testing.T) {
 	whole(t, disk, s.written)
 }
 
-// A copy that is made after a crash amid a batch of several records opens: its log begins behind the
-// last batch that is whole.
+// A copy that is made after a crash amid a batch of several records opens: its log begins behind
+// the last batch that is whole.
 func TestACopyAfterATornBatchOpens(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var cutting atomic.Bool

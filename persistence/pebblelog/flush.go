@@ -12,8 +12,8 @@ import (
 // maxOpenFailures bounds the failures of flushes that a start survives: space may be back.
 const maxOpenFailures = 8
 
-// watchFlushes adds to the listener of the options that a flush has ended. Pebble tries a failed one
-// again for ever; during a start that is fatal after maxOpenFailures.
+// watchFlushes adds to the listener of the options that a flush has ended. Pebble tries a failed
+// one again for ever; during a start that is fatal after maxOpenFailures.
 func (s *Store) watchFlushes(o *pebble.Options) {
 	listener := pebble.EventListener{}
 	if o.EventListener != nil {
@@ -36,8 +36,8 @@ func (s *Store) watchFlushes(o *pebble.Options) {
 	o.EventListener = &listener
 }
 
-// freeFlushed frees the records that Pebble has durably, after each flush, until the store closes. A
-// failure is tried again after the next flush.
+// freeFlushed frees the records that Pebble has durably, after each flush, until the store
+// closes. A failure is tried again after the next flush.
 func (s *Store) freeFlushed() {
 	for {
 		select {
@@ -72,8 +72,8 @@ func (s *Store) flushedNumber() (number uint64, err error) {
 	return number, errors.Join(it.Error(), it.Close())
 }
 
-// afterLog is a file system on which the tables of flushes are synced after the log has what is in
-// them. So the number in the store is never ahead of the log's last durable record.
+// afterLog is a file system that syncs the tables of flushes after the log has their
+// changes. So the number in the store is never ahead of the log's last durable record.
 type afterLog struct {
 	vfs.FS
 	store *Store

@@ -1,13 +1,13 @@
-// Package pebblelog opens a Pebble store whose commits are durable in a write-ahead log of package
-// wal. Pebble keeps no log of its own: it is the log's projection.
+// Package pebblelog opens a Pebble store whose commits are durable in a write-ahead log of
+// package wal. Pebble keeps no log of its own: it is the log's projection.
 //
 // # Contract
 //
-// A commit is one record of the log, or several for a large batch. Its batch sets a key of the store
-// to the record's number. Records have the order of the batches, and Pebble flushes batches in that
-// order, so the number in the flushed part of the store is that of the last record in it. Open
-// replays the records behind it. A flush waits until the log has synced what it writes, and frees
-// the records after it.
+// A commit is one record of the log, or several for a large batch. Its batch sets a key of the
+// store to the record's number. Records have the order of the batches, and Pebble flushes
+// batches in that order, so the number in the flushed part of the store is that of the last
+// record in it. Open replays the records behind it. A flush waits until the log has synced its
+// changes, and frees the records after it.
 //
 // Apply shows a batch at once, before it is durable; Wait returns when it is. A crash keeps every
 // durable batch, whole, and of the others the first ones or none.
@@ -35,7 +35,8 @@ var positionKey = []byte("\x00\x00log")
 const (
 	identityBytes = 16
 	positionBytes = identityBytes + 8
-	// positionEntry is the length of the key and its value in a batch: kind and two lengths beside.
+	// positionEntry is the length of the key and its value in a batch: kind and two lengths
+	// beside.
 	positionEntry = 1 + 1 + 5 + 1 + positionBytes
 )
 
@@ -71,8 +72,8 @@ type Store struct {
 	loop    sync.WaitGroup
 }
 
-// Open opens the store of a directory, or makes it unless Options.Pebble.ErrorIfNotExists. It fails
-// as pebblegate.Open does: with pebblegate.ErrDamaged also for a damaged log, and with
+// Open opens the store of a directory, or makes it unless Options.Pebble.ErrorIfNotExists. It
+// fails as pebblegate.Open does: with pebblegate.ErrDamaged also for a damaged log, and with
 // pebblegate.ErrNoRoom also for a disk that cannot take what the log has.
 func Open(o Options) (*Store, error) {
 	if err := pebblegate.RequireRoom(o.Pebble.FS, o.Dir, wal.FileBytes(o.Pebble.FS, o.Dir)); err != nil {
@@ -127,8 +128,8 @@ func (s *Store) logOptions(dir string) wal.Options[struct{}] {
 		Store: s.identity, NoSync: s.options.NoSync, Durable: s.endWithLog}
 }
 
-// endWithLog ends the process, or what Fatalf ends, when a group of the log has failed: its batches
-// are visible and not durable, and Pebble would try their flush again for ever.
+// endWithLog ends the process, or what Fatalf ends, when a group of the log has failed: its
+// batches are visible and not durable, and Pebble would try their flush again for ever.
 func (s *Store) endWithLog(_ []struct{}, err error) {
 	if err != nil {
 		s.options.Pebble.Logger.Fatalf("the log of a store has failed: %s", err)
@@ -170,8 +171,9 @@ const (
 	ends
 )
 
-// Apply makes the changes of a batch visible, and returns the number with which Wait waits for their
-// durability. The batch is the caller's again, to close. After an error the store must not be used.
+// Apply makes the changes of a batch visible, and returns the number with which Wait waits for
+// their durability. The batch is the caller's again, to close. After an error the store must not
+// be used.
 func (s *Store) Apply(b *pebble.Batch) (number uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +249,8 @@ func (r *replayer) take(number uint64, record []byte) error {
 	return errors.Join(r.db.Apply(b, pebble.NoSync), b.Close())
 }
 
-// Checkpoint copies the store, with all that is visible now and an empty log, into a new directory.
+// Checkpoint copies the store, with all that is visible now and an empty log, into a new
+// directory.
 func (s *Store) Checkpoint(dir string) error {
 	if err := s.DB.Flush(); err != nil { // most of it, while commits go on
 		return err

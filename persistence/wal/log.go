@@ -115,7 +115,8 @@ func (o *Options[T]) ensureDefaults() {
 	}
 }
 
-// MaxRecord returns the most bytes of a record: MaxRecordBytes, or what fits in a shorter segment.
+// MaxRecord returns the most bytes of a record: MaxRecordBytes, or what fits in a shorter
+// segment.
 func (l *Log[T]) MaxRecord() int { return l.maxRecord }
 
 // Append copies a record into the log and returns its number. The first record has number 1. The

@@ -105,7 +105,7 @@ func (r *recovery) openSegments(numbers []uint64) error {
 			return fmt.Errorf("wal: open %s: %w", o.path, err)
 		}
 		r.segments = append(r.segments, o)
-		// What a process left in memory alone must not be lost after it is replayed.
+		// Records that a process left in memory alone must not be lost after their replay.
 		if err := o.file.Sync(); err != nil {
 			return fmt.Errorf("wal: sync %s: %w", o.path, err)
 		}
