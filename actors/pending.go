@@ -78,13 +78,18 @@ func (p *pendingCards) ofCard(card ident.UUID, relayed, synced uint64,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop(relayed)
-	missing := synced - min(synced, p.through)
-	if synced > relayed+maxPendingRead || p.kept.Load()+int64(missing) > maxPendingKept {
+	if synced > relayed+maxPendingRead {
+		return nil, false
+	}
+	missing := int64(synced - min(synced, p.through))
+	if p.kept.Add(missing) > maxPendingKept {
+		p.kept.Add(-missing)
 		return nil, false
 	}
 	for p.through < synced {
 		entries, err := readLog(p.through, int(synced-p.through))
 		if err != nil || len(entries) == 0 {
+			p.kept.Add(-int64(synced - p.through))
 			return nil, false
 		}
 		p.add(entries)
@@ -92,6 +97,7 @@ func (p *pendingCards) ofCard(card ident.UUID, relayed, synced uint64,
 	return p.byCard[card], true
 }
 
+// add adds entries, which kept counts already.
 func (p *pendingCards) add(entries []hold.Entry) {
 	if p.byCard == nil {
 		p.byCard = map[ident.UUID][]balance.CardDecision{}
@@ -102,5 +108,4 @@ func (p *pendingCards) add(entries []hold.Entry) {
 		p.byCard[e.Card] = append(p.byCard[e.Card], balance.CardDecisionOf(e))
 		p.through = e.Seq
 	}
-	p.kept.Add(int64(len(entries)))
 }

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"purser/actors/balance"
+	"purser/authorizer"
 	"purser/authorizer/hold"
 	"purser/persistence/ident"
 	"purser/persistence/money"
@@ -80,7 +81,10 @@ func TestPendingCardsAreLimited(t *testing.T) {
 		}
 		return entries, nil
 	}
-	_, ok := p.ofCard(ident.UUID{1}, 0, maxPendingRead+1, readLog)
+	_, ok := p.ofCard(ident.UUID{1}, 0, 9, func(uint64, int) ([]hold.Entry, error) { return nil, authorizer.ErrCorrupt })
+	require.False(t, ok)
+	require.Zero(t, kept.Load())
+	_, ok = p.ofCard(ident.UUID{1}, 0, maxPendingRead+1, readLog)
 	require.False(t, ok)
 	pending, ok := p.ofCard(ident.UUID{1}, 1, maxPendingRead+1, readLog)
 	require.True(t, ok)

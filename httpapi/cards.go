@@ -260,7 +260,7 @@ func addPending(
 			continue
 		}
 		id := p.Authorization.ID
-		if p.Created && documents[id] == nil && changes[id] == nil {
+		if p.Created && documents[id] == nil && changes[id] == nil && !isBehind(records, id) {
 			ids = append(ids, id) // oldest first
 		}
 		changes[id] = p.Authorization
@@ -276,6 +276,12 @@ func addPending(
 		recent = append(recent, document)
 	}
 	return recent, nil
+}
+
+// isBehind reports whether an authorization is older than all of a full page, by the time in its id:
+// the journal has it by now.
+func isBehind(page []query.Record[json.RawMessage], id string) bool {
+	return len(page) == recentAuthorizations && id < page[len(page)-1].ID
 }
 
 // updateCard handles PATCH /api/cards/{id}: it changes a card's state, limits or scopes. It fails

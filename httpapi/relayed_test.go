@@ -42,8 +42,8 @@ func TestPendingDecisionsAreShown(t *testing.T) {
 		return balance.CardDecision{Authorization: &balance.Authorization{ID: id, Status: status}, Created: created}
 	}
 	recent, err := addPending(stored("c", "b", "a"), []balance.CardDecision{
-		pending("b", "cleared", false), pending("old", "expired", false), {}, pending("d", "held", true),
-		pending("d", "held", true), pending("c", "held", true), pending("d", "reversed", false), pending("e", "held", true)})
+		pending("b", "cleared", false), pending("old", "expired", false), {}, pending("c", "held", true),
+		pending("d", "held", true), pending("d", "held", true), pending("d", "reversed", false), pending("e", "held", true)})
 	require.NoError(t, err)
 	shown := make([]string, len(recent))
 	for i, document := range recent {
@@ -61,6 +61,16 @@ func TestPendingDecisionsAreShown(t *testing.T) {
 	recent, err = addPending(stored("a"), many)
 	require.NoError(t, err)
 	require.Len(t, recent, recentAuthorizations)
+	var page []string
+	for i := range recentAuthorizations {
+		page = append(page, fmt.Sprint("p", 39-i))
+	}
+	for through := 39; through >= 10; through -= 29 { // the journal got all of them, or the page alone
+		recent, err = addPending(stored(page...), many[10:through+1])
+		require.NoError(t, err)
+		require.Contains(t, string(recent[0]), "p39", "the newest, with pending ones through p%d", through)
+		require.Contains(t, string(recent[recentAuthorizations-1]), "p20")
+	}
 	recent, err = addPending(nil, nil)
 	require.NoError(t, err)
 	require.NotNil(t, recent)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -51,6 +52,20 @@ func TestAnAuthorizerOfAnotherDeploymentIsRefused(t *testing.T) {
 	for _, data := range []string{ours, theirs} {
 		require.NoError(t, startWithSettings(t, data, func(*settings.Settings) {}).Close())
 	}
+}
+
+// A start without the journal is refused, and opens no other store.
+func TestAMissingJournalLeavesTheAuthorizerAlone(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	require.NoError(t, startWithSettings(t, data, func(*settings.Settings) {}).Close())
+	require.NoError(t, os.RemoveAll(datadir.JournalDir(data)))
+	before, err := os.ReadDir(datadir.AuthorizerDir(data))
+	require.NoError(t, err)
+	require.Error(t, newDaemon(testConfig(t, data), debugLogger()).Start(t.Context()))
+	after, err := os.ReadDir(datadir.AuthorizerDir(data))
+	require.NoError(t, err)
+	require.Equal(t, fmt.Sprint(before), fmt.Sprint(after))
 }
 
 // A start whose journal is refused makes no store of the sandbox.

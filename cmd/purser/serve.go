@@ -32,6 +32,7 @@ import (
 	"purser/persistence"
 	"purser/persistence/ident"
 	"purser/persistence/kafka"
+	"purser/persistence/pebblejournal"
 	"purser/persistence/postgres"
 )
 
@@ -253,7 +254,8 @@ func (m *daemon) findSecrets(context.Context) error {
 // the data directory: what a killed process has left is read from both at once. It fails as
 // openJournal and openEngine do.
 func (m *daemon) openStores(ctx context.Context) error {
-	if m.config.DatabaseURL != "" || !authorizer.Exists(nil, datadir.AuthorizerDir(m.config.DataDir)) {
+	if m.config.DatabaseURL != "" || !authorizer.Exists(nil, datadir.AuthorizerDir(m.config.DataDir)) ||
+		!pebblejournal.Exists(nil, datadir.JournalDir(m.config.DataDir)) {
 		return m.openJournal(ctx)
 	}
 	var engine *authorizer.Engine
